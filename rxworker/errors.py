@@ -33,6 +33,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from copy import copy
+from types import FunctionType, TracebackType
 from typing import Literal
 
 _PAGES = {
@@ -381,16 +383,21 @@ def _page_of_caller() -> str:
     return _PAGES.get(name.split(".")[1] if name else "", "")
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an exception; empty if it cannot be made."""
+    try:
+        return str(error)
+    except BaseException:  # an exception's own __str__ may raise anything
+        return ""
+
+
 def describe(error: BaseException) -> str:
     """The type of an exception and its message; the type alone if the message is empty or cannot be made.
 
     >>> describe(ValueError("no such city"))
     'ValueError: no such city'
     """
-    try:
-        text = str(error)
-    except BaseException:  # an exception's own __str__ may raise anything
-        text = ""
+    text = message_of(error)
     kind = type(error).__qualname__
     return f"{kind}: {text}" if text else kind
 
@@ -414,6 +421,31 @@ def reason_of(error: BaseException) -> str:
     ('the run was cancelled: lunch', "KeyError: 'city'")
     """
     return str(error) if isinstance(error, RxWorkerError) else describe(error)
+
+
+def own(error: Exception, trace: TracebackType | None) -> Exception:
+    """A copy of an error that several raise, with this traceback, which each of them lengthens. One that cannot be copied gets the traceback itself.
+
+    >>> error = RunCancelledError("lunch")
+    >>> copied = own(error, None)
+    >>> copied is error, repr(copied) == repr(error), copied.reason
+    (False, True, 'lunch')
+    """
+    kind = type(error)
+    try:
+        # Its `__init__` may take other arguments than those that it passes on.
+        is_plain = isinstance(kind.__init__, FunctionType)
+        copied = kind.__new__(kind, *error.args) if is_plain else copy(error)
+        copied.__dict__.update(error.__dict__)
+        if hasattr(error, "__notes__"):
+            copied.__notes__ = [*error.__notes__]
+        if type(copied) is not kind or str(copied) != str(error):
+            return error.with_traceback(trace)
+    except Exception:  # the program's own error, whose methods may raise anything
+        return error.with_traceback(trace)
+    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
+    copied.__suppress_context__ = error.__suppress_context__
+    return copied.with_traceback(trace)
 
 
 def as_exception(error: BaseException) -> Exception:

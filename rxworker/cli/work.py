@@ -43,13 +43,13 @@ def work(
         return found(info) if parameters_of(found) else found()
 
     async def main() -> None:
-        obstacle = STARTING
+        obstacle, opened = STARTING, None
         async with AsyncExitStack() as stack:
             if health is not None:
-                serving = serve_health(*health, lambda: obstacle)
+                serving = serve_health(*health, lambda: obstacle, lambda: opened)
                 port = await stack.enter_async_context(serving)
                 write_line(f"Its health is on port {port}: /healthz and /readyz.")
-            log = await stack.enter_async_context(await open_patiently(address))
+            log = opened = await stack.enter_async_context(await open_patiently(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
             )

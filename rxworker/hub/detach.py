@@ -102,6 +102,7 @@ def end_stream(
     """Complete the stream of an observer, or end it with an error, and report what the observer raises then."""
     if observer is None:
         return
+    trace = None if error is None else error.__traceback__
     try:
         if error is None:
             observer.on_completed()
@@ -111,6 +112,7 @@ def end_stream(
         # reactivex raises the error itself for an observer without on_error. Awaiting the run raises it too.
         if raised is not error:
             on_raise(name, raised)
+        raised.__traceback__ = trace if raised is error else raised.__traceback__
 
 
 def fail_stream(

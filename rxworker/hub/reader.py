@@ -12,7 +12,7 @@ import concurrent.futures
 from collections.abc import Coroutine
 from contextlib import suppress
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import LocalProtocolError, own
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery, Reliable, take
 from rxworker.hub.registry import WatcherRegistry
@@ -69,7 +69,7 @@ class Reader(Watcher):
         if not hub.ended:
             return []
         if hub.error is not None:
-            raise hub.error
+            raise own(hub.error, hub.error_trace)
         return None
 
     def _raise_if_too_far_behind(self) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from types import TracebackType
 from typing import Any
 
 from reactivex import abc
@@ -34,6 +35,7 @@ class WatcherRegistry:
         detach_reporter: Reports the watchers that have raised.
         ended: Whether it has ended.
         error: The error with which it ended; ``None`` if there is none.
+        error_trace: Its traceback then.
         watched: Whether it ever had a watcher.
     """
 
@@ -61,6 +63,7 @@ class WatcherRegistry:
         self._immediate = ImmediateWatchers(self.history, reporter.report)
         self.ended = False
         self.error: Exception | None = None
+        self.error_trace: TracebackType | None = None
         self._keep = keep
         self._drop_at = 0
         self._names = count(1)
@@ -123,6 +126,7 @@ class WatcherRegistry:
         if self.ended:
             return
         self.ended, self.error = True, error
+        self.error_trace = None if error is None else error.__traceback__
         if not self._immediate.is_pushing:
             self._close()
 

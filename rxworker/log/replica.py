@@ -15,7 +15,7 @@ from typing import Literal
 
 from reactivex import Observable
 
-from rxworker.errors import LogError, RxWorkerError
+from rxworker.errors import LogError, RxWorkerError, own
 from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
@@ -121,7 +121,7 @@ class Replica:
         """
         await self._ready.wait()
         if isinstance(self.hub.error, RxWorkerError):
-            raise self.hub.error
+            raise own(self.hub.error, self.hub.error_trace)
 
     async def ended(self) -> None:
         """Wait until it has the last record of the run, or has been closed."""

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe
+from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
 from rxworker.events import (
     AttemptRetract,
     MessageAdd,
@@ -277,7 +277,7 @@ class RunWriter:
             LogError: It could not be stored.
         """
         if self._error is not None:
-            raise self._error
+            raise own(self._error, None)
         if self._durable_seq >= self._put_seq:
             return
         waiting = self._waiting.add(self._put_seq)

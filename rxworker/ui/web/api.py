@@ -69,7 +69,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/info", partial(get_info, state)),
         get("/api/fleet", partial(get_fleet, state)),
         get("/metrics", partial(get_metrics, state)),
-        *health_routes(lambda: state.obstacle),
+        *health_routes(lambda: state.obstacle, lambda: state.store.log),
         get("/api/runs", partial(get_runs, state)),
         post("/api/runs", partial(post_run, state)),
         get("/api/runs/{id}", partial(get_run, state), "run"),
@@ -471,7 +471,7 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
     frames = entry.frames if request.link is None else entry.shared_frames
-    followed = FollowedRun(entry, frames, f"events {request.remote or ''}".strip())
+    followed = FollowedRun(entry, entry.run, frames, f"events {request.remote or ''}".strip())
     followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
         await state.streams.follow(request, followed, after, entry.end_frame)

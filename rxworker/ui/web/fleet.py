@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
+from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
 from rxworker.log.fleet import MINUTE, Totals
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
@@ -33,6 +34,8 @@ SLICE = 1000
 """How many rows are searched before other tasks run."""
 PAUSE = 1.0
 """Seconds between two answers to a client."""
+PATIENCE = 5.0
+"""Seconds that the log may take for a page, before a request is answered with an error."""
 SHARE = 20
 """A search is repeated after so many times its own duration."""
 
@@ -176,7 +179,12 @@ class FleetFeed:
         if self._task is None or self._task.done():
             self._loaded.clear()
             self._task = asyncio.get_running_loop().create_task(self._follow(), name="fleet")
-        await self._loaded.wait()
+        while not self._loaded.is_set():
+            try:  # a large log is read in pages, of which each is a change
+                async with asyncio.timeout(PATIENCE):
+                    await self._changed.wait()
+            except TimeoutError:
+                raise LogError(f"the log has not answered for {PATIENCE:g} s") from None
         if self._task.done():
             self._task.result()
         return self.fleet

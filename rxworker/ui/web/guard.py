@@ -222,6 +222,9 @@ class Guard:
         name = self._user(request)
         if inspect.isawaitable(name):
             name = await name
+        if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the program's function
+            logger.error("user= returned %.60r: return the name of a user as a str, or None", name)
+            name = None
         if not name:
             raise ApiError(401, "user_needed", "log in first")
         request.owner = name

@@ -212,8 +212,11 @@ class Links:
         """
         match = TOKEN.fullmatch(token)
         if match is not None:
+            began = self._clock()
             async with self._changing:
-                if self._clock() > self._read_at + EVERY:
+                # Another server may have made it just now: one that is not known is looked for, by all requests that wait together.
+                is_known = match["id"] in self._known.links
+                if self._read_at < (began - EVERY if is_known else began):
                     await self._read()
             link = self._known.links.get(match["id"])
             if (
@@ -279,9 +282,10 @@ class Links:
             self._looking = None
 
     async def _read(self) -> None:
+        began = self._clock()
         if self._log is not None:
             self._known = await load_kept(self._log, KEY, StoredLinks)
-        self._read_at = self._clock()
+        self._read_at = began
 
     async def _change(self, change: Callable[[StoredLinks], StoredLinks]) -> None:
         async with self._changing:

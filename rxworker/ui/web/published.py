@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from reactivex import abc
 
 from rxworker.boards import Keep, Published
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError, message_of
 from rxworker.events import Record
 from rxworker.hub import Coalesce, Delivery, Item, Latest, Watch
 from rxworker.messages import JsonObject
@@ -28,7 +28,8 @@ from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.entry import OncePerBatch
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.responses import ApiError, log_error
+from rxworker.ui.web.store import LOGGED
 from rxworker.ui.web.stored_streams import (
     JSON,
     PAGE_BYTES,
@@ -98,7 +99,7 @@ class StreamEntry:
         """The stream in a few words."""
         published, hub = self.published, self.published.hub
         status = "running" if not hub.ended else "finished" if hub.error is None else "aborted"
-        reason = "" if hub.error is None else str(hub.error)
+        reason = "" if hub.error is None else message_of(hub.error)
         return StreamSummary(
             published.name,
             published.schema,
@@ -341,7 +342,7 @@ class PublishedStreams:
     def of(self, owner: str | None) -> Iterator[StreamEntry]:
         """The streams that a user may see; all, if the server has no users."""
         for entry in self._entries:
-            if not self._has_users or (owner is not None and entry.published.allows(owner)):
+            if not self._has_users or (owner is not None and _allows(entry.published, owner)):
                 yield entry
 
     def find(self, name: str, owner: str | None) -> StreamEntry:
@@ -354,6 +355,15 @@ class PublishedStreams:
             if entry.published.name == name:
                 return entry
         raise ApiError(404, "no_stream", "there is no such stream")
+
+
+def _allows(published: Published[Any], owner: str) -> bool:
+    """Whether a user may see a stream; not, if its function fails: the other streams are shown."""
+    try:
+        return published.allows(owner)
+    except LOGGED as error:
+        log_error(f"user= of the stream {published.name} failed", error, stream=published.name)
+        return False
 
 
 def check_loop(published: Published[Any]) -> None:

@@ -22,6 +22,7 @@ from aiohttp.typedefs import Handler
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
+from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make_app
 from rxworker.ui.web.guard import HEADERS
@@ -220,7 +221,10 @@ async def serve(
 
 @asynccontextmanager
 async def serve_health(
-    host: str | None, port: int, find_obstacle: Callable[[], str]
+    host: str | None,
+    port: int,
+    find_obstacle: Callable[[], str],
+    find_log: Callable[[], EventLog | None] = lambda: None,
 ) -> AsyncGenerator[int, None]:
     """Serve ``/healthz`` and ``/readyz`` alone, for a process without a web server.
 
@@ -228,6 +232,7 @@ async def serve_health(
         host: The address to listen on; ``None`` for all.
         port: The port; 0 for any free port.
         find_obstacle: See `health_routes`.
+        find_log: As well.
 
     Yields:
         The port.
@@ -236,7 +241,7 @@ async def serve_health(
         ConfigurationError: The address is not available.
     """
     app = web.Application(middlewares=[note_request])
-    app.add_routes([aiohttp_route(route) for route in health_routes(find_obstacle)])
+    app.add_routes([aiohttp_route(route) for route in health_routes(find_obstacle, find_log)])
     app.on_response_prepare.append(add_security_headers)
     # Everything on the network may reach it, and it must not use up the files of the process.
     async with _listening(app, MOST_PROBES, host, port) as port:

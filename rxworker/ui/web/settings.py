@@ -130,8 +130,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         max_body: The maximum number of bytes of a request's body.
         max_runs: The maximum number of runs that are running at once, of all users together.
         max_runs_per_user: The maximum number of runs of one user that are running at once, if the server has users.
-        max_kept: The maximum number of ended runs that are kept, of all users together; the oldest run of the user with the most runs is
-            dropped first.
+        max_kept: The maximum number of ended runs that are kept, and of paused runs that wait for a person, of all users together; of each,
+            the oldest run of the user with the most is dropped first.
         max_connections: The maximum number of connections of `serve` and `WebServer`; further ones are closed. For a mounted
             application, the maximum number of open requests and streams; further ones are answered with 503. Must be below the
             number of files that the program may open.

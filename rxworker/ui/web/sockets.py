@@ -32,8 +32,7 @@ from rxworker.protocols.socket import (
     read_client_message,
     socket_message,
 )
-from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.published import FollowedStream, PublishedStreams, StreamEntry
+from rxworker.ui.web.published import FollowedStream, PublishedStreams
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
@@ -49,6 +48,8 @@ MAX_RATE = 200
 """The maximum number of messages of a client in ten seconds."""
 
 RATE_SECONDS = 10.0
+
+LIST = "the list of runs"
 
 
 @dataclass(eq=False)
@@ -81,7 +82,7 @@ class Connection:
         # By the run; those of published streams, which do not end when the server stops, by the stream.
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._watching_streams: dict[str, asyncio.Task[None]] = {}
-        self._listing: asyncio.Task[None] | None = None
+        self._lists: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._bad = 0
         self._window = self._loop.time()
@@ -97,10 +98,12 @@ class Connection:
                         break
         except ConnectionError:
             pass  # the client has disconnected
+        except Exception as error:  # the response has begun: it cannot become another one
+            log_error("a WebSocket failed", error)
+            await self.socket.close(WSCloseCode.INTERNAL_ERROR, "the server failed")
         finally:
-            tasks = [*self._watching.values(), *self._watching_streams.values()]
-            if self._listing is not None:
-                tasks.append(self._listing)
+            running = self._watching, self._watching_streams, self._lists
+            tasks = [task for each in running for task in each.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -127,8 +130,9 @@ class Connection:
             return True
         match request:
             case ListRuns():
-                if self._listing is None:
-                    self._listing = self._loop.create_task(self._list())
+                if LIST not in self._lists:
+                    sending = self._follow(self._list, self._lists)
+                    self._lists[LIST] = self._loop.create_task(sending)
             case UnwatchRun(run_id=run_id):
                 await _stop(self._watching, run_id)
             case WatchRun():
@@ -153,23 +157,13 @@ class Connection:
 
     async def _watch(self, request: WatchRun) -> None:
         await _stop(self._watching, request.run_id)
-        try:
-            entry = await self.runs.find(request.run_id)
-        except ApiError:
-            await self._send_message(RunGone(request.run_id))
-            return
-        send = partial(self._send_run, request, entry)
+        send = partial(self._send_run, request)
         sending = self._follow(send, self._watching, run=request.run_id)
         self._watching[request.run_id] = self._loop.create_task(sending)
 
     async def _watch_stream(self, request: WatchStream) -> None:
         await _stop(self._watching_streams, request.stream)
-        try:
-            entry = self.published.find(request.stream, self.runs.owner)
-        except ApiError:
-            await self._send_message(StreamGone(request.stream))
-            return
-        send = partial(self._send_items, request, entry)
+        send = partial(self._send_items, request)
         sending = self._follow(send, self._watching_streams, stream=request.stream)
         self._watching_streams[request.stream] = self._loop.create_task(sending)
 
@@ -181,8 +175,8 @@ class Connection:
         run: str | None = None,
         stream: str | None = None,
     ) -> None:
-        """Send a run or a stream until it ends, in a task of its own among these."""
-        name = run if stream is None else stream
+        """Send a run, a stream or the list until it ends, in a task of its own among these: whatever it raises ends this alone."""
+        name = stream or run or LIST
         try:
             await send()
         except ApiError as error:
@@ -196,23 +190,33 @@ class Connection:
             message = "the server failed; its log has the details"
             await self._try_send_message(RequestRefused("error", message, run, stream))
         finally:
-            if tasks.get(name or "") is asyncio.current_task():
-                del tasks[name or ""]
+            if tasks.get(name) is asyncio.current_task():
+                del tasks[name]
 
     async def _try_send_message(self, message: ServerMessage) -> None:
         with suppress(ConnectionError):
             await self._send_message(message)
 
-    async def _send_run(self, request: WatchRun, entry: RunEntry) -> None:
+    async def _send_run(self, request: WatchRun) -> None:
+        try:
+            entry = await self.runs.find(request.run_id)
+        except ApiError:
+            await self._send_message(RunGone(request.run_id))
+            return
         with self.streams.take(entry):
             await entry.open()
             name = request.name or self.who
-            followed = FollowedRun(entry, entry.message, name, request.delivery)
+            followed = FollowedRun(entry, entry.run, entry.message, name, request.delivery)
             await send_records(self, followed, request.after)
         end = RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(socket_message(end)))
 
-    async def _send_items(self, request: WatchStream, entry: StreamEntry) -> None:
+    async def _send_items(self, request: WatchStream) -> None:
+        try:
+            entry = self.published.find(request.stream, self.runs.owner)
+        except ApiError:
+            await self._send_message(StreamGone(request.stream))
+            return
         with self.streams.take():
             name = request.name or self.who
             followed = FollowedStream(entry, entry.message, name, request.delivery)
@@ -221,10 +225,9 @@ class Connection:
 
     async def _list(self) -> None:
         """Send the list of runs, and again after each change."""
-        with suppress(ConnectionError):
-            async with aclosing(self.runs.feed.lists()) as lists:
-                async for data in lists:
-                    await self._send(data)
+        async with aclosing(self.runs.feed.lists()) as lists:
+            async for data in lists:
+                await self._send(data)
 
     async def _send_message(self, message: ServerMessage) -> None:
         await self._send(socket_message(message))

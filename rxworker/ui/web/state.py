@@ -191,6 +191,7 @@ class ServerState:
             )
         if owner is not None and not self.has_users:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
+        check_owner(owner)
         known = self.store.get(run.id, owner)
         if known is not None:
             if known.here is None and not known.conversation.has_session:  # from the log
@@ -292,6 +293,7 @@ class ServerState:
             >>> asyncio.run(main())
             True ['runs']
         """
+        check_owner(owner)
         shown = Shown(run=run, board=board, conversation=conversation)
         runs = Runs(self.store, self.workers, owner)
         if board:
@@ -412,3 +414,13 @@ class ServerState:
         await asyncio.gather(*closing, return_exceptions=True)
         await self.streams.close()
         self.store.forget()
+
+
+def check_owner(owner: str | None) -> None:
+    """Check that the name of a user is one.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if owner is not None and not (isinstance(owner, str) and owner):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(f"owner={owner!r:.60}: give the name of a user")

@@ -505,22 +505,28 @@ class RunStore:
         self.changed(entry)
 
     def _forget_oldest(self) -> None:
-        """Drop ended runs above the limit, of the user with the most runs; paused runs last."""
-        over = [entry for entry in self._entries.values() if entry.is_over]
-        surplus = len(over) - self.settings.max_kept
-        if surplus <= 0:
-            return
-        over.sort(key=lambda entry: entry.status == "paused" and entry.resumed_as is None)
-        kept = Counter(entry.conversation.owner for entry in over)
-        for _ in range(surplus):
-            ((most, _count),) = kept.most_common(1)
-            entry = next(entry for entry in over if entry.conversation.owner == most)
-            over.remove(entry)
-            kept[most] -= 1
-            self._drop(entry)
+        """Drop the oldest runs above the limit: of those that have ended, and apart from these of those that wait for a person."""
+        ended: list[RunEntry] = []
+        waiting: list[RunEntry] = []
+        for entry in self._entries.values():
+            if entry.is_over:
+                is_waiting = entry.status == "paused" and entry.resumed_as is None
+                (waiting if is_waiting else ended).append(entry)
+        self._forget(ended)
+        self._forget(waiting)
         owners = {conversation.owner for conversation in self._conversations.values()}
         for owner in [o for o, feed in self._feeds.items() if o not in owners and not feed.clients]:
             del self._feeds[owner]
+
+    def _forget(self, entries: list[RunEntry]) -> None:
+        """Drop as many of these as are above the limit, of the user with the most of them."""
+        kept = Counter(entry.conversation.owner for entry in entries)
+        for _ in range(len(entries) - self.settings.max_kept):
+            ((most, _count),) = kept.most_common(1)
+            entry = next(entry for entry in entries if entry.conversation.owner == most)
+            entries.remove(entry)
+            kept[most] -= 1
+            self._drop(entry)
 
     def drop(self, entry: RunEntry) -> None:
         """Drop a run that was deleted, and report that."""

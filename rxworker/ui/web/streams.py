@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from reactivex import abc
 
+from rxworker.errors import LogError
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.hub.reader import Reader
+from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.ui.web.entry import Clients, RunEntry
@@ -21,6 +23,7 @@ from rxworker.ui.web.request import ResponseStream, WebRequest
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
+from rxworker.worker.run import Run
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
     # A client that is too far behind is detached and may reconnect: no client delays a run.
@@ -38,11 +41,16 @@ def watch_run(
     Raises:
         ApiError: The run has no such record yet.
     """
-    if after > entry.run.last_seq:
-        message = f"the last record of the run is {entry.run.last_seq}, so no client can have received {after}"
+    return _watch(entry.run, after, DELIVERIES.get(delivery, entry.delivery), name)
+
+
+def _watch(run: Run[Any] | Replica, after: int, delivery: Delivery, name: str) -> Watch:
+    if after > run.last_seq:
+        message = (
+            f"the last record of the run is {run.last_seq}, so no client can have received {after}"
+        )
         raise ApiError(400, "bad_cursor", message)
-    chosen = DELIVERIES.get(delivery, entry.delivery)
-    return entry.run.watch(delivery=chosen, after=after, name=name)
+    return run.watch(delivery=delivery, after=after, name=name)
 
 
 class Followed(Protocol):
@@ -77,12 +85,14 @@ class FollowedRun(Struct, frozen=True):
 
     Attributes:
         entry: The run.
+        run: Its records: those that the client began with, also when the run is dropped.
         encode: Encodes records.
         name: The name of the watcher.
         delivery: The delivery.
     """
 
     entry: RunEntry
+    run: Run[Any] | Replica
     encode: Callable[[Sequence[Record]], bytes]
     name: str
     delivery: DeliveryName = "coalesce"
@@ -90,16 +100,19 @@ class FollowedRun(Struct, frozen=True):
     @property
     def last_seq(self) -> int:
         """The number of its last record."""
-        return self.entry.run.last_seq
+        return self.run.last_seq
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self.entry.run.done()
+        """Whether it has ended, and its last record is here: what follows a log ends also when that fails or is closed."""
+        run = self.run
+        return run.done() and (isinstance(run, Run) or run.state.status not in ("new", "running"))
 
     def watch(self, after: int) -> Watch:
         """Watch it."""
-        return watch_run(self.entry, after, self.delivery, self.name)
+        return _watch(
+            self.run, after, DELIVERIES.get(self.delivery, self.entry.delivery), self.name
+        )
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
@@ -153,7 +166,7 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
 
     Raises:
         ConnectionError: The client has disconnected, or reads nothing.
-        RxWorkerError: The watcher was detached while the run continues.
+        RxWorkerError: The watcher was detached, or the log has failed, while the run continues.
     """
     reader = followed.watch(after).reader()
     try:
@@ -171,6 +184,8 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
                     raise
                 return
             if batch is None:
+                if not followed.is_over:
+                    raise LogError(CUT_OFF)
                 return
             data = followed.encode(batch)
             if not outlet.write_now(data):
@@ -178,6 +193,8 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
     finally:
         reader.dispose()
 
+
+CUT_OFF = "the records stopped before the run had ended: connect again"
 
 RETRY = 1000
 """Milliseconds after which a client reconnects."""
@@ -433,7 +450,7 @@ class Viewer(abc.ObserverBase[Record]):
         try:
             yield
         except BaseException:
-            if self.reader.done() and not self.reader.cancelled():
+            if self.reader.done() and not self.reader.cancelled() and not self.reader.exception():
                 self.reader.result().dispose()
             raise
         finally:
@@ -459,7 +476,12 @@ class Viewer(abc.ObserverBase[Record]):
 
     def on_completed(self) -> None:
         """Stop."""
-        if not self.reader.done():
+        if self.reader.done():
+            return
+        try:
             reader = self._followed.watch(self._after).reader()
+        except Exception as error:  # what waits for the reader must be woken
+            self.reader.set_exception(error)
+        else:
             reader.seen = self._after  # it is not late: what it has not received is still held
             self.reader.set_result(reader)

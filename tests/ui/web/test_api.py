@@ -393,7 +393,31 @@ async def test_a_run_that_waits_for_a_person_outlives_finished_ones(open_desk: O
     for n in range(2):
         run = await desk.begin(str(n))
         await asyncio.wait_for(desk.ended(run["id"]), 60)
-    assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["paused"]
+    assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["1", "paused"]
+
+
+async def test_runs_that_wait_for_a_person_do_not_push_out_what_has_just_ended(
+    open_desk: OpenDesk,
+) -> None:
+    def answer(request: Request) -> Reply:
+        text = request.conversation.messages[-1].text
+        return call("delete", path="a") if text == "paused" else say("ok")
+
+    desk = await open_desk(script=answer, settings=Settings(max_kept=2))
+    for _ in range(3):
+        await desk.ended((await desk.begin("paused"))["id"])
+    ended = await desk.begin("one")
+    assert (await desk.ended(ended["id"]))["status"] == "finished"
+    for _ in range(2):  # what is kept stays when others come
+        await desk.ended((await desk.begin("paused"))["id"])
+        assert (await desk.get(f"api/runs/{ended['id']}"))[0] == 200
+    following = await desk.begin("two", conversation=ended["conversation"])
+    assert (await desk.ended(following["id"]))["status"] == "finished"
+    body = {"model": "worker", "input": "three", "previous_response_id": following["id"]}
+    status, answered = await desk.post("v1/responses", body)
+    assert (status, answered.get("status")) == (200, "completed")
+    titles = [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]]
+    assert titles[:2] == ["three", "two"]
 
 
 async def test_a_run_without_watchers_ends_where_that_is_set(open_desk: OpenDesk) -> None:

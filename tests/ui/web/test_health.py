@@ -15,7 +15,7 @@ from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app, state
+from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, fleet, health, make_app, state
 from rxworker.ui.web.server import serve_health
 
 READY = (200, "ok\n")
@@ -200,3 +200,72 @@ async def test_probes_without_a_host_are_served_at_all_addresses() -> None:
             *(get(http, f"http://{host}:{port}/readyz") for host in hosts), return_exceptions=True
         )
         assert READY in found
+
+
+class _Silent:
+    """In place of a method of a log: it does not answer any more."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self, *_: object, **__: object) -> Any:
+        self.calls += 1
+        await asyncio.Event().wait()
+
+
+async def _refuse(*_: object, **__: object) -> Any:
+    raise LogError("connection refused")
+
+
+async def test_a_server_whose_log_does_not_answer_is_not_ready_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What follows the log does not notice that for as long as the system tries the connection."""
+    monkeypatch.setattr(health, "PATIENCE", 0.05)
+    async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
+        url = f"{server.url}readyz"
+        assert await get(http, url) == READY
+        silent = _Silent()
+        monkeypatch.setattr(log, "_info", silent)
+        async with asyncio.timeout(5):
+            assert await asyncio.gather(*(get(http, url) for _ in range(5))) == [FAILED] * 5
+        assert silent.calls == 1  # all probes share one request
+        assert await get(http, f"{server.url}healthz") == READY
+
+
+async def test_a_server_whose_log_refuses_is_not_ready_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
+        url = f"{server.url}readyz"
+        answers = log._info
+        monkeypatch.setattr(log, "_info", _refuse)
+        assert await get(http, url) == FAILED
+        monkeypatch.setattr(log, "_info", answers)
+        assert await get(http, url) == READY
+
+
+async def test_a_process_without_a_web_server_queries_its_log_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        MemoryLog() as log,
+        client() as http,
+        serve_health("127.0.0.1", 0, lambda: "", lambda: log) as port,
+    ):
+        assert await get(http, f"http://127.0.0.1:{port}/readyz") == READY
+        monkeypatch.setattr(log, "_info", _refuse)
+        assert await get(http, f"http://127.0.0.1:{port}/readyz") == FAILED
+
+
+@pytest.mark.parametrize("path", ["api/fleet", "metrics"])
+async def test_all_runs_of_a_log_that_does_not_answer_are_an_error_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(fleet, "PATIENCE", 0.05)
+    async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
+        answers = log._list
+        monkeypatch.setattr(log, "_list", _Silent())
+        async with asyncio.timeout(5), http.get(f"{server.url}{path}") as response:
+            assert response.status == 503
+        monkeypatch.setattr(log, "_list", answers)

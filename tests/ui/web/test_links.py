@@ -208,6 +208,40 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
     assert secret not in repr(kept)
 
 
+async def test_a_link_that_was_just_made_holds_on_another_server_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ScriptedModel(["hello"])
+    async with (
+        MemoryLog() as log,
+        WebServer(Worker(model), port=0, log=log) as a,
+        WebServer(Worker(model), port=0, log=log) as b,
+        aiohttp.ClientSession() as http,
+    ):
+        for _ in range(3):  # the other server has just read the links
+            new = await a.state.share(board="runs")
+            async with http.get(f"{b.url}api/link", headers=_bearer(new.token)) as response:
+                assert response.status == 200
+        reads = 0
+        load = log._load_fold
+
+        async def counted(key: str) -> tuple[int, bytes] | None:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0.01)
+            return await load(key)
+
+        monkeypatch.setattr(log, "_load_fold", counted)
+        wrong = f"{links.PREFIX}{'0' * 16}_{'x' * 43}"
+
+        async def ask() -> int:
+            async with http.get(f"{b.url}api/link", headers=_bearer(wrong)) as response:
+                return response.status
+
+        assert await asyncio.gather(*(ask() for _ in range(20))) == [401] * 20
+        assert reads <= 4  # tokens that are guessed share what is read
+
+
 def _secret(token: str) -> str:
     match = links.TOKEN.fullmatch(token)
     assert match is not None
