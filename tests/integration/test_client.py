@@ -175,7 +175,7 @@ async def test_each_record_arrives_once_over_restarts(
         run = await begin(http, server, "Tell me a lot.")
     asked = [["records$", run], ["records$", run, {"delivery": "reliable"}], ["view$", run]]
     panel = ["panel$", "usage", "tokens", {"run": run}]
-    async with watching(installed, server.url, *asked, panel) as seen:
+    async with watching(installed, server.url, *asked, panel, ["problem$"]) as seen:
         while not any(each["event"]["type"] == "text_delta" for each in seen.received[0]):
             await seen.next()
         await server.stop(number)
@@ -183,6 +183,8 @@ async def test_each_record_arrives_once_over_restarts(
         while None in seen.ended[:3]:
             await seen.next()
         await seen.until_value(3, tokens_of(seen.records(0)))
+    problems = [each and each["code"] for each in seen.received[4]]
+    assert (problems[:2], problems[-1]) == ([None, "unreachable"], None)
     assert text_and_events(seen.records(1)) == text_and_events(seen.records(0))
     assert seen.ended[:3] == ["complete"] * 3
     view = seen.received[2][-1]

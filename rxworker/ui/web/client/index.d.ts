@@ -22,6 +22,8 @@ export function connect(url: string, options?: ConnectOptions): Client;
 export interface Client {
   /** The address of the server. */
   readonly url: string;
+  /** Why the server cannot be reached, while the client tries again; `null` while it can. The other observables go on where they were as soon as it answers. */
+  readonly problem$: Observable<ApiError | null>;
   /** The runs of the server, the newest first, and again after each change. */
   readonly runs$: Observable<RunSummary[]>;
   /** The records of a run, each once, from the first or after a number; completes when the run has ended or paused. */

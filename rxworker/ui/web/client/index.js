@@ -4,7 +4,7 @@
 // each run and each stream once; a second subscription to the same one takes another socket. What shows the present (the list of runs, the view of a run, a
 // dashboard) is requested once for all subscribers at a time, of which a late one receives the newest value.
 
-import { defer, distinctUntilChanged, finalize, map, mergeMap, Observable, ReplaySubject, share } from "rxjs";
+import { BehaviorSubject, defer, distinctUntilChanged, finalize, map, mergeMap, Observable, ReplaySubject, share } from "rxjs";
 
 import { newRun, step } from "../static/model/fold.js";
 import { words } from "../static/model/language.js";
@@ -22,17 +22,24 @@ export const connect = (url, options) => new Client(url, options);
 class Client {
   #shared = new Map();
   #links = new Set();
+  #problem = new BehaviorSubject(null);
 
   constructor(url, { name = "client", ...reach } = {}) {
     this.url = new URL(url.endsWith("/") ? url : `${url}/`, globalThis.document?.baseURI).href;
     this.name = name;
     Object.defineProperty(this, "reach", { value: reach }); // not shown where the client is logged: it has the token
     Object.assign(this, verbsAt(this.url, reach));
+    this.problem$ = this.#problem.pipe(distinctUntilChanged());
     this.runs$ = this.#share("runs", new Observable((observer) => {
       const link = new Link(this, true);
       link.take("runs", { observer, watch() {}, unwatch() {} });
       return () => link.leave("runs");
     }));
+  }
+
+  // A connection is lost (a cause) or open (null).
+  reached(cause) {
+    if (cause === null || this.#problem.value === null) this.#problem.next(cause && unreachable(this.url, cause));
   }
 
   records$(id, options) {
@@ -76,7 +83,7 @@ class Client {
         observer.next([...shown.values()]);
         if (at !== undefined) observer.complete();
       };
-      const problem = (error) => error && (at !== undefined || isFinal(error)) && observer.error(error);
+      const problem = (error) => (error && (at !== undefined || isFinal(error)) ? observer.error(error) : this.reached(error));
       const source = new BoardSource(this.url, board, { states, problem }, this.reach);
       if (at === undefined) source.follow(scope);
       else source.at(scope, at);
@@ -132,10 +139,16 @@ class Client {
   }
 }
 
+function unreachable(url, { message }) {
+  const origin = globalThis.location?.origin, other = origin && new URL(url).origin !== origin ? `, or does not allow the origin ${origin}` : "";
+  return new ApiError(0, "unreachable", `${url} does not answer (${message}): the server is down${other}. The client tries again`);
+}
+
 // A socket and the takers of what it carries: { observer, watch(connection), unwatch(connection), next(list, epoch) }.
 class Link {
-  constructor({ url, name, reach }, isListing) {
-    Object.assign(this, { url, reach, takers: new Map() });
+  constructor(client, isListing) {
+    const { url, name, reach } = client;
+    Object.assign(this, { client, url, reach, takers: new Map() });
     this.connection = new Connection(this, { makeSocket: () => connectTo(url, reach), name, isListing });
     this.connection.open();
   }
@@ -202,11 +215,12 @@ class Link {
 
   // A socket does not report why it was refused: a request does.
   async state(word) {
-    if (word !== "lost") return;
+    if (word !== "lost") return this.client.reached(null);
     try {
       await lookAt(this.url, this.reach);
     } catch (error) {
       if (isFinal(error)) this.fail(error);
+      else if (this.takers.size > 0) this.client.reached(error);
     }
   }
 }

@@ -11,6 +11,8 @@ export interface Newest<T> {
   error: ApiError | null;
   /** Whether it has ended, and has not failed. */
   isDone: boolean;
+  /** Why the server cannot be reached, while the client tries again: what `value` shows may be old. */
+  problem: ApiError | null;
 }
 
 /** A run as the page of the server shows it; nothing without an id. */

@@ -19,5 +19,10 @@ function useNewest(client, key, observe) {
     const subscription = (key ? observe() : NEVER).subscribe({ next: (value) => put({ value }), error: (error) => put({ error }), complete: () => put({ isDone: true }) });
     return () => subscription.unsubscribe();
   }, [client, key]);
-  return isCurrent(state) ? state : NOTHING;
+  const [problem, setProblem] = useState(null);
+  useEffect(() => {
+    const subscription = client.problem$.subscribe(setProblem);
+    return () => subscription.unsubscribe();
+  }, [client]);
+  return { ...(isCurrent(state) ? state : NOTHING), problem };
 }
