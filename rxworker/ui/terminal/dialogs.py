@@ -60,6 +60,9 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         Binding("ctrl+e", "edit", "Edit", priority=True),
         Binding("ctrl+n", "deny", "Deny", priority=True),
         Binding("escape,ctrl+c,ctrl+d", "later", "Later", priority=True),
+        # With priority, the focus has moved before the next key of the same packet is delivered.
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
     ]
 
     def __init__(

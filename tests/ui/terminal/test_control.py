@@ -114,6 +114,28 @@ async def test_the_buttons_of_a_long_form_are_seen_and_an_error_goes_with_the_ne
         await person.sees("Done.")
 
 
+async def test_a_key_in_one_packet_with_tab_goes_to_the_next_field(open_app: Open) -> None:
+    """As over ssh: both keys are there before the first has moved the focus."""
+
+    @tool(requires_approval=True)
+    def book(city: str, room: str) -> str:
+        """Book a room."""
+        return f"{city}, {room}"
+
+    model = ScriptedModel([call("book", city="Lisbon", room="double"), "Done."])
+    async with open_app(Worker(model, tools=[book])) as person:
+        await person.ask("Book it.")
+        await person.sees("book waits for approval")
+        await person.press("ctrl+e")
+        await person.sees("text, required")
+        for key, character in (("tab", None), ("x", "x"), ("shift+tab", None), ("y", "y")):
+            person.app.post_message(Key(key, character))
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        results = person.app.conversation.session.worker.model.requests[-1].conversation.last
+    assert results.tool_results[0].text == "Lisbony, doublex"
+
+
 async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Then not.")
     async with open_app(it.worker) as person:
