@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
@@ -80,10 +80,11 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
     rxworker.errors.InvalidArgumentError: invalid arguments at $: this is not a JSON object but the text 'Oslo'
     More: rxworker docs tools#when-it-fails
     """
+    known: Any = given  # a cast would be a call for each value, here and below
     if isinstance(given, dict):
-        found = changed_by_json(cast("object", given))
+        found = changed_by_json(known)
         if found is None:
-            return cast("JsonObject", given)
+            return known
         path, what = found
         raise _invalid(f"this is {what}", meta, path)
     if not isinstance(given, str):
@@ -141,6 +142,7 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
     >>> changed_by_json({"mean": [0, float("nan")]})
     ('$.mean[1]', 'nan, which has no JSON form')
     """
+    inner: Any = value
     if isinstance(value, _UNCHANGED):
         return None
     if isinstance(value, float):
@@ -148,9 +150,11 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
     if isinstance(value, dict):
         if depth == MAX_DEPTH:
             return "$", _TOO_DEEP
-        for name, member in cast("dict[object, object]", value).items():
+        for name, member in inner.items():
             if not isinstance(name, str):
                 return path, f"an object with the name {name!r:.40}{_NO_FORM}"
+            if isinstance(member, _UNCHANGED):
+                continue
             found = changed_by_json(member, f"{path}.{name}", depth + 1)
             if found is not None:
                 return found
@@ -158,7 +162,9 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
     if isinstance(value, list | tuple):
         if depth == MAX_DEPTH:
             return "$", _TOO_DEEP
-        for place, member in enumerate(cast("list[object]", value)):
+        for place, member in enumerate(inner):
+            if isinstance(member, _UNCHANGED):
+                continue
             found = changed_by_json(member, f"{path}[{place}]", depth + 1)
             if found is not None:
                 return found

@@ -90,11 +90,12 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
         def on_many(parts: Parts[Event]) -> None:
             for each in parts:
                 part: Any = each
-                if part.__class__ is Deltas:
+                kind = part.__class__
+                if kind is Deltas:
                     like = part.like
                     if like.__class__ is wanted and like.choice == choice:
                         push_many(part.texts)
-                else:
+                elif kind is wanted or kind not in EVENTS:
                     on_next(part)
 
         return Sink(on_next, ending.on_error, ending.on_completed, on_many)

@@ -27,5 +27,8 @@ def total(*numbers: int | None) -> int | None:
     >>> total(1, None, 2), total(None)
     (3, None)
     """
-    sent = [number for number in numbers if number is not None]
-    return sum(sent) if sent else None
+    whole: int | None = None
+    for number in numbers:
+        if number is not None:
+            whole = number + (whole or 0)
+    return whole

@@ -76,7 +76,7 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
     Pieces(['hello'])
     """
     if state is None or type(event) is BlockStart:
-        start = start_of(event)
+        start = event if type(event) is BlockStart else start_of(event)
         state = BlockState(
             start.index, start.block_type, start.metadata, start.choice, echo=start.echo
         )
@@ -124,19 +124,13 @@ def _stop(state: BlockState, event: BlockStop) -> BlockState:
         phase="stopped",
         text=packed(state.text),
         metadata=event.metadata or state.metadata,
-        echo=_over(state.echo, event.echo),
+        echo=event.echo if state.echo is None else {**state.echo, **(event.echo or {})},
         stop_reason=event.stop_reason,
     )
 
 
 def _abort(state: BlockState, event: BlockAbort) -> BlockState:
     return replace(state, phase="aborted", text=packed(state.text), reason=event.reason)
-
-
-def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return {**first, **second}
 
 
 HOLDS: dict[type[object], frozenset[BlockType]] = {

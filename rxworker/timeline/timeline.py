@@ -431,7 +431,8 @@ class Timeline:
     def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
         block = self._open.get(event.index)
         if block is None:
-            block = self._open[event.index] = _OpenBlock(start_of(event))
+            start = event if type(event) is BlockStart else start_of(event)
+            block = self._open[event.index] = _OpenBlock(start)
         if self._registrations:  # most timelines have no handler, and follow what is open
             self._show(block, event, failures)
         if type(event) is BlockStop or type(event) is BlockAbort:

@@ -168,6 +168,7 @@ async def attempts(
     place: int,
     call_scope: CallScope,
     *,
+    task: asyncio.Task[Any] | None,
     own_task: bool,
 ) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
@@ -178,14 +179,14 @@ async def attempts(
         call: The call.
         place: The index of the call among the calls of its response.
         call_scope: The scope that it shares with the other calls.
-        own_task: Whether the task in which it runs is the call's own, which `stop_all` may abandon.
+        task: The task in which it runs.
+        own_task: Whether that is the call's own, which `stop_all` may abandon.
 
     Raises:
         ToolError: The error of the last attempt.
         QuestionError: The tool waits for an answer, and the call has one who can give it.
     """
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:

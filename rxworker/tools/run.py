@@ -86,7 +86,9 @@ async def run_at(
             content = toolbox.missing(call.name)
         else:
             try:
-                value = await attempts(tool, policy, call, place, call_scope, own_task=own_task)
+                value = await attempts(
+                    tool, policy, call, place, call_scope, task=task, own_task=own_task
+                )
                 is_error = isinstance(value, ToolResult) and value.is_error
                 content = value.content if isinstance(value, ToolResult) else value
             except ToolError as error:

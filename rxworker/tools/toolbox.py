@@ -10,6 +10,7 @@ from typing import cast
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
 from rxworker.tools.base import (
+    USUAL,
     ClientTool,
     Tool,
     ToolPolicy,
@@ -68,7 +69,12 @@ class Toolbox:
     @property
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams."""
-        return any(policy_of(tool).starts_early for tool in self._tools.values())
+        for tool in (
+            self._tools.values()
+        ):  # `any` would make a generator for each request, and most policies are the usual one
+            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
+                return True
+        return False
 
     @property
     def own_names(self) -> tuple[str, ...]:
@@ -78,11 +84,15 @@ class Toolbox:
         >>> Toolbox([ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))]).own_names
         ()
         """
-        return tuple(n for n, tool in self._tools.items() if not isinstance(tool, ClientTool))
+        return tuple([n for n, tool in self._tools.items() if not isinstance(tool, ClientTool)])
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
         """Whether a person must approve any of these calls."""
-        return any(policy_of(self._tools.get(call.name)).requires_approval for call in calls)
+        for call in calls:
+            policy = getattr(self._tools.get(call.name), "policy", USUAL)
+            if isinstance(policy, ToolPolicy) and policy.requires_approval:
+                return True
+        return False
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""

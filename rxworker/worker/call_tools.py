@@ -293,7 +293,8 @@ async def make_calls(
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
     waiting = calls_of(context, scope)
-    context.called.update((each.call.name, None) for each in waiting)
+    for each in waiting:
+        context.called[each.call.name] = None
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
@@ -346,19 +347,20 @@ async def _run_calls(
     if scope.finished_by:
         kept = {each.place for each in allowed}
         _refuse(scope, [each for each in waiting if each.place not in kept], results, emit)
+    # A tool may be removed while it runs; its hooks run for the result all the same.
+    tools = {each.place: context.worker.tools.get(each.call.name) for each in allowed}
     by_client = [
         each
         for each in allowed
-        if isinstance(context.worker.tools.get(each.call.name), ClientTool)
-        and each.place not in invalid
+        if isinstance(tools[each.place], ClientTool) and each.place not in invalid
     ]
     if by_client:
         places = {each.place for each in by_client}
         allowed = [each for each in allowed if each.place not in places]
     if early is not None:
         discard_early(context, scope, keep={each.place: each.call for each in allowed})
-    # A tool may be removed while it runs; its hooks run for the result all the same.
-    tools = {each.place: _tool_of(context, early, each) for each in allowed}
+        for each in allowed:
+            tools[each.place] = tools[each.place] or early.tool_at(each.place)
     asking: list[PausedCall] = []
     CALLING.set(context)
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
@@ -457,11 +459,6 @@ async def _execute(
         raise ConfigurationError(
             f"the executor of call_tools completed without a result of {names}"
         )
-
-
-def _tool_of(context: RunContext, early: EarlyCalls | None, each: PausedCall) -> Tool | None:
-    tool = context.worker.tools.get(each.call.name)
-    return early.tool_at(each.place) if tool is None and early is not None else tool
 
 
 def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:

@@ -9,6 +9,7 @@ reason has come: some servers leave out the last message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
 from typing import Any, TypeAlias
 
 import msgspec
@@ -137,7 +138,8 @@ class AnthropicDecoder(LenientDecoder):
                 continue
             made += HANDLERS[type(event)](self, event)
             if type(event) in HEADS:
-                made += self._new_members(event, _data_of(event, events, datas))
+                # The event is the last one that was taken.
+                made += self._new_members(event, datas[len(events) - length_hint(rest) - 1])
             if self._over:
                 break
             event = next(rest, None)
@@ -354,10 +356,6 @@ def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
 
 HEADS = (WireMessageStart, WireMessageDelta)
 """The messages of the wire that hold more than content."""
-
-
-def _data_of(event: WireEvent, events: Sequence[WireEvent], datas: Sequence[bytes]) -> bytes:
-    return next(data for data, one in zip(datas, events, strict=True) if one is event)
 
 
 def _echo(container: Json) -> JsonObject | None:

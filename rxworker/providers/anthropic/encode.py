@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
@@ -81,6 +81,7 @@ Encoded: TypeAlias = tuple[str, list[JsonObject]]
 Place: TypeAlias = tuple[int, int, CachePoint]
 """What a cache point follows: so many messages, and so many blocks of the last of these."""
 
+_MARK = attrgetter("cache_control")
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -120,7 +121,7 @@ def encode(
     if system:
         body["system"] = system
     if tools:
-        is_marked = point or tools[-1].defer_loading or any(tool.cache_control for tool in tools)
+        is_marked = point or tools[-1].defer_loading or any(map(_MARK, tools))
         code = code_tool(options.extra)
         is_known = not (is_marked or "tools" in options.extra)
         body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]

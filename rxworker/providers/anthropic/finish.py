@@ -47,25 +47,21 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
-    fresh, output, cached, created, thinking = numbers(raw)
-    passes = _passes(raw)
+    fresh, output, cached, created, thinking, hour = numbers(raw)
+    passes = _passes(raw) if "iterations" in raw else []
     if len(passes) > 1:
         together = reduce(add, map(read_usage, passes))
         return replace(together, reasoning_tokens=thinking, raw=raw)
     if passes:
-        fresh, output, cached, created, _ = numbers(passes[0])
-    hour = numbers_in(passes[0] if passes else raw, HOUR)[0]
+        fresh, output, cached, created, _, hour = numbers(passes[0])
     whole = total(fresh, cached, created)
     return Usage(
         whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None
     )
 
 
-HOUR = "cache_creation.ephemeral_1h_input_tokens"
-
-
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The numbers as Anthropic counts them: read, written, found in the cache and put there, and those of the thinking. Its input is what no cache held."""
+    """The numbers as Anthropic counts them: read, written, found in the cache and put there, those of the thinking, and those put into the cache for an hour. Its input is what no cache held."""
     return numbers_in(
         raw,
         "input_tokens",
@@ -73,6 +69,7 @@ def numbers(raw: JsonObject) -> list[int | None]:
         "cache_read_input_tokens",
         "cache_creation_input_tokens",
         "output_tokens_details.thinking_tokens",
+        "cache_creation.ephemeral_1h_input_tokens",
     )
 
 
