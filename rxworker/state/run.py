@@ -329,18 +329,18 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 
 
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
-    calls = [*state.calls]
+    calls, by_id = [*state.calls], dict[str, list[int]]()
     for event in events:
-        at = find_call(calls, event.place, event.call.id)
-        _put(calls, at, CallState(event.place, event.call, "running"), state)
+        at = find_call(calls, event.place, event.call.id, by_id)
+        _put(calls, by_id, at, CallState(event.place, event.call, "running"), state)
     return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
 
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
-    calls = [*state.calls]
+    calls, by_id = [*state.calls], dict[str, list[int]]()
     errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
     for event in events:
-        at = find_call(calls, event.place, event.call_id)
+        at = find_call(calls, event.place, event.call_id, by_id)
         if at is not None and calls[at].phase == "running":
             errors += event.is_error
             seconds += event.seconds
@@ -349,7 +349,7 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)
-        _put(calls, at, ended, state)
+        _put(calls, by_id, at, ended, state)
     return replace(
         state,
         calls=tuple(calls),
@@ -363,12 +363,20 @@ def _tool_output(state: RunState, event: ToolOutput) -> RunState:
     return _tool_stops(state, (ToolStop(event.result, place=event.place),))
 
 
-def _put(calls: list[CallState], at: int | None, each: CallState, state: RunState) -> None:
+def _put(
+    calls: list[CallState],
+    by_id: dict[str, list[int]],
+    at: int | None,
+    each: CallState,
+    state: RunState,
+) -> None:
     """The state of a call. One that no complete response has made is left out: it has its answer."""
     if at is not None:
         place = calls[at].place
         calls[at] = each if each.place == place else replace(each, place=place)
     elif not state.is_closed:
+        if by_id:
+            by_id.setdefault(each.call.id, []).append(len(calls))
         calls.append(each)
 
 
@@ -384,11 +392,13 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
         conversation = (_answered if answers else Conversation.add)(conversation, message)
     if not results:
         return replace(state, conversation=conversation)
-    calls = [*state.calls]
-    for result in results:
-        at = find_call(calls, -1, result.tool_use_id) if calls else None
-        if at is not None:
-            del calls[at]
+    by_id: dict[str, list[CallState]] = {}
+    for has_result in (False, True):  # those without a result first
+        for each in state.calls:
+            if (each.result is not None) is has_result:
+                by_id.setdefault(each.call.id, []).append(each)
+    gone = {id(same.pop(0)) for result in results if (same := by_id.get(result.tool_use_id))}
+    calls = [each for each in state.calls if id(each) not in gone]
     ids = {result.tool_use_id for result in results}
     if len(ids) < len(results) or "" in ids:
         conversation = repair(conversation)  # no provider accepts two calls with one id

@@ -229,7 +229,8 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     made, stop = message.tool_calls, response.stop_reason
     calls: tuple[CallState, ...] = ()
     if response.status is COMPLETED and (stop is None or stop.runs_tools):
-        calls = tuple([_known(place, call, known) for place, call in enumerate(made)])
+        by_id: dict[str, list[int]] = {}
+        calls = tuple([_known(place, call, known, by_id) for place, call in enumerate(made)])
     elif made:
         # Some may have a result already. The others will not run, and get a result that states this.
         conversation = repair(conversation.add(*_results_of(made, known)))
@@ -243,14 +244,27 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     )
 
 
-def _known(place: int, call: ToolCall, known: Sequence[CallState]) -> CallState:
+def _known(
+    place: int, call: ToolCall, known: Sequence[CallState], by_id: dict[str, list[int]]
+) -> CallState:
     """A call of a response that is complete; it may have started before that."""
-    at = find_call(known, place, call.id) if known else None
+    at = find_call(known, place, call.id, by_id) if known else None
     return CallState(place, call) if at is None else replace(known[at], place=place)
 
 
-def find_call(calls: Sequence[CallState], place: int, call_id: str) -> int | None:
+def find_call(
+    calls: Sequence[CallState],
+    place: int,
+    call_id: str,
+    by_id: dict[str, list[int]] | None = None,
+) -> int | None:
     """The index of the call of this place and id; of records without places, that of the first of this id, without a result if there is one.
+
+    Args:
+        calls: The calls.
+        place: The place of the call.
+        call_id: Its id.
+        by_id: The indexes of the calls by their ids, which is filled when it is first needed; the caller keeps it while it looks for several.
 
     >>> find_call((CallState(0, ToolCall("x", "look", {})), CallState(1, ToolCall("x", "look", {}))), 1, "x")
     1
@@ -259,13 +273,17 @@ def find_call(calls: Sequence[CallState], place: int, call_id: str) -> int | Non
         each = calls[place]
         if each.place == place and each.call.id == call_id:
             return place
+    by_id = {} if by_id is None else by_id
+    if not by_id:
+        for at, each in enumerate(calls):
+            by_id.setdefault(each.call.id, []).append(at)
     found: int | None = None
-    for at, each in enumerate(calls):
-        if each.call.id == call_id:
-            if each.place == place:
-                return at
-            if found is None or (each.result is None and calls[found].result is not None):
-                found = at
+    for at in by_id.get(call_id, ()):
+        each = calls[at]
+        if each.place == place:
+            return at
+        if found is None or (each.result is None and calls[found].result is not None):
+            found = at
     return found
 
 

@@ -104,9 +104,9 @@ async def run_at(
             except QuestionError as error:
                 none = ToolResult(call.id, "", is_error=True, name=call.name)
                 return FinishedCall(none, loop.time() - began, error.begun)
-        if not (isinstance(content, str) and content.isascii()):
-            content = clean(content)
         content = truncate(content, policy.max_output)
+        if not (isinstance(content, str) and content.isascii()):
+            content = clean(content)  # of what is left, as many characters as before
         result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
         # Of a call that is cancelled, the one that cancels it reports the end.
         if task is None or task.cancelling() <= cancels:

@@ -443,9 +443,8 @@ async def _execute(
             text = f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is not a waiting call: give each result the id of its call"
             raise ConfigurationError(text)
         left.remove(each)
-        content = truncate(
-            clean(result.content), policy_of(context.worker.tools.get(each.call.name)).max_output
-        )
+        most = policy_of(context.worker.tools.get(each.call.name)).max_output
+        content = clean(truncate(result.content, most))
         result = replace(result, content=content, name=each.call.name)
         results[each.place] = result
         emit(ToolStop(result, loop.time() - began, each.call.id, each.place, result.is_error))

@@ -58,7 +58,7 @@ def _answered(call: ToolCall, tool: Tool, answer: Answer, hook: str) -> ToolResu
     except ExecutionFailedError as error:
         text = f"hook {hook!r} answered a {type(answer.content).__name__}, which has no JSON form"
         raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict") from error
-    content = truncate(clean(content), policy_of(tool).max_output)
+    content = clean(truncate(content, policy_of(tool).max_output))
     return ToolResult(call.id, content, answer.is_error, call.name)
 
 

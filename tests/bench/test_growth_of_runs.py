@@ -12,14 +12,25 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Limits, RunResult, Worker, tool, worker_tool
-from rxworker.events import Record, TextDelta
+from rxworker.events import (
+    AttemptStart,
+    Event,
+    MessageAdd,
+    Record,
+    RunStart,
+    TextDelta,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+)
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
 from rxworker.hub.history import TAIL
 from rxworker.log import Fleet, MemoryLog, RunInfo
 from rxworker.log.values import RunRow
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.operators import merge_runs, text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
+from rxworker.state import fold_run
 from rxworker.testing import (
     Call,
     Reply,
@@ -30,6 +41,7 @@ from rxworker.testing import (
     say,
     think,
 )
+from rxworker.testing.reply import reply_events
 from rxworker.transport import Client, RecordingTransport
 from tests.log.test_runs import store
 
@@ -158,6 +170,38 @@ def test_a_client_whose_bytes_are_cut_anywhere(
     def prepare(n: int) -> Task:
         client = make(WORD * n)
         return lambda: client.stream("Go on.").pipe(text_deltas()).subscribe()
+
+    assert_linear(prepare)
+
+
+@pytest.mark.parametrize("has_places", [True, False])
+def test_the_calls_of_one_response(has_places: bool, assert_linear: AssertLinear) -> None:
+    """Folded from records: those of other versions and programs have no places, only ids."""
+
+    def prepare(n: int) -> Task:
+        calls = [ToolCall(f"call-{at}", "look", {}) for at in range(n)]
+        results = [ToolResult(each.id, "seen", name="look") for each in calls]
+        places = [at if has_places else -1 for at in range(n)]
+        reply = Reply(tool_calls=tuple(Call("look", {}, id=each.id) for each in calls))
+        events: list[Event] = [
+            RunStart(Conversation((Message.user("Go on."),)), 1),
+            *(TurnStart(), AttemptStart("scripted", "m")),
+            *reply_events(reply),
+            *map(ToolStart, calls, places),
+            *(
+                ToolStop(each, 0.1, each.tool_use_id, at)
+                for each, at in zip(reversed(results), reversed(places), strict=True)
+            ),
+            MessageAdd((Message("user", tuple(results)),), "tools"),
+        ]
+        records = [Record(at, "r", 1, 1, 0.0, event) for at, event in enumerate(events, 1)]
+
+        def fold() -> object:
+            state = fold_run(records)
+            assert (state.tool_calls, state.calls) == (n, ())
+            return state
+
+        return fold
 
     assert_linear(prepare)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -29,6 +30,23 @@ async def test_arguments_of_ten_megabytes_arrive() -> None:
     text = "ä" * (LARGE // 2)
     result = await run_call(Toolbox([measure]), ToolCall("1", "measure", {"text": text}))
     assert result.text == str(LARGE // 2)
+
+
+async def test_a_large_text_is_cut_before_it_is_cleaned() -> None:
+    text = "ä" * LARGE
+
+    @tool
+    async def read() -> str:
+        return text
+
+    tracemalloc.start()
+    try:
+        result = await run_call(Toolbox([read]), ToolCall("1", "read", {}))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert f"of {LARGE:,} characters were left out" in result.text
+    assert peak < LARGE // 10
 
 
 async def test_they_arrive_through_a_worker_too() -> None:
