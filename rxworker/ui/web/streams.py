@@ -187,12 +187,18 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
                 if not followed.is_over:
                     raise LogError(CUT_OFF)
                 return
-            data = followed.encode(batch)
-            if not outlet.write_now(data):
-                await outlet.write(data)
+            for at in range(0, len(batch), AT_ONCE):
+                if at:
+                    await asyncio.sleep(0)  # a long run, opened: the other clients have their turn
+                data = followed.encode(batch[at : at + AT_ONCE])
+                if not outlet.write_now(data):
+                    await outlet.write(data)
     finally:
         reader.dispose()
 
+
+AT_ONCE = 512
+"""How many records are encoded in one piece: some milliseconds."""
 
 CUT_OFF = "the records stopped before the run had ended: connect again"
 

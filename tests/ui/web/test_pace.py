@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 from rxworker.errors import ConfigurationError
+from rxworker.events import Record, TurnStop
+from rxworker.hub import Hub, Watch
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
+from rxworker.ui.web.streams import AT_ONCE, send_records
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk
@@ -99,3 +102,43 @@ async def test_the_first_delta_and_an_approval_do_not_wait(open_desk: OpenDesk) 
 def test_a_rate_is_a_number_of_writes(rate: float) -> None:
     with pytest.raises(ConfigurationError, match="writes_per_second"):
         Settings(writes_per_second=rate)
+
+
+async def test_a_long_run_is_encoded_in_pieces_with_a_turn_of_the_loop_between_them() -> None:
+    hub = Hub()
+    hub.push_many([Record(seq, "r", 1, 1, 0.0, TurnStop()) for seq in range(1, 5_001)])
+    hub.end()
+    sizes: list[int] = []
+    turns: list[int] = []
+
+    async def count_turns() -> None:
+        while True:
+            turns.append(len(sizes))
+            await asyncio.sleep(0)
+
+    class Followed:
+        last_seq = 5_000
+        is_over = True
+
+        def watch(self, after: int) -> Watch:
+            return hub.watch(after=after)
+
+        def encode(self, records: Sequence[Record]) -> bytes:
+            sizes.append(len(records))
+            return b""
+
+    class Reading:
+        writes_now = False
+
+        def write_now(self, piece: bytes, /) -> bool:
+            return True
+
+        async def write(self, piece: bytes, /) -> None:
+            raise AssertionError
+
+    counting = asyncio.create_task(count_turns())
+    await send_records(Reading(), Followed(), 0)
+    counting.cancel()
+    assert sum(sizes) == 5_000
+    assert max(sizes) <= AT_ONCE
+    assert set(range(1, len(sizes))) <= set(turns)  # another task has run between any two
