@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import io
 import logging
 import os
@@ -224,6 +225,11 @@ def run_async(main: Coroutine[Any, Any, B]) -> B:
         return runner.run(main)
 
 
+COLLECTOR = (10_000, 20, 50)
+"""The thresholds of the garbage collector in a process with many runs. Nearly all of a run is freed without it, so that by Python's own it would go through
+all runs that are on for a few objects: a third of the CPU of 600 runs that begin."""
+
+
 def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
     """Run until Ctrl-C or SIGTERM, which cancel it once, so that its cleanup is not cancelled.
 
@@ -250,6 +256,9 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
         with on_signals(stop, (signal.SIGINT, signal.SIGTERM)):
             await main()
 
+    usual = gc.get_threshold()
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(*COLLECTOR)
     try:
         run_async(run())
     except asyncio.CancelledError:
@@ -257,6 +266,9 @@ def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
             raise KeyboardInterrupt from None
     except (ConfigurationError, LogError) as error:
         raise CommandError(explain(error)) from error
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
     return 0
 
 

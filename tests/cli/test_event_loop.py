@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -22,3 +23,17 @@ def test_without_it_they_run_on_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(process, "find_spec", nothing)
     assert process.run_async(loop_type()).startswith("asyncio")
+
+
+def test_a_command_that_serves_looks_for_garbage_seldom_and_leaves_the_collector_as_it_was() -> (
+    None
+):
+    usual, frozen = gc.get_threshold(), gc.get_freeze_count()
+    within: list[object] = []
+
+    async def main() -> None:
+        within.extend((gc.get_threshold(), gc.get_freeze_count() > frozen))
+
+    assert process.run_until_stopped(main) == 0
+    assert within == [process.COLLECTOR, True]
+    assert gc.get_threshold() == usual
