@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Fork, Record, RunResume, RunStart
-from rxworker.messages.settings import Settings, check_number
+from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
 
@@ -230,6 +230,7 @@ def panel(
         raise ConfigurationError(
             f"group={group!r:.60}: give a function of a record that returns the name of its group"
         )
+    check_plain("panel(group)", group)
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
     name = read_name("panel", name, title)

@@ -25,7 +25,7 @@ from rxworker.hub import Coalesce, Delivery, Hub, Item, Reliable, Watch
 from rxworker.hub.timing import WatcherClock
 from rxworker.hub.watcher import running_loop
 from rxworker.messages import JsonObject
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Scheduler, Sink, Stage
 from rxworker.tools.schema import schema_of
 
@@ -133,6 +133,7 @@ class Published(Stage[A]):
         if user is not None and not (callable(user) or (isinstance(user, str) and user)):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = f"user={user!r:.60}: give the name of a user, or a function that takes one"
             raise ConfigurationError(message)
+        check_plain("publish(user)", user)
         if keep not in ("last", "all"):
             check_number("keep", keep, least=1, whole=True)
         self.name = name

@@ -18,6 +18,7 @@ from rxworker.boards.xray_probe import Probe, Scope
 from rxworker.boards.xray_text import operators_text
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
+from rxworker.messages.settings import check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Source
 
@@ -90,6 +91,7 @@ class XRay(Generic[A, B]):
         Args:
             redact: Removes secrets from a text, which is cut only then.
         """
+        check_plain("redacted(redact)", redact)
         live = self._live
         if len(live.nodes) == 1:  # it has not been applied
             self._apply(Source[A](), live)

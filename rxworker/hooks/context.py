@@ -16,6 +16,7 @@ from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
 from rxworker.messages import Conversation, Json, JsonObject, Message, Text, ToolMeta, ToolResult
 from rxworker.messages.message import Role
+from rxworker.messages.settings import awaited, check_plain
 
 if TYPE_CHECKING:
     from rxworker.tools import SharedState, Tool, Toolbox
@@ -47,7 +48,7 @@ REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
-    """The fields that every hook receives. What a hook assigns has an effect: anything else is refused with an error.
+    """The fields that every hook receives, made by the loop of a run. What a hook assigns has an effect: anything else is refused with an error.
 
     Attributes:
         changeable: The names that a hook may assign.
@@ -235,7 +236,7 @@ class HookContext:
         if self.call_tool is None:
             raise LocalProtocolError(f"there is no worker here that could run the tool {name!r}")
         given = dict(args or {})
-        result = await self.call_tool(name, given)
+        result = await awaited(self.call_tool(name, given))
         self.send_debug(f"ran {name}", {"args": given, "is_error": result.is_error})
         return result
 
@@ -293,6 +294,7 @@ class HookContext:
         if self.point not in REWRITTEN:
             points = " and ".join(point.value for point in REWRITTEN)
             raise LocalProtocolError(f"the conversation can be rewritten at {points} only")
+        check_plain("rewrite_conversation(change)", change)
         rewritten = rewrite(self.conversation, change)
         if rewritten != self.conversation:
             self.emit(ConversationReplace(rewritten, self.hook))

@@ -35,6 +35,7 @@ from rxworker.hooks.points import (
     Verdict,
     wrong_verdict,
 )
+from rxworker.operators.factories import expect_operator
 from rxworker.tools.function import LoopScheduler, follow
 
 logger = logging.getLogger("rxworker.hooks")
@@ -124,6 +125,7 @@ def from_operator(
         >>> asyncio.run(permit.decide(context, "before_tool_call"))
         Skip(reason='This call was not allowed.')
     """
+    expect_operator(operator)
     return OperatorFunction(operator, name or name_of(operator), reason)
 
 
@@ -416,4 +418,5 @@ def from_stateful_operator(
         >>> asyncio.run(thrice())
         [Continue(), Continue(), Skip(reason='This call was not allowed.')]
     """
+    expect_operator(operator)
     return StatefulOperator(operator, name or name_of(operator), reason, waits=waits)

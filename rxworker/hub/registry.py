@@ -22,6 +22,7 @@ from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
 from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
 from rxworker.hub.watcher import Takes, Watcher, WatcherState, running_loop
+from rxworker.messages.settings import check_plain
 
 
 class WatcherRegistry:
@@ -49,6 +50,7 @@ class WatcherRegistry:
         keep: int | None = None,
     ) -> None:
         super().__init__()
+        check_plain("on_detach or defer of Hub(...)", on_detach, defer)
         self.history = History()
         self.loop = loop or running_loop()
         self.pushes = threading.Lock()  # an event would be nine calls for each run
@@ -225,4 +227,5 @@ class WatcherRegistry:
         Returns:
             A function that removes it again.
         """
+        check_plain("add_callback(...)", callback)
         return self.flush_scheduler.add_callback(callback)

@@ -19,7 +19,7 @@ from rxworker.hub.reader import Reader
 from rxworker.hub.registry import WatcherRegistry
 from rxworker.hub.timing import TimedPipeline, noted
 from rxworker.hub.watcher import running_loop
-from rxworker.operators.kernel import Sink, Stage
+from rxworker.operators.kernel import Sink, Stage, check_observer
 
 A = TypeVar("A")
 
@@ -124,6 +124,7 @@ class Watch(Stage[Record]):
         """
         if isinstance(on_next, abc.ObserverBase):
             return self._subscribe_core(cast("abc.ObserverBase[Record]", on_next), scheduler)
+        check_observer(on_next, on_error, on_completed)
         sink = Sink[Record](on_next or noop, on_error or default_error, on_completed or noop)
         return self._subscribe_core(sink, scheduler)
 

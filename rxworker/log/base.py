@@ -57,6 +57,7 @@ from rxworker.log.values import (
 )
 from rxworker.messages.settings import check_number, check_type
 from rxworker.operators.disposables import Call
+from rxworker.operators.kernel import Unstaged
 
 S = TypeVar("S")
 
@@ -562,7 +563,7 @@ class EventLog(Store):
             task = asyncio.get_running_loop().create_task(self._push_changes(observer, every))
             return Call(task.cancel)
 
-        return Observable(subscribe)
+        return Unstaged(subscribe)
 
     async def _push_changes(self, observer: abc.ObserverBase[RunInfo], every: float) -> None:
         try:

@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus
+from rxworker.messages.settings import check_plain
 from rxworker.state.run_state import TOOL_BOUNDS
 
 MOST_RUNS = 100_000
@@ -147,6 +148,7 @@ class Fleet:
     """
 
     def __init__(self, *, most_runs: int = MOST_RUNS, estimate: Estimate | None = None) -> None:
+        check_plain("Fleet(estimate)", estimate)
         self._most_runs = most_runs
         self._estimate = estimate
         self._infos: dict[str, RunInfo] = {}

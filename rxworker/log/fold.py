@@ -32,7 +32,9 @@ from rxworker.log.format import Entry, records_of
 from rxworker.log.replay import keep_task
 from rxworker.log.runs import AT_ONCE, EVERY, Where
 from rxworker.log.values import RunInfo, is_storable
+from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
+from rxworker.operators.kernel import Unstaged
 
 S = TypeVar("S")
 
@@ -118,6 +120,7 @@ def fold_stored(
     version: int,
 ) -> Observable[S]:
     """A fold that is kept with a log; see `EventLog.fold_stored`."""
+    check_plain("step or where of fold_stored(...)", step, where)
     if not is_storable(key):
         raise ConfigurationError(f"key={key!r}: give a name for the fold, such as 'cost'")
     if version < 1:
@@ -138,7 +141,7 @@ def fold_stored(
         task.add_done_callback(log.folds.discard)
         return Call(fold.dispose)
 
-    return Observable(subscribe)
+    return Unstaged(subscribe)
 
 
 class _Fold(Generic[S]):

@@ -19,6 +19,7 @@ from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.store import Append
 from rxworker.log.values import OPEN, Claim, StoredStatus
+from rxworker.messages.settings import check_plain
 
 
 class _StoredRun(Struct, eq=False):
@@ -84,6 +85,7 @@ class MemoryLog(EventLog):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
+        check_plain("MemoryLog(clock)", clock)
         self._clock = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
         self._runs: dict[str, _StoredRun] = {}

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import aclosing, suppress
 from heapq import heappop, heappush, nsmallest
-from typing import Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -55,11 +55,14 @@ from rxworker.log.values import (
     first_id,
     resumed_id,
 )
+from rxworker.messages.settings import awaited
 from rxworker.state import fold_run
 from rxworker.state.closing import call_ends, response_ends
 
 R = TypeVar("R")
 W = TypeVar("W")
+WorkerMaker: TypeAlias = Callable[[RunInfo], W | Awaitable[W | None] | None]
+"""Makes a worker for a run, or returns ``None``: a plain or a coroutine function."""
 
 logger = logging.getLogger("rxworker.log")
 
@@ -221,10 +224,10 @@ class RunSource:
         with suppress(RxWorkerError):  # then its lease ends
             await release_shielded(self.log, claim, SETTLE)
 
-    def make(self, make_worker: Callable[[RunInfo], W | None], info: RunInfo) -> W | None:
+    async def make(self, make_worker: WorkerMaker[W], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
         try:
-            worker = make_worker(info)
+            worker = await awaited(make_worker(info))
         except Exception as error:  # it is a function of the application
             pause = self.pending.retry(info.run_id, time.time())
             logger.exception(

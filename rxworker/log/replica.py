@@ -22,6 +22,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message
+from rxworker.messages.settings import awaited
 from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run
 from rxworker.transport.clock import loop_clock
@@ -163,7 +164,7 @@ class Replica:
         try:
             if self._barrier is not None:
                 with suppress(LogError):  # another process may have taken the run over
-                    await self._barrier()
+                    await awaited(self._barrier())
             info = await self.log.existing(self.id)
             if not info.last_seq:
                 self._ready.set()

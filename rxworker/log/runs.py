@@ -26,7 +26,9 @@ from rxworker.log.follow import PAGE
 from rxworker.log.format import Entry
 from rxworker.log.replay import keep_task, replay
 from rxworker.log.values import OPEN, RunInfo
+from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
+from rxworker.operators.kernel import Unstaged
 
 AT_ONCE = 16
 """How many stored runs that have ended are read at once for one subscription."""
@@ -167,6 +169,7 @@ class _Pages(Struct, frozen=True):
 
 def stored_runs(log: RunLog, since: float | None, where: Where | None) -> Observable[StoredRun]:
     """The runs of a log; see `EventLog.runs`."""
+    check_plain("runs(where)", where)
 
     def subscribe(
         observer: abc.ObserverBase[StoredRun], _: abc.SchedulerBase | None = None
@@ -175,7 +178,7 @@ def stored_runs(log: RunLog, since: float | None, where: Where | None) -> Observ
         feed.start(feed.follow())
         return Call(feed.dispose)
 
-    return Observable(subscribe)
+    return Unstaged(subscribe)
 
 
 class _Feed(abc.DisposableBase):

@@ -16,6 +16,7 @@ from rxworker.messages.content import ServerToolCall, ServerToolResult
 from rxworker.messages.estimate import estimate
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import calls_of, pair
+from rxworker.messages.settings import check_plain
 from rxworker.messages.speech import user_speaks
 
 
@@ -120,6 +121,7 @@ def trim(
     >>> [message.text for message in trim(conversation, 6).messages]
     ['two']
     """
+    check_plain("trim(count)", count)
     messages = conversation.messages
     costs = [count(message) for message in messages]
     fixed = count(Message.system(conversation.system)) if conversation.system else 0

@@ -35,6 +35,7 @@ from rxworker.messages.content import (
 )
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import PairedResult, calls_of, distinct_ids, pair
+from rxworker.messages.settings import check_plain
 from rxworker.messages.speech import (
     dangling_thoughts,
     has_source,
@@ -58,6 +59,9 @@ def validate(conversation: Conversation) -> list[str]:
 
     A conversation is sound if and only if `repair` returns it unchanged. A system message may be anywhere, and several
     messages of one role in a row are fine.
+
+    Raises:
+        ConfigurationError: The reason is a coroutine function.
 
     >>> from rxworker.messages import Conversation, Message, ToolCall
     >>> broken = Conversation((Message.user("hi"), Message.assistant(ToolCall("1", "look", {}))))
@@ -172,6 +176,8 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
     >>> repair(broken, {"1": "The user stopped it."}).messages[-1].tool_results[0].text
     'The user stopped it.'
     """
+    if callable(reason):
+        check_plain("repair(reason)", reason)
     if not conversation.messages:
         return conversation
     messages = [message for message in _paired(conversation, reason) if not is_blank(message)]

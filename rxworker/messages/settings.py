@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+import inspect
+from collections.abc import Awaitable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, StructMeta
 
 from rxworker.errors import ConfigurationError, nearest
+
+A = TypeVar("A")
 
 
 class _SettingsMeta(StructMeta):
@@ -34,6 +38,47 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
     More: rxworker docs history
     """
+
+
+_AWAITED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+def is_coroutine_function(function: object) -> bool:
+    """Whether what it returns must be awaited or iterated with ``async for``: of ``async def``, a `functools.partial` of it, or an object whose ``__call__`` is one.
+
+    >>> async def look() -> None: ...
+    >>> is_coroutine_function(look), is_coroutine_function(partial(look)), is_coroutine_function(print)
+    (True, True, False)
+    """
+    while isinstance(function, partial):
+        function = function.func
+    known: Any = function
+    code = getattr(known, "__code__", None) or getattr(type(known).__call__, "__code__", None)
+    return code is not None and code.co_flags & _AWAITED != 0
+
+
+async def awaited(result: A | Awaitable[A]) -> A:
+    """What a function has returned, plain or coroutine function."""
+    known: Any = result
+    return await known if inspect.isawaitable(known) else known
+
+
+def check_plain(name: str, *functions: object, instead: str = "") -> None:
+    """Refuse coroutine functions where a function is called and nothing can await what it returns.
+
+    Args:
+        name: The argument as it is written, for the message.
+        functions: What was given, functions or not.
+        instead: What else to do.
+
+    Raises:
+        ConfigurationError: One is a coroutine function.
+    """
+    for function in functions:
+        if function is not None and is_coroutine_function(function):
+            raise ConfigurationError(
+                f"{name}: give a plain function, not a coroutine function, which nothing awaits there{instead}"
+            )
 
 
 def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> None:

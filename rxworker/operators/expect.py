@@ -17,7 +17,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator, Scheduler, Stage, stage
 
 A = TypeVar("A")
@@ -115,13 +115,14 @@ def scheduler_of(
 
 
 def expect_callable(verb: str, function: object, what: str) -> None:
-    """Refuse what cannot be called.
+    """Refuse what cannot be called, and coroutine functions.
 
     Raises:
-        ConfigurationError: It is not callable.
+        ConfigurationError: It is not callable, or is a coroutine function.
     """
     if not callable(function):
         raise ConfigurationError(f"{verb} takes {what}, and was given {_a(function)}")
+    check_plain(f"the function of {verb}", function)
 
 
 def expect_choice(name: str, choice: object) -> None:

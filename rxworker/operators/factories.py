@@ -7,6 +7,7 @@ import sys
 from types import FunctionType
 
 from rxworker.errors import ConfigurationError
+from rxworker.messages.settings import is_coroutine_function
 
 
 def expect_operator(operator: object) -> None:
@@ -28,12 +29,13 @@ def expect_operator(operator: object) -> None:
     if not callable(operator):
         message = f"{operator!r:.80} is not an operator: give for example ops.filter(...)"
         raise ConfigurationError(message)
+    if is_coroutine_function(operator):
+        name = getattr(operator, "__name__", type(operator).__name__)
+        message = f"{name} is not an operator, which returns an observable at once, but a coroutine function: write def, without async"
+        raise ConfigurationError(message)
     if not isinstance(operator, FunctionType):
         return
     name = operator.__name__
-    if inspect.iscoroutinefunction(operator) or inspect.isasyncgenfunction(operator):
-        message = f"{name} is not an operator, which returns an observable at once: write def, without async"
-        raise ConfigurationError(message)
     if _is_library(operator) or not _takes_one(operator):
         message = f"{name} makes an operator and is not one: write {name}(...), with parentheses"
         raise ConfigurationError(message)

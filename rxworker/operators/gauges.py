@@ -21,6 +21,7 @@ from reactivex.disposable import CompositeDisposable
 from rxworker.errors import ConfigurationError
 from rxworker.events import AttemptStart, ConversationCompact, Record, RunAbort, RunPause, RunStop
 from rxworker.messages import Prices
+from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import no_amount, no_record, operator
@@ -68,6 +69,7 @@ def combine_gauges(
     Row(last=2, total=1)
     Row(last=2, total=3)
     """
+    check_plain("combine_gauges(failed)", failed)
     _expect_board(start, gauges)
     types: dict[str, object] = {field.name: field.type for field in fields(start)}
     report = _warn if failed is None else failed

@@ -234,6 +234,8 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
 def _follow_each(
     step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool
 ) -> Operator[Block, S]:
+    expect_callable(verb, step, "a function of a state and an event")
+
     def subscribe(
         source: Observable[Block], observer: abc.ObserverBase[S], scheduler: Scheduler
     ) -> abc.DisposableBase:

@@ -32,10 +32,10 @@ Any other observable may be upstream (`connect` falls back to ``subscribe``) or 
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from functools import cached_property, partial
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
@@ -44,6 +44,7 @@ from reactivex.internal import default_error, noop
 from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.events.deltas import Parts, flatten
+from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.factories import expect_operator
 
@@ -200,6 +201,32 @@ def many(observer: abc.ObserverBase[A]) -> Many[A]:
     return each
 
 
+def check_observer(*functions: object) -> None:
+    """Refuse coroutine functions of an observer.
+
+    Raises:
+        ConfigurationError: One is a coroutine function.
+    """
+    instead = "; or iterate with async for, over the run, or over rxworker.hub.iterate(observable)"
+    check_plain("subscribe(...)", *functions, instead=instead)
+
+
+class Unstaged(Observable[A]):
+    """An observable other than a `Stage`: reactivex keeps its contract."""
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[A] | abc.OnNext[A] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Subscribe an observer, or functions; see ``Observable.subscribe``."""
+        check_observer(getattr(on_next, "on_next", on_next), on_error, on_completed)
+        return super().subscribe(on_next, on_error, on_completed, scheduler=scheduler)
+
+
 class Stage(Observable[A]):
     """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly.
 
@@ -242,6 +269,7 @@ class Stage(Observable[A]):
         push: Any = on_next  # or an observer
         if callable(getattr(push, "on_next", None)):
             push, on_error, on_completed = push.on_next, push.on_error, push.on_completed
+        check_observer(push, on_error, on_completed)
         guard: Guard[A] = Guard(push, on_error, on_completed)
         if self.is_direct or not TRAMPOLINE.schedule_required():
             guard.begin(self._subscribe_core, scheduler)
@@ -268,10 +296,11 @@ class Stage(Observable[A]):
                     raise
                 if isinstance(result, Stage) and result.timing is not None:
                     continue  # else it is of several operators, with one of another library among them
-                if result.__class__ is FunctionType:
+                if not isinstance(result, Observable):
+                    if inspect.iscoroutine(result):
+                        result.close()
                     expect_operator(operator)
-                else:
-                    has_foreign = True
+                has_foreign = True
             if has_foreign and timing is not None and isinstance(result, Observable):
                 return timing(result)
             return result

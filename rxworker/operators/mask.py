@@ -24,7 +24,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.decode import decoding
 from rxworker.operators.kernel import Operator
 from rxworker.operators.text import MANY, WRITTEN, Replaced, Splitter, Units
@@ -240,6 +240,7 @@ def _search_of(pattern: object) -> _Search:
         raise ConfigurationError(
             f"mask({pattern!r:.60}): give a regular expression, or a function that returns where the parts to replace begin and end"
         )
+    check_plain("the function of mask", pattern)
     return _search_found(cast("Find", pattern))
 
 

@@ -11,7 +11,7 @@ from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError,
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import Parts
 from rxworker.events.meta import TRUNCATED
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.expect import (
     EVENTS,
@@ -140,6 +140,7 @@ def time_out(
     """
     check_number("time_out(first)", first, optional=True)
     check_number("time_out(idle)", idle, optional=True)
+    check_plain("time_out(is_held)", is_held)
     expect_scheduler("time_out(...)", scheduler, optional=True)
 
     def subscribe(

@@ -17,6 +17,7 @@ from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
 from rxworker.events.meta import Meta
 from rxworker.operators.disposables import Both
 from rxworker.operators.expect import EVENTS, no_event, no_record, observing, operator
+from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import (
     Ending,
     Joined,
@@ -103,7 +104,12 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
     Args:
         meta: Applied to the meta events.
         blocks: Applied to the block events.
+
+    Raises:
+        ConfigurationError: One is not an operator.
     """
+    expect_operator(meta)
+    expect_operator(blocks)
 
     def subscribe(
         source: Observable[Event], observer: abc.ObserverBase[A | B], scheduler: Scheduler

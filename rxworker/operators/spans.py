@@ -19,7 +19,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import entries_given, no_record
+from rxworker.operators.expect import entries_given, expect_callable, no_record
 from rxworker.operators.kernel import Operator
 
 Marker: TypeAlias = Callable[[Record], Hashable | None]
@@ -57,6 +57,9 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
         begins: The name of what begins with a record, or ``None``.
         ends: The name of what ends with a record, or ``None``. One record may end something and begin it again.
 
+    Raises:
+        ConfigurationError: A mark is not a function, or is a coroutine function.
+
     >>> from reactivex import of
     >>> from rxworker.events import AttemptStart, TextDelta
     >>> def requested(record: Record) -> str | None:
@@ -69,6 +72,8 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     >>> records.pipe(spans(requested, answered)).subscribe(lambda span: print(span.seconds)) and None
     0.5
     """
+    expect_callable("spans(begins)", begins, "a function of a record")
+    expect_callable("spans(ends)", ends, "a function of a record")
 
     def make() -> _Spans:
         return _Spans(begins, ends)

@@ -25,6 +25,7 @@ from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import check_plain
 from rxworker.protocols.common import type_name
 from rxworker.tools.custom_types import to_json_value
 
@@ -113,6 +114,7 @@ class EncodedRecords:
     __slots__ = ("_encode", "_known", "_limit", "count")
 
     def __init__(self, limit: int = 256, *, encode: EncodeRecord = encode_record) -> None:
+        check_plain("EncodedRecords(encode)", encode)
         self._encode = encode
         self._known: dict[tuple[int, int], tuple[Record, bytes]] = {}
         self._limit = limit

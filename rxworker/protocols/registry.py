@@ -11,6 +11,7 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.messages.settings import check_plain
 from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, read_run_input
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.request import EncodeRun, RunRequest, WatchedRun
@@ -32,6 +33,10 @@ class UiProtocol(Struct, frozen=True):
     read: Callable[[bytes], RunRequest]
     stream: EncodeRun
     headers: Mapping[str, str] = MappingProxyType(SSE_HEADERS)
+
+    def __post_init__(self) -> None:
+        """Check the reader."""
+        check_plain("UiProtocol(read)", self.read)
 
 
 def _read_ag_ui(data: bytes) -> RunRequest:

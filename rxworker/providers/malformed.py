@@ -20,6 +20,7 @@ from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import SurrogateJoiner, read_repaired
+from rxworker.messages.settings import check_plain
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_failure, readable
 from rxworker.providers.heads import Heads
@@ -76,6 +77,7 @@ class LenientDecoder(ABC):
     """The fields whose texts go on in the next frame."""
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
+        check_plain("new_id", new_id)
         self._new_id = new_id
         self._blocks = BlockFactory()
         self._joiner = SurrogateJoiner(*self._growing)

@@ -17,7 +17,7 @@ from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
-from rxworker.messages.settings import check_type
+from rxworker.messages.settings import awaited, check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import (
     Authorize,
@@ -217,7 +217,9 @@ class Service(ABC):
         if given is None or isinstance(given, str):
             return None
 
-        def keyed(request: HttpRequest, key: object) -> HttpRequest:
+        def keyed(request: HttpRequest, key: object) -> HttpRequest | Awaitable[HttpRequest]:
+            if inspect.isawaitable(key):
+                return later(request, key)
             if not isinstance(key, str) or not key:
                 raise ConfigurationError(
                     f"the function for the key returned {type(key).__name__}, not a string: give a function that returns the key"
@@ -225,12 +227,9 @@ class Service(ABC):
             self._last_key = key
             return replace(request, headers=self._authorization(url, key) | {**request.headers})
 
-        if inspect.iscoroutinefunction(given):
+        async def later(request: HttpRequest, key: Awaitable[object]) -> HttpRequest:
+            return await awaited(keyed(request, await key))
 
-            async def awaited(request: HttpRequest) -> HttpRequest:
-                return keyed(request, await given())
-
-            return awaited
         return lambda request: keyed(request, given())
 
     @abstractmethod

@@ -9,7 +9,7 @@ assert stub.contexts[0].tool_name == "delete"
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
@@ -29,6 +29,7 @@ from rxworker.hooks import (
 from rxworker.hooks.context import CallTool
 from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.messages.settings import awaited
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 
 
@@ -42,7 +43,13 @@ class _Never:
 NEVER = _Never()
 """An answer that never arrives."""
 HookAnswer: TypeAlias = (
-    Verdict | Exception | _Never | Callable[[Any], "Verdict | None"] | str | int | None
+    Verdict
+    | Exception
+    | _Never
+    | Callable[[Any], "Verdict | Awaitable[Verdict | None] | None"]
+    | str
+    | int
+    | None
 )
 """An answer of a `HookStub` that may be scripted."""
 
@@ -91,7 +98,7 @@ class HookStub(Hook[Any]):
         if isinstance(answer, _Never):
             return await self._hang()
         if callable(answer) and not isinstance(answer, type):
-            return answer(context)
+            return await awaited(answer(context))
         return answer
 
     async def _hang(self) -> None:

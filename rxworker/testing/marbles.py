@@ -31,6 +31,7 @@ from reactivex.testing.coldobservable import ColdObservable
 from reactivex.testing.hotobservable import HotObservable
 from reactivex.testing.subscription import Subscription
 
+from rxworker.messages.settings import check_plain
 from rxworker.worker.virtual import run_in
 
 A = TypeVar("A")
@@ -111,6 +112,7 @@ class Marbles:
             source: The observable, or a function that makes it.
             until: A drawing that ends in ``!`` at the column in which to dispose, as in ``"----!"``.
         """
+        check_plain("observe(source)", source)
         disposed = SUBSCRIBED + until.replace(" ", "").index("!") if until else DISPOSED
 
         def given() -> Observable[A]:

@@ -21,7 +21,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.log import EventLog
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import Request
 from rxworker.testing.reply import Reply, reply_events, to_reply
@@ -64,6 +64,7 @@ class Script(Generic[A, B]):
     """
 
     def __init__(self, answers: Answers[B, A]) -> None:
+        check_plain("answers", answers)
         self._answers = answers
         self._lock = threading.Lock()
         self._count = 0

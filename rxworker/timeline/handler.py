@@ -19,6 +19,7 @@ from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.deltas import Deltas
 from rxworker.messages import ToolCall
+from rxworker.messages.settings import check_plain
 from rxworker.timeline.kind import (
     Kind,
     TextBlockEvent,
@@ -104,6 +105,9 @@ class Registration(abc.DisposableBase):
             message = f"{handler!r} is not a handler: give a function of an event, or an object with scope() and on_event()"
             raise ConfigurationError(message)
 
+        name = getattr(handler, "__name__", type(handler).__name__)
+        check_plain(f"the handler {name}", known.on_event if is_handler else known)
+
         def without_scope(_: None, event: Any) -> None:
             known(event)
 
@@ -138,6 +142,7 @@ class _Collector(Generic[C]):
     """
 
     def __init__(self, read: Callable[[], None] | None = None) -> None:
+        check_plain("read", read)
         self._read = read or noop
         self._collected: list[C | partial[C]] = []  # a partial makes the item when it is read
         self._lock = threading.Lock()

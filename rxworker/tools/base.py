@@ -103,7 +103,7 @@ class Unknown(Struct, frozen=True):
 
 
 Reconciled: TypeAlias = Done | NotDone | Unknown
-Reconcile: TypeAlias = Callable[[str, JsonObject], Awaitable[Reconciled]]
+Reconcile: TypeAlias = Callable[[str, JsonObject], Reconciled | Awaitable[Reconciled]]
 """Finds out whether a call had its effect whose process ended before its result was stored: from its idempotency key and its arguments."""
 
 
@@ -199,7 +199,7 @@ def check_members(tool: Tool) -> None:
         check_policy(policy)
     if reconcile is not None and not callable(reconcile):
         raise ConfigurationError(
-            f"the reconcile of tool {name!r} is {reconcile!r:.60}; give a coroutine function of the key and the arguments"
+            f"the reconcile of tool {name!r} is {reconcile!r:.60}; give a function of the key and the arguments"
         )
 
 

@@ -44,7 +44,7 @@ class QuestionError(
 
 
 class ToolContext:
-    """One call, as the tool that serves it sees it.
+    """One call, as the tool that serves it sees it. Made by the loop of a run.
 
     A tool declares a parameter of this type to receive it. The model does not see that parameter.
 

@@ -49,7 +49,7 @@ class ToolSettings(TypedDict, total=False):
             parameter, a ``str``.
         native: The type and the settings of a tool that a provider defines itself, such as ``{"type": "bash_20250124"}`` of Anthropic; they
             are sent in place of the description and the schema. Other providers refuse it.
-        reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
+        reconcile: A function, plain or coroutine, that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
             it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
     """
 

@@ -19,6 +19,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError, TransportError, describe
+from rxworker.operators.kernel import Unstaged
 from rxworker.tools.mcp_connection import Connection
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def watch(connection: Connection, uri: str, read: Callable[[], Awaitable[A]]) ->
 
         return Disposable(stop)
 
-    return Observable(subscribe)
+    return Unstaged(subscribe)
 
 
 async def _updates(connection: Connection, uri: str) -> AsyncGenerator[None, None]:

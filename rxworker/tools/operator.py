@@ -18,6 +18,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
+from rxworker.messages.settings import check_plain
 from rxworker.tools.invocation import CallScope, Emit, ToolEvent, ignore
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import FinishedCall, run_at
@@ -56,6 +57,7 @@ def run_tools(
     >>> asyncio.run(main())
     '42'
     """
+    check_plain("run_tools(emit)", emit)
     Limiter(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
     def operate(source: Observable[ToolCall | ToolResult]) -> Observable[ToolResult]:

@@ -8,7 +8,7 @@ reads them as far fewer tokens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -170,7 +170,7 @@ def _data(block: Image | Document | Audio) -> str:
     return block.data or (url if url.startswith("data:") else "")
 
 
-ErrorFormatter: TypeAlias = Callable[[ToolError], str]
+ErrorFormatter: TypeAlias = Callable[[ToolError], str | Awaitable[str]]
 """Makes the text that the model reads of an error. The error knows the tool; what the tool raised is its ``__cause__``."""
 
 

@@ -20,6 +20,7 @@ from rxworker.errors import ToolError
 from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.events.pause import Begun
 from rxworker.messages import ToolCall, ToolResult
+from rxworker.messages.settings import awaited
 from rxworker.tools.base import Tool, policy_of
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.context import QuestionError
@@ -100,7 +101,7 @@ async def run_at(
                     exc_info=error,
                     extra={"tool": call.name, "call": call.id},
                 )
-                content = toolbox.format_error(error)
+                content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 none = ToolResult(call.id, "", is_error=True, name=call.name)
                 return FinishedCall(none, loop.time() - began, error.begun)

@@ -17,7 +17,7 @@ from rxworker.state.shared_state import change_to, checked_json
 
 
 class SharedState:
-    """The shared state of a running run.
+    """The shared state of a running run. Made by the run.
 
     Args:
         value: The state at the beginning.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from operator import attrgetter
 from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
+from rxworker.messages.settings import awaited
 from rxworker.tools.base import (
     USUAL,
     ClientTool,
@@ -134,12 +135,17 @@ class Toolbox:
         """
         return f"There is no tool called {name!r}. These are the tools: {self}."
 
-    def format_error(self, error: ToolError) -> str:
-        """The text of a failed call for the model."""
-        if self.error_formatter is None:
-            return format_error(error)
+    def format_error(self, error: ToolError) -> str | Awaitable[str]:
+        """The text of a failed call for the model; with an ``error_formatter``, an awaitable of it."""
+        formatter = self.error_formatter
+        return format_error(error) if formatter is None else self._formatted(formatter, error)
+
+    async def _formatted(self, formatter: ErrorFormatter, error: ToolError) -> str:
         try:
-            return str(self.error_formatter(error))
+            text = cast("object", await awaited(formatter(error)))
+            if isinstance(text, str):
+                return text
+            raise TypeError(f"it returned {text!r:.60}, which is not a text")
         except (Exception, SystemExit) as failure:
             logger.warning(
                 "the error formatter failed at %r",

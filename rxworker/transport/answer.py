@@ -35,7 +35,7 @@ from rxworker.errors import (
     TransportTimeoutError,
 )
 from rxworker.events import ResponseEvent, ResponseStatus, Status
-from rxworker.messages.settings import Settings, check_number
+from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.kernel import Sink, connect
 from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
@@ -90,6 +90,7 @@ class Retry(Settings, frozen=True):
         >>> Retry().delay(TransportError("broke"), 1) is None
         True
         """
+        check_plain("delay(chance)", chance)
         if attempt > self.retries or not isinstance(error, RxWorkerError) or not error.retryable:
             return None
         if error.retry_after:

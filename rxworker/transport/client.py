@@ -7,7 +7,6 @@ request ─▶ HttpRequest ─▶ bytes ─▶ decoder ─▶ events
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
@@ -22,7 +21,7 @@ from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolEr
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
-from rxworker.messages.settings import check_number, check_type
+from rxworker.messages.settings import awaited, check_number, check_type, is_coroutine_function
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Stage
 from rxworker.providers.base import (
@@ -238,10 +237,13 @@ def _sent(
         return transport.send(first)
 
     async def send() -> Observable[bytes]:
-        if inspect.iscoroutinefunction(authorize):
-            request = await authorize(first)
-        else:
-            request = cast("HttpRequest", await asyncio.to_thread(authorize, first))
+        is_plain = not is_coroutine_function(authorize)
+        given = await asyncio.to_thread(authorize, first) if is_plain else authorize(first)
+        request = cast("object", await awaited(given))
+        if not isinstance(request, HttpRequest):
+            raise ConfigurationError(
+                f"authorize returned {type(request).__name__}, not an HttpRequest: return the request that was given, or a changed one"
+            )
         requests[1:] = [request]
         return transport.send(request)
 

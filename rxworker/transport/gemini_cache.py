@@ -14,7 +14,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import HttpStatusError, TransportError, reason_of
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.providers.base import HttpRequest
 from rxworker.providers.gemini.cached import Beginning, beginnings, created_name
 from rxworker.transport.base import Transport
@@ -69,6 +69,7 @@ class GeminiCacheTransport:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         check_number("GeminiCacheTransport(ttl)", ttl, above=EARLY)
+        check_plain("GeminiCacheTransport(clock)", clock)
         self._transport = transport or HttpTransport()
         self._ttl = ttl
         self._clock = clock

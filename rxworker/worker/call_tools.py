@@ -59,6 +59,7 @@ from rxworker.hooks import (
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import content_of, step_block
 from rxworker.tools import ClientTool, Tool
@@ -279,6 +280,8 @@ def call_tools(
         HookError: A hook failed.
         ConfigurationError: The executor has emitted something other than a result of a call, or completed without one of a call.
     """
+    if executor is not None:
+        expect_operator(executor)
     return turn._stage(make_calls if executor is None else partial(make_calls, executor=executor))
 
 

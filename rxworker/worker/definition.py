@@ -15,7 +15,7 @@ from rxworker.hooks import Hooks
 from rxworker.hooks.coerce import HookLike
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json, Prices
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
 from rxworker.timeline import Timeline
@@ -129,6 +129,7 @@ class Definition(RunSettings):
         self.on_unknown: OnUnknown = on_unknown
         if tracing is not None and not callable(cast("object", tracing)):
             raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
+        check_plain("tracing", tracing)
         self.tracing = tracing
         self.initial_state = shared_state
         example = "scheduler=TestScheduler()"

@@ -20,6 +20,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError, as_exception, describe
+from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Many, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
@@ -233,6 +234,7 @@ def repeat_turns(
         >>> seen
         ['a', 'b', 'a', 'b']
     """
+    check_plain("turn or goes_on of repeat_turns(...)", turn, goes_on)
 
     async def turns(emitter: Emitter[A]) -> None:
         await emitter.follow(turn(), scheduler)

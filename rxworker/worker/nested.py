@@ -23,6 +23,7 @@ from rxworker.errors import (
 from rxworker.events import Record
 from rxworker.log.values import first_id
 from rxworker.messages import JsonObject, ToolMeta
+from rxworker.messages.settings import check_plain
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
@@ -114,6 +115,7 @@ def worker_tool(
     """
     if not isinstance(worker, Worker) and not callable(worker):
         raise ConfigurationError(f"{worker!r} is neither a worker nor a function that makes one")
+    check_plain("worker_tool(worker)", worker)
     schema: JsonObject = {
         "type": "object",
         "properties": {"task": {"type": "string", "description": TASK}},

@@ -34,12 +34,13 @@ from rxworker.errors import (
 from rxworker.events import ResponseEvent, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
-from rxworker.log.recover import SETTLE, RunSource
+from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
 from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.providers import Request
-from rxworker.worker.arguments import Input, to_messages
+from rxworker.worker.arguments import Input, expect, to_messages
+from rxworker.worker.callbacks import Callback
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import decide_command
@@ -348,7 +349,7 @@ async def end_cancelled(log: EventLog, run_id: str) -> None:
 
 async def work(
     log: EventLog,
-    make_worker: Callable[[RunInfo], Worker | None],
+    make_worker: WorkerMaker[Worker],
     *,
     concurrency: int = 8,
     kinds: Collection[str] = (),
@@ -364,12 +365,12 @@ async def work(
 
     Args:
         log: The log of the runs. It is given to the workers, with the kind and the labels of the run.
-        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
+        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes. It may be a coroutine function.
         concurrency: How many runs it has at once.
         kinds: Only runs of these kinds; by default of all.
         tenant_cap: How many runs of a tenant may run at once, in all processes that have the same cap: for each tenant, or by its name.
         drain: Seconds that running tools may take when it is cancelled.
-        on_run: Called with each run that it takes.
+        on_run: Called with each run that it takes: a plain or a coroutine function, which is cancelled with this. What it raises is logged.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -390,6 +391,7 @@ async def work(
     """
     if concurrency < 1:
         raise ConfigurationError(f"concurrency={concurrency}: give at least 1")
+    called = None if on_run is None else Callback(on_run, _log_failure)
     running: dict[asyncio.Future[Any], Run[Any]] = {}
 
     def note(run: Run[Any] | None) -> None:
@@ -410,7 +412,7 @@ async def work(
                 if info is None:
                     continue
                 beginning = asyncio.ensure_future(
-                    begin(source, info, make_worker, tenant_cap, on_run)
+                    begin(source, info, make_worker, tenant_cap, called)
                 )
                 try:
                     note(await asyncio.shield(beginning))
@@ -425,11 +427,13 @@ async def work(
                 if not run.done()
             ]
             await asyncio.gather(*handing, *running, return_exceptions=True)
+            if called is not None:
+                await called.close()
 
 
 async def recover_all(
     log: EventLog,
-    make_worker: Callable[[RunInfo], Worker | None],
+    make_worker: WorkerMaker[Worker],
     *,
     once: bool = False,
 ) -> AsyncGenerator[Run[Any], None]:
@@ -439,7 +443,7 @@ async def recover_all(
 
     Args:
         log: The log of the runs.
-        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes.
+        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes. It may be a coroutine function.
         once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when its lease has ended, which is up to
             `EventLog.lease` seconds later: if there are only such runs, a warning names them.
 
@@ -465,7 +469,7 @@ async def recover_all(
                 if not count:
                     _report_held(source.pending.held_infos, log.owner)
                 return
-            worker = source.make(make_worker, info)
+            worker = await source.make(make_worker, info)
             if worker is None:
                 continue
             run = await source.recover(info, partial(recover_in, worker, log, info))
@@ -492,7 +496,12 @@ def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
 async def recover_in(
     worker: Worker, log: EventLog, info: RunInfo, reason: str = "", claim: Claim | None = None
 ) -> Run[Any]:
-    """Continue a run in a session of its own."""
+    """Continue a run in a session of its own.
+
+    Raises:
+        ConfigurationError: It is not a worker.
+    """
+    expect("the result of make_worker", worker, Worker, "make_worker=lambda info: Worker(...)")
     run = worker.new_session(log=log).recover(info.run_id, reason=reason, claim=claim)
     return await run.started()
 
@@ -500,14 +509,14 @@ async def recover_in(
 async def begin(
     source: RunSource,
     info: RunInfo,
-    make_worker: Callable[[RunInfo], Worker | None],
+    make_worker: WorkerMaker[Worker],
     tenant_cap: int | Mapping[str, int] | None,
-    on_run: Callable[[Run[Any]], object] | None,
+    on_run: Callback[Run[Any]] | None,
 ) -> Run[Any] | None:
     """Continue a run, unless another process is faster, the tenant has too many, or there is no worker for it."""
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
-    claim, worker = None, source.make(make_worker, info)
+    claim, worker = None, await source.make(make_worker, info)
     if worker is None:
         return None
     if cap is None and info.status in OPEN:
@@ -515,7 +524,11 @@ async def begin(
         if found is None:
             return None
         if found[0] is not info:  # other processes were faster
-            worker = source.make(make_worker, found[0])
+            try:
+                worker = await source.make(make_worker, found[0])
+            except BaseException:  # it was cancelled
+                await source.give_back(found[1])
+                raise
         info, claim = found
         if worker is None:
             await source.give_back(claim)
@@ -528,13 +541,19 @@ async def begin(
     recover = partial(recover_in, worker, source.log, info, reason, claim)
     run = await source.recover(info, recover, claim)
     if run is not None and on_run is not None:
-        try:
-            on_run(run)
-        except Exception as error:  # which must not end the other runs
-            logger.exception(
-                "on_run failed for %s: %s", run.id, describe(error), extra={"run": run.id}
-            )
+        on_run(run)
     return run
+
+
+def _log_failure(run: Run[Any], error: BaseException) -> None:
+    """Log what ``on_run`` raised, which must not end the other runs."""
+    logger.error(
+        "on_run failed for %s: %s",
+        run.id,
+        describe(error),
+        exc_info=error,
+        extra={"run": run.id},
+    )
 
 
 async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:

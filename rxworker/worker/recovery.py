@@ -48,6 +48,7 @@ from rxworker.hooks.runner import numbered
 from rxworker.log.format import Private
 from rxworker.log.values import Command, returned_in
 from rxworker.messages import StopKind, ToolCall, ToolResult
+from rxworker.messages.settings import awaited
 from rxworker.state import RunState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown
 from rxworker.tools.base import policy_of, reconcile_of
@@ -312,7 +313,7 @@ async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone 
     if reconcile is None or isinstance(call.input, str):
         return Unknown()
     try:
-        found = await reconcile(key, call.input)
+        found = await awaited(reconcile(key, call.input))
     except Exception as error:
         return Unknown(f"its reconcile function raised {type(error).__name__}: {error}")
     if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers

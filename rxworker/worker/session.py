@@ -40,6 +40,8 @@ from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.messages.settings import check_plain
+from rxworker.operators.kernel import Unstaged
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
@@ -227,6 +229,7 @@ class SessionVerbs:
             ConfigurationError: An argument has the wrong type.
             SessionBusyError: A run of this session has not ended.
         """
+        check_plain("claim", claim)
         self.session._check_free("resume")
         waiting = self.session._paused if paused is None else paused
         if waiting is None:
@@ -489,7 +492,7 @@ class Session(SessionVerbs):
                 observer.on_next(self._current)
             return Disposable(partial(self._observers.remove, observer))
 
-        return Observable(subscribe)
+        return Unstaged(subscribe)
 
     @property
     def name(self) -> str:

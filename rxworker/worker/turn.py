@@ -13,7 +13,6 @@ answer. The stages between them are in `respond` and `call_tools`.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -48,6 +47,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.runner import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
+from rxworker.messages.settings import check_plain
 from rxworker.operators.expect import EVENTS
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -139,9 +139,10 @@ def stages_of(
                 text = f"{what}: there is no stage {name!r}, only {', '.join(STAGES)}{nearest(str(name), STAGES)}"
                 raise ConfigurationError(text)
     for name, stage in stages.items():
-        if not callable(stage) or inspect.iscoroutinefunction(stage):
+        if not callable(stage):
             text = f"stages: {name!r} is {stage!r:.80}: give a function of a Turn that returns an observable of events"
             raise ConfigurationError(text)
+        check_plain(f"stages[{name!r}]", stage)
     for operator in around.values():
         expect_operator(operator)
     return tuple(

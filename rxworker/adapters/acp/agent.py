@@ -23,6 +23,7 @@ from rxworker.adapters.stdio import standard_streams
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
+from rxworker.messages.settings import check_plain
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import PROTOCOL_VERSION
 from rxworker.tools import Toolbox, mcp_tools
@@ -75,6 +76,7 @@ class AcpAgent:
             raise ConfigurationError(
                 f"worker is {worker!r:.60}: give a Worker, or a function that makes one"
             )
+        check_plain("AcpAgent(worker)", worker)
         self._worker, self._log = worker, log
         self._sessions: dict[str, AcpSession] = {}
         self._peer = Peer(connection, self._methods())

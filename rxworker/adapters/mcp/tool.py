@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from rxworker.errors import InvalidArgumentError
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import check_plain
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.ui.clean import redact
@@ -57,6 +58,10 @@ class McpWorker(Struct, frozen=True):
     make: Callable[[], Worker]
     description: str = ""
     output: type[Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the function."""
+        check_plain("the function that makes a worker", self.make)
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from rxworker import __version__
 from rxworker.adapters.opentelemetry.content import Recorder, Redact
 from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv, semconv_of
 from rxworker.errors import ConfigurationError
+from rxworker.messages.settings import check_plain
 from rxworker.worker.run import Run
 
 try:
@@ -65,6 +66,7 @@ class OpenTelemetry:
     ) -> None:
         if redact is not None and not callable(cast("object", redact)):
             raise ConfigurationError(f"redact={redact!r}: give a function from a text to a text")
+        check_plain("OpenTelemetry(redact)", redact)
         self._names = names = SEMCONV[semconv_of(semconv)]
         url = names.schema_url or None
         self._tracer = trace.get_tracer("rxworker", __version__, tracer_provider, url)

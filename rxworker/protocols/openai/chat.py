@@ -14,6 +14,7 @@ from contextlib import aclosing
 from rxworker.events import BlockType, Record
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, RecordEncoder, arguments_of, data_line, pump
 from rxworker.views.changes import (
@@ -210,6 +211,7 @@ async def chat_stream(
         tools: The names of the client's tools.
         usage: Returns the usage of the run when it has ended, for a last chunk; ``None``: there is none.
     """
+    check_plain("chat_stream(usage)", usage)
     encoder = ChatEncoder(tools)
 
     def chunk(delta: JsonObject, finish_reason: str | None = None) -> bytes:

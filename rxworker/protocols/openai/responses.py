@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from rxworker.events import BlockType, Record
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, ENDED, RecordEncoder, arguments_of, pump
 from rxworker.protocols.openai.chat import TEXTS, calls_of_client, waits_for
@@ -261,6 +262,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         super().__init__()
         self.status: Status = "in_progress"
         self._head = head
+        check_plain("ResponseEncoder(usage)", usage)
         self._usage = usage
         self._time = head.created_at
         self._number = 0

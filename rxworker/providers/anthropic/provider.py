@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from rxworker.messages.settings import check_plain
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import numbers
@@ -87,6 +88,7 @@ class Anthropic(HostedService):
     ) -> None:
         if base_url:
             endpoint(base_url, PATH)
+        check_plain("Anthropic(now)", now)
         super().__init__(
             model,
             api_key=api_key,

@@ -11,6 +11,7 @@ from msgspec import Struct
 from rxworker.events import Error
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.messages.settings import check_plain
 from rxworker.testing.reply import Reply
 
 
@@ -36,6 +37,10 @@ class Wire(Struct, frozen=True):
     error: Callable[[Error], JsonObject]
     content_type: str = "text/event-stream; charset=utf-8"
     arguments: Callable[[JsonObject], dict[str, Any]] = model_of
+
+    def __post_init__(self) -> None:
+        """Check the functions."""
+        check_plain("render, error or arguments", self.render, self.error, self.arguments)
 
     def frames(self, reply: Reply, number: int, body: Json) -> list[bytes]:
         """The frames of a reply to a request, given its number and its parsed body."""

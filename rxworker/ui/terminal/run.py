@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.messages.settings import check_plain
 from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.ui.terminal.session import FindModel, Wording
@@ -95,6 +96,7 @@ async def run_app_async(
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
+    check_plain("wording or find_model", wording, find_model)
     if not has_textual():
         message = (
             "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"

@@ -537,7 +537,7 @@ class Boards:
                     del self.feeds[key]
                 feed.close()
 
-    def report(self, on_alert: Callable[[AlertChange], object]) -> None:
+    def report(self, on_alert: Callable[[AlertChange], None]) -> None:
         """Report the alerts of the dashboards over all runs, of all users.
 
         Args:
@@ -547,7 +547,7 @@ class Boards:
             if any(panel.alert is not None for panel in dashboard.panels):
                 self._report(dashboard, on_alert)
 
-    def _report(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object]) -> None:
+    def _report(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], None]) -> None:
         if self._is_closed:
             return
         loop = asyncio.get_running_loop()
@@ -556,11 +556,8 @@ class Boards:
             if board.error is not None:
                 loop.call_later(AGAIN, self._report, dashboard, on_alert)
 
-        def take(change: AlertChange) -> None:
-            on_alert(change)
-
         board = self._begin(dashboard).board
-        board.alerts.subscribe(take, on_completed=begin_again)
+        board.alerts.subscribe(on_alert, on_completed=begin_again)
 
     def shown(self) -> list[BoardStates]:
         """What the dashboards show of all runs. One that has not taken the stored records yet is left out; the first call begins that."""

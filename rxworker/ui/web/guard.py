@@ -10,7 +10,6 @@ does not contain the token, but a value that can only be derived from it; it is 
 from __future__ import annotations
 
 import hmac
-import inspect
 import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -26,6 +25,7 @@ from rxworker.errors import (
     LogError,
     RemoteProtocolError,
 )
+from rxworker.messages.settings import awaited
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.health import PROBES
@@ -219,9 +219,7 @@ class Guard:
         """
         if self._user is None:
             return
-        name = self._user(request)
-        if inspect.isawaitable(name):
-            name = await name
+        name = await awaited(self._user(request))
         if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the program's function
             logger.error("user= returned %.60r: return the name of a user as a str, or None", name)
             name = None

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
+from rxworker.messages.settings import awaited
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make_app
 from rxworker.ui.web.guard import HEADERS
@@ -215,7 +216,7 @@ async def serve(
     """
     async with WebServer(workers, host=host, port=port, **options) as server:
         if ready is not None:
-            ready(server.url)
+            await awaited(ready(server.url))
         await asyncio.Event().wait()
 
 

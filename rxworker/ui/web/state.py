@@ -32,6 +32,7 @@ from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, recover_all, session_of
+from rxworker.worker.callbacks import Callback
 from rxworker.worker.run import Run
 from rxworker.worker.stored import last_input, title_of
 from rxworker.worker.worker import Worker
@@ -43,13 +44,13 @@ class ServerOptions(TypedDict, total=False):
     Attributes:
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
-        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
+        on_run: Called with each run that a client starts or resumes: a plain or a coroutine function, which is cancelled when the server stops. Its exceptions are logged and do not affect the run.
         log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
             on cleanup hands its own over to other processes. The program closes the log after the server.
         streams: Published streams to serve; see `ServerState.publish`.
         dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of `rxworker.panels`.
-        on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at them; for example `Webhook.send`. Its exceptions are
-            logged. After a restart it is called with what has changed since, and once with each value that is still beyond its limit.
+        on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at them; for example `Webhook.send`. A
+            coroutine function has one alert after the other. Its exceptions are logged. After a restart it is called with what has changed since, and once with each value that is still beyond its limit.
     """
 
     settings: Settings | None
@@ -59,6 +60,10 @@ class ServerOptions(TypedDict, total=False):
     streams: Sequence[Published[Any]]
     dashboards: Sequence[Dashboard] | None
     on_alert: Callable[[AlertChange], object] | None
+
+
+def _log_failure(change: AlertChange, error: BaseException) -> None:
+    log_error(f"on_alert failed for {change.panel}", error, panel=change.panel)
 
 
 class ServerState:
@@ -123,7 +128,9 @@ class ServerState:
             dashboards = meters, runs(settings.prices)
         fleets = [] if log is None else [fleet(period, settings.prices) for period in PERIODS]
         self.boards = Boards(dashboards, self.store, meters, fleets, has_xray=settings.xray)
-        self._on_alert = on_alert
+        self._on_alert = (
+            None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -408,6 +415,8 @@ class ServerState:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.boards.close()
+        if self._on_alert is not None:
+            await self._on_alert.close()
         self.links.close()
         await self.store.close()
         closing = [connection.close() for connection in tuple(self.sockets)]

@@ -19,6 +19,7 @@ from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo, set_allowed
 from rxworker.log.recover import change_row
 from rxworker.log.values import CONVERSATION, LISTED
+from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
@@ -33,6 +34,8 @@ from rxworker.ui.web.entry import (
 from rxworker.ui.web.responses import ApiError, log_error, logger
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
+from rxworker.worker import callbacks
+from rxworker.worker.callbacks import Callback
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 
@@ -157,7 +160,11 @@ OnRun: TypeAlias = Callable[[Run[Any]], object]
 
 
 # Exceptions of an observer of the runs that must not affect a run, a client or another observer.
-LOGGED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+LOGGED = (*callbacks.LOGGED, asyncio.CancelledError)
+
+
+def _log_failure(run: Run[Any], error: BaseException) -> None:
+    log_error(f"on_run failed for {run.id}", error, run=run.id)
 
 
 class RunStore:
@@ -179,7 +186,7 @@ class RunStore:
     ) -> None:
         self.settings = settings
         self.log = log
-        self._on_run = on_run
+        self._on_run = None if on_run is None else Callback(on_run, _log_failure)
         self._entries: dict[str, RunEntry] = {}
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
         self._following: set[asyncio.Task[None]] = set()
@@ -188,7 +195,7 @@ class RunStore:
         self._resuming: dict[str | None, dict[str, None]] = {}
         self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
         self._closing = False
-        self.runs: Observable[Run[Any]] = Observable(self._subscribe)
+        self.runs: Observable[Run[Any]] = Unstaged(self._subscribe)
 
     def of(self, owner: str | None) -> Iterator[RunEntry]:
         """Return the runs of one user, newest first."""
@@ -439,6 +446,8 @@ class RunStore:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._on_run is not None:
+            await self._on_run.close()
         for feed in self._feeds.values():
             feed.close()
         for observer in tuple(self._observers):
@@ -482,12 +491,8 @@ class RunStore:
             except LOGGED as error:
                 self._observers.pop(observer, None)
                 log_error("an observer of the server's runs was detached", error, run=run.id)
-        if self._on_run is None or entry.is_added:
-            return
-        try:
+        if self._on_run is not None and not entry.is_added:
             self._on_run(run)
-        except LOGGED as error:
-            log_error(f"on_run failed for {run.id}", error, run=run.id)
 
     async def _follow(self, entry: LiveEntry) -> None:
         """Wait for a run's end, and store its outcome."""

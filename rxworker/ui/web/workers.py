@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import JsonObject, Prices
+from rxworker.messages.settings import check_plain
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker.definition import Definition
@@ -78,6 +79,7 @@ class WorkerSource:
                 raise ConfigurationError(
                     f"{name!r} is {make!r:.60}: give a worker, or a function that returns one: make_app(Worker(...))"
                 )
+            check_plain(f"workers[{name!r}]", make)
         self._makers = makers
         self._of_request = frozenset(
             n for n, make in makers.items() if not isinstance(make, Worker) and _takes_request(make)

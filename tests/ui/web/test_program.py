@@ -404,8 +404,11 @@ def exits(*_: object) -> Worker:
     raise SystemExit(2)
 
 
-async def returns_later() -> Worker:
-    return Worker(ScriptedModel(["Hi"]))
+def returns_later() -> Any:
+    async def make() -> Worker:
+        return Worker(ScriptedModel(["Hi"]))
+
+    return make()
 
 
 @pytest.mark.parametrize(
@@ -430,7 +433,7 @@ async def test_a_user_function_that_exits_fails_a_request_and_not_the_server() -
         raise SystemExit(2)
 
     async with (
-        WebServer(returns_later, port=0, user=user) as server,  # pyright: ignore[reportArgumentType] - never called
+        WebServer(exits, port=0, user=user) as server,
         aiohttp.ClientSession(server.url, trust_env=False) as http,
     ):
         for _ in range(2):
