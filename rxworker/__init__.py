@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -53,10 +54,38 @@ _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names
 def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
-        raise AttributeError(f"module 'rxworker' has no attribute {name!r}")
+        raise _missing(name)
     value: object = getattr(importlib.import_module(module), name)
     globals()[name] = value
     return value
+
+
+# Where else a name may be: the package that a program imports it from.
+_PACKAGES = "operators providers testing tools hooks log boards panels messages events transport worker ui.web protocols state errors"
+
+
+def _missing(name: str) -> Exception:
+    import difflib  # after a mistake only
+    from importlib.util import find_spec
+
+    text = f"module 'rxworker' has no attribute {name!r}"
+    if name.startswith("_") or find_spec(f"rxworker.{name}"):
+        return AttributeError(text)
+    places = {known: f"from rxworker import {known}" for known in _MODULE_OF}
+    for package in _PACKAGES.split():
+        module = importlib.import_module(f"rxworker.{package}")
+        for known in getattr(module, "__all__", ()) or [
+            n for n in vars(module) if n[-5:] == "Error"
+        ]:
+            places.setdefault(known, f"from rxworker.{package} import {known}")
+    for known in ("PostgresLog", "NatsLog"):  # their extras may be missing
+        places[known] = f"from rxworker.log.{known.removesuffix('Log').lower()} import {known}"
+    lower = {known.lower(): known for known in places}
+    for close in difflib.get_close_matches(name.lower(), lower, 1, 0.75):
+        text += f"; did you mean: {places.get(name) or places[lower[close]]}"
+    # Python replaces an AttributeError in an import by an error of its own, without the hint.
+    is_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
+    return (ImportError if is_import and "; " in text else AttributeError)(text)
 
 
 def __dir__() -> list[str]:

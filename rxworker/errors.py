@@ -37,24 +37,42 @@ from copy import copy
 from types import FunctionType, TracebackType
 from typing import Literal
 
+# The page in which the remedy stands, by the module that raises: the longest name counts, and a module without a page leaves it to its caller.
 _PAGES = {
     "adapters": "reference/protocols",
+    "adapters.mcp": "mcp",
+    "adapters.opentelemetry": "opentelemetry",
     "boards": "dashboards",
+    "boards.panel": "reference/boards",
     "hooks": "hooks",
     "hub": "watch-a-run",
-    "log": "keep-runs",
+    "log": "reference/log",
     "messages": "history",
+    "messages.settings": "",
+    "messages.usage": "providers-and-keys",
     "operators": "reference/operators",
     "protocols": "reference/protocols",
+    "protocols.openai": "openai-clients",
     "providers": "providers-and-keys",
+    "providers.content": "history",
     "testing": "test-your-worker",
     "timeline": "reference/streams",
     "tools": "tools",
+    "tools.base": "reference/tools",
+    "tools.mcp_connection": "mcp",
+    "tools.operator": "reference/tools",
     "transport": "errors-and-retries",
+    "transport.client": "reference/limits",
+    "transport.gemini_cache": "reference/client",
+    "transport.websocket": "reference/client",
     "ui": "serve",
+    "ui.terminal": "terminal-app",
+    "ui.web": "reference/web-server",
     "worker": "reference/worker",
+    "worker.inputs": "cancel-and-pause",
+    "worker.limits": "reference/limits",
+    "worker.run": "cancel-and-pause",
 }
-"""The page about what a package does, for its errors about a wrong use."""
 
 
 class RxWorkerError(Exception):
@@ -87,10 +105,10 @@ class RxWorkerError(Exception):
 
 
 class LocalProtocolError(RxWorkerError):
-    """The library was used in a way that its rules do not allow. Its page is that of the package that the program called."""
+    """The library was used in a way that its rules do not allow. Its page is the given one, or that of the module that raises it."""
 
-    def __init__(self, message: str) -> None:
-        self.page = self.page or _page_of_caller()
+    def __init__(self, message: str, *, page: str = "") -> None:
+        self.page = page or self.page or _page_of_caller()
         super().__init__(message)
 
 
@@ -367,20 +385,35 @@ class LimitExceededError(WorkerError):
     page = "limits"
 
     def __init__(self, limit: str, value: float) -> None:
+        owner, _, name = f"limits.{limit}".rpartition(".")
+        kind = owner.rpartition(".")[2]
         super().__init__(
             f"the run reached its limit {limit}={value:g}; the conversation so far is kept, run again to "
-            f"go on, or raise the limit with Worker(limits=Limits({limit}=...))"
+            f"go on, or raise the limit with Worker({kind}={kind.capitalize()}({name}=...))"
         )
         self.limit = limit
         self.value = value
 
 
 def _page_of_caller() -> str:
-    """The page about the package that the program has called: that of the outermost frame of rxworker."""
-    frame, name = sys._getframe(1).f_back, ""
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("rxworker."):
-        name, frame = str(frame.f_globals["__name__"]), frame.f_back
-    return _PAGES.get(name.split(".")[1] if name else "", "")
+    """The page of the innermost module on the stack that has one."""
+    frame, page = sys._getframe(2), ""
+    while frame is not None and not page:
+        page = page_of(str(frame.f_globals.get("__name__")))
+        frame = frame.f_back
+    return page
+
+
+def page_of(module: str) -> str:
+    """The page about what a module of rxworker does; "" if it has none.
+
+    >>> page_of("rxworker.operators.select"), page_of("json")
+    ('reference/operators', '')
+    """
+    name = module.removeprefix("rxworker.")
+    while name not in _PAGES and name:
+        name = name.rpartition(".")[0]
+    return _PAGES.get(name, "") if module.startswith("rxworker.") else ""
 
 
 def message_of(error: BaseException) -> str:

@@ -55,7 +55,7 @@ from rxworker.log.values import (
     resumed_id,
     returned_command,
 )
-from rxworker.messages.settings import check_number, check_type
+from rxworker.messages.settings import check_number, check_type, checks_arguments
 from rxworker.operators.disposables import Call
 from rxworker.operators.kernel import Unstaged
 
@@ -100,13 +100,18 @@ class EventLog(Store):
     searches_texts: bool = False
     patience: float = 5.0
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checks_arguments(cls)
+
     def __init__(
         self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
     ) -> None:
         check_number("lease", lease)
         check_type("owner", owner, str, "owner='desk-1'")
         if codec is not None and not callable(getattr(codec, "encode", None)):
-            raise ConfigurationError("codec: give an object with encode(data) and decode(data)")
+            message = "codec: give an object with encode(data) and decode(data)"
+            raise ConfigurationError(message, page="operate-a-log#encrypt-a-log")
         self.lease = lease
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Collection, Iterable
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, StructMeta
 
-from rxworker.errors import ConfigurationError, nearest
+from rxworker.errors import ConfigurationError, nearest, page_of
+
+C = TypeVar("C", bound=type)
 
 A = TypeVar("A")
 
@@ -36,7 +38,6 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
-    More: rxworker docs history
     """
 
 
@@ -96,12 +97,55 @@ def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> Non
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Pace has no setting 'second'; did you mean 'seconds'?
-    More: rxworker docs history
     """
     for name in names:
         if name not in known:
             remedy = nearest(name, known) or f"; it has: {', '.join(known)}"
             raise ConfigurationError(f"{owner} has no setting {name!r}{remedy}")
+
+
+def checks_arguments(cls: C) -> C:
+    """Report arguments that the constructor of a class does not take: by the name of that class, with the nearest argument.
+
+    >>> @checks_arguments
+    ... class Shop:
+    ...     def __init__(self, name: str, *, opens: int = 8) -> None: ...
+    >>> Shop("bakery", open=9)
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: Shop(...) got an unexpected keyword argument 'open'; did you mean 'opens'?
+    """
+    given: Any = cls
+    make = given.__init__
+
+    @wraps(make)
+    def checked(self: object, *args: Any, **kwargs: Any) -> None:
+        try:
+            make(self, *args, **kwargs)
+        except TypeError:
+            _check_arguments(type(self), make, (self, *args), kwargs)
+            raise
+
+    given.__init__ = checked
+    return cls
+
+
+def _check_arguments(cls: type, make: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    from inspect import signature  # after a mistake only
+
+    takes = signature(make)
+    try:
+        takes.bind(*args, **kwargs)
+    except TypeError as error:
+        _, *known = takes.parameters.values()
+        unknown = kwargs.keys() - takes.parameters.keys()
+        remedy = nearest(min(unknown, default=""), takes.parameters)
+        if not remedy:
+            named = [at.name for at in known if at.kind is at.KEYWORD_ONLY]
+            first = [at.name for at in known if at.name not in named]
+            remedy = f"; it takes {', '.join(first)}, and by name: {', '.join(named)}"
+        message = f"{cls.__name__}(...) {error}{remedy}"
+        raise ConfigurationError(message, page=page_of(cls.__module__)) from None
 
 
 def check_number(
@@ -130,7 +174,6 @@ def check_number(
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Retry(retries)=-1: give a whole number from 0 up
-    More: rxworker docs history
     """
     if value is None and optional:
         return
@@ -163,7 +206,6 @@ def check_type(
     Traceback (most recent call last):
     ...
     rxworker.errors.ConfigurationError: Options(stop_sequences) is a str: give it like this: stop_sequences=('END',)
-    More: rxworker docs history
     """
     if isinstance(value, kind) or (value is None and optional):
         return

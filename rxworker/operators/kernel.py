@@ -36,7 +36,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
@@ -251,6 +251,13 @@ class Stage(Observable[A]):
         # Not the base's: it makes the lock. Nor is its way of calling the function needed.
         if subscribe is not None:
             self._subscribe_core = subscribe  # pyright: ignore[reportAttributeAccessIssue] - its parameters have no names
+
+    if not TYPE_CHECKING:  # a type checker reports it by itself
+
+        def __iter__(self) -> NoReturn:  # that of an observable never ends
+            raise TypeError(
+                "an observable is not iterable: subscribe to it, or use async for record in run"
+            )
 
     @cached_property
     def lock(self) -> threading.RLock:  # pyright: ignore[reportIncompatibleVariableOverride] - made late

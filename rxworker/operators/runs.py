@@ -66,9 +66,10 @@ def merge_runs(
     >>> asyncio.run(main())
     2
     """
-    if not isinstance(runs, Observable) and not hasattr(runs, "__iter__"):
-        raise TypeError(_NO_RUN.format(runs))
-    given = runs if isinstance(runs, Observable) else _several(tuple(runs))
+    try:
+        given = runs if isinstance(runs, Observable) else _several(tuple(runs))
+    except TypeError:
+        raise TypeError(_NO_RUN.format(runs)) from None
 
     def subscribe(observer: abc.ObserverBase[Record], scheduler: Scheduler) -> Joined:
         joined = Joined(observer, scheduler)

@@ -296,7 +296,8 @@ def check_content(block: C) -> C:
         return block
     if block.file_id is not None:
         raise LocalProtocolError(
-            f"file_id: a file of the provider may be another user's: {INSTEAD}"
+            f"file_id: a file of the provider may be another user's: {INSTEAD}",
+            page="reference/web-server",
         )
     if block.media_type.startswith(("audio/", "video/")):
         raise LocalProtocolError(

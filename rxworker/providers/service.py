@@ -17,7 +17,7 @@ from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
-from rxworker.messages.settings import awaited, check_type
+from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import (
     Authorize,
@@ -96,6 +96,10 @@ class Service(ABC):
     _room: int | None = None  # what is sent where the options have no maximum
     _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        checks_arguments(cls)
 
     def __init__(
         self,

@@ -148,7 +148,8 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
     ):
         raise ConfigurationError(
             f"tool {meta.name!r} has native={native!r:.60}; give the type by which its provider knows it, for example "
-            'native={"type": "memory_20250818"}'
+            'native={"type": "memory_20250818"}',
+            page="tools",
         )
     if meta.format is not None and text_parameter(meta) is None:
         raise ConfigurationError(

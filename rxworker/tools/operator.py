@@ -18,7 +18,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.messages.settings import check_plain
+from rxworker.messages.settings import check_plain, check_type
 from rxworker.tools.invocation import CallScope, Emit, ToolEvent, ignore
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import FinishedCall, run_at
@@ -44,7 +44,7 @@ def run_tools(
         scope: The prefix of idempotency keys; by default the id of the call.
 
     Raises:
-        ConfigurationError: The limit is below 1.
+        ConfigurationError: The limit is below 1, or the toolbox is none.
 
     >>> import reactivex
     >>> from rxworker import tool
@@ -58,6 +58,7 @@ def run_tools(
     '42'
     """
     check_plain("run_tools(emit)", emit)
+    check_type("toolbox", toolbox, Toolbox, "run_tools(Toolbox([get_weather]))")
     Limiter(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
     def operate(source: Observable[ToolCall | ToolResult]) -> Observable[ToolResult]:

@@ -21,7 +21,13 @@ from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolEr
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
-from rxworker.messages.settings import awaited, check_number, check_type, is_coroutine_function
+from rxworker.messages.settings import (
+    awaited,
+    check_number,
+    check_type,
+    checks_arguments,
+    is_coroutine_function,
+)
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Stage
 from rxworker.providers.base import (
@@ -74,6 +80,7 @@ def check_provider(provider: object) -> None:
         raise ConfigurationError(message)
 
 
+@checks_arguments
 class Client:
     r"""A `Model` over a connection.
 
@@ -242,7 +249,8 @@ def _sent(
         request = cast("object", await awaited(given))
         if not isinstance(request, HttpRequest):
             raise ConfigurationError(
-                f"authorize returned {type(request).__name__}, not an HttpRequest: return the request that was given, or a changed one"
+                f"authorize returned {type(request).__name__}, not an HttpRequest: return the request that was given, or a changed one",
+                page="reference/client",
             )
         requests[1:] = [request]
         return transport.send(request)

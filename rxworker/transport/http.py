@@ -282,7 +282,10 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
         case aiohttp.InvalidURL():
             message = f"{url!r} is not an address: check base_url"
         case aiohttp.ClientConnectorCertificateError():
-            message = f"the certificate of {url} is not trusted: {error}. Is base_url right?"
+            message = (
+                f"the certificate of {url} is not trusted: {error}. If an authority of your own has signed it, give the "
+                "file of its certificate in SSL_CERT_FILE"
+            )
         case aiohttp.ClientSSLError():
             message = (
                 f"no secure connection to {url}: {error}. The base_url of a server without TLS begins "

@@ -122,7 +122,7 @@ class Definition(RunSettings):
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
         self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")
         self.name = expect("name", name, str, "name='desk'")
-        self.labels = expect_labels(labels)
+        self.labels = {} if labels is None else expect_labels(labels)
         if on_unknown not in get_args(OnUnknown):
             message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
             raise ConfigurationError(message)

@@ -13,7 +13,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
-from rxworker.messages.settings import Settings, check_number, check_type
+from rxworker.messages.settings import Settings, check_number, check_type, checks_arguments
 from rxworker.messages.usage import SIZES, Usage, parts_of
 from rxworker.operators.kernel import Source
 
@@ -97,6 +97,7 @@ KEPT_PAUSES = 10_000
 logger = logging.getLogger("rxworker.worker")
 
 
+@checks_arguments
 class Budget:
     """A limit on the tokens and the cost of several runs together, with a gate for all of them.
 

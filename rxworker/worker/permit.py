@@ -20,6 +20,7 @@ from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import Abort, Continue, Finish, HookPoint, Hooks, Pause, Skip, ToolCallContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, Answer, Verdict
 from rxworker.messages import Conversation, ToolCall, ToolResult
+from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
 from rxworker.tools import Tool, Toolbox
 from rxworker.tools.base import policy_of
@@ -104,7 +105,7 @@ def permit(
         RunAbortedError: A hook aborts.
         LocalProtocolError: A hook pauses, or the tool requires approval: only a run of a `Worker` can wait for a decision.
         HookError: A hook failed.
-        ConfigurationError: The matcher of a hook matches no tool.
+        ConfigurationError: The matcher of a hook matches no tool, or an argument is of the wrong type.
 
     Example:
         >>> from rxworker import tool
@@ -126,6 +127,8 @@ def permit(
         It is needed.
         c is gone
     """
+    check_type("hooks", hooks, Hooks, "permit(Hooks([my_hook]), toolbox)")
+    check_type("toolbox", toolbox, Toolbox, "permit(hooks, Toolbox([get_weather]))")
     known = conversation or Conversation()
 
     async def ask(calls: list[ToolCall]) -> list[ToolCall | ToolResult]:

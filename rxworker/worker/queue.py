@@ -38,6 +38,7 @@ from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
 from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.callbacks import Callback
@@ -220,6 +221,7 @@ class QueuedSession(Session):
         return self._resume(*args, **options)
 
 
+@checks_arguments
 class QueuedWorker(Worker):
     """A worker whose runs are queued: it stores their beginning, and `work` runs them with a worker of the same kind.
 

@@ -6,13 +6,23 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError, nearest
 from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.watcher import running_loop
@@ -30,7 +40,7 @@ from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.worker.driver import Opened, RunDriver
 from rxworker.worker.output import Output
-from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.result import Paused, RunResult, T_co
 from rxworker.worker.shutdown import GRACE
 from rxworker.worker.stored import LoggedRun
 
@@ -41,6 +51,7 @@ D = TypeVar("D")
 E = TypeVar("E")
 F = TypeVar("F")
 G = TypeVar("G")
+_SCRIPT = "or worker.{}(...) in a script without an event loop"
 Step: TypeAlias = Callable[[A], B]
 
 
@@ -553,6 +564,21 @@ class Run(Generic[T_co]):
     def __aiter__(self) -> AsyncIterator[Record]:
         """The records from the start, at the reader's own pace; raises the error that ended the run."""
         return aiter(self._journal.hub)
+
+    if not TYPE_CHECKING:  # a type checker reports both by itself
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                f"a run is not iterable: use async for record in run, {_SCRIPT.format('stream_sync')}"
+            )
+
+        def __getattr__(self, name: str) -> NoReturn:
+            text = f"a run has no attribute {name!r}"
+            if hasattr(Paused, name):
+                text += f", its result has: (await run).{name}, {_SCRIPT.format('run_sync')}"
+            elif name[0] != "_":
+                text += nearest(name, dir(type(self)))
+            raise AttributeError(text, name=name, obj=self)
 
     def _check_loop(self, call: str) -> None:
         if running_loop() is not self._loop:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json
+from rxworker.messages.settings import checks_arguments
 from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session, SessionVerbs
 
 
+@checks_arguments
 class Worker(Definition, SessionVerbs):
     """Run the turn loop: send the conversation to the model, run the tools that it calls, and repeat until it has answered.
 

@@ -406,7 +406,8 @@ def _source(block: Image | Document) -> JsonObject:
         return {"bytes": block.url.partition(",")[2]}
     kind = type(block).__name__
     raise LocalProtocolError(
-        f"Bedrock takes no web address of a {kind}: use {kind}.from_file(path), or an address that begins with s3://"
+        f"Bedrock takes no web address of a {kind}: use {kind}.from_file(path), or an address that begins with s3://",
+        page="history",
     )
 
 

@@ -242,7 +242,8 @@ def _words(block: object) -> str:
         case Document():
             raise LocalProtocolError(
                 f"Ollama takes no Document of {block.media_type}; send its text as Text or as Document('text/plain', ...), "
-                "or its pages as Image"
+                "or its pages as Image",
+                page="history",
             )
         case _:
             return ""

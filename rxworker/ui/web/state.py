@@ -15,6 +15,7 @@ from rxworker.boards import AlertChange, Dashboard, Published
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
+from rxworker.messages.settings import checks_arguments
 from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.ui.web.boards import Boards
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
@@ -66,6 +67,7 @@ def _log_failure(change: AlertChange, error: BaseException) -> None:
     log_error(f"on_alert failed for {change.panel}", error, panel=change.panel)
 
 
+@checks_arguments
 class ServerState:
     """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
 
