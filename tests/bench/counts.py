@@ -1,7 +1,7 @@
 """How many functions of Python are called for a request, a run and a tool loop, by provider: figures that do not depend on the machine.
 
     python tests/bench/counts.py            what is called now, beside what `counts.json` has
-    python tests/bench/counts.py --write    the same, and it becomes what `counts.json` has
+    python tests/bench/counts.py --write    the same, and it becomes what `counts.json` and the page about performance have
     python tests/bench/counts.py --where request anthropic      which functions, those called most first
 
 A *request* is `Client.stream(...)` through `text_deltas()`, of 20 deltas. A *run* is the same answer through `Worker.run`. A *loop* is a run of four rounds
@@ -33,6 +33,7 @@ from rxworker.testing.wire import wire_for
 from rxworker.transport import Client, close_session
 
 FILE = Path(__file__).with_name("counts.json")
+PAGE = FILE.parents[2] / "docs" / "explanation" / "performance.md"
 WARM = 3
 """How often each is done before it is counted: what is made at the first use is not counted."""
 
@@ -208,6 +209,11 @@ def count(provider: str) -> dict[str, Counter[CodeType]]:
         return runner.run(count_each())
 
 
+def row_of(provider: str, row: dict[str, int]) -> str:
+    """A line of the table of the page."""
+    return f"| {PROVIDERS[provider].__name__} | {' | '.join(f'{n:,}' for n in row.values())} |\n"
+
+
 def main() -> None:
     """Count, and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
@@ -234,6 +240,10 @@ def main() -> None:
         print(f"{provider:20}", *(f"{what} {n:5} ({of.get(what)})  " for what, n in row.items()))
     if args.write:
         FILE.write_bytes(text)
+        page = PAGE.read_text(encoding="utf-8")
+        head, border, rest = page.partition("|---|---:|---:|---:|\n")
+        rows = "".join(row_of(provider, row) for provider, row in now.items())
+        PAGE.write_text(head + border + rows + rest[rest.index("\n\n") + 1 :], encoding="utf-8")
 
 
 if __name__ == "__main__":

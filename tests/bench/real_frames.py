@@ -109,7 +109,8 @@ def measured(drive: Path, one: Set) -> Iterator[Ratios]:
         str(one.rounds),
         str(one.at_once),
     ]
-    environment = {**os.environ, "TREE": str(ROOT), "N": str(one.frames)}
+    tree = f"{Path(__file__).with_name('shim')}{os.pathsep}{ROOT}"
+    environment = {**os.environ, "TREE": tree, "N": str(one.frames)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)

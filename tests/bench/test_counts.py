@@ -51,6 +51,17 @@ def test_no_provider_calls_more_functions_than_are_held() -> None:
     )
 
 
+def test_the_page_has_what_is_held() -> None:
+    page = PROGRAM.parents[2] / "docs" / "explanation" / "performance.md"
+    rows = [
+        f"| {PROVIDERS[provider].__name__} | {' | '.join(f'{n:,}' for n in row.values())} |"
+        for provider, row in HELD.items()
+    ]
+    assert "\n".join(rows) in page.read_text(encoding="utf-8"), (
+        "python tests/bench/counts.py --write"
+    )
+
+
 def test_what_is_a_hundredth_above_is_named_and_what_is_not_held_too() -> None:
     held = {"ollama": {"request": 200, "run": 300}}
     assert above({"ollama": {"request": 202, "run": 300}}, held) == []
