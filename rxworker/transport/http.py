@@ -36,10 +36,10 @@ TOGETHER = 256 * 1024
 
 
 def last_part(content: StreamReader) -> bytes:
-    """What is left of an answer that has come to its end, or was cut; nothing while more may come.
+    """The rest of an answer that has ended, or was cut; empty while more may come.
 
-    aiohttp reads an answer HTTP chunk by HTTP chunk, and a provider sends one for each token; once a connection is cut it raises the error. There
-    is no public way to read what arrived at once, or before the cut.
+    aiohttp reads an answer HTTP chunk by HTTP chunk, and a provider sends one for each token; once a connection is cut it raises the error. It has
+    no public way to read all that arrived together, or before the cut.
     """
     if not content.is_eof() and content.exception() is None:
         return b""

@@ -46,7 +46,7 @@ def test_no_provider_calls_more_functions_than_are_held() -> None:
     assert not more, "\n".join(
         [
             *more,
-            "see where: python tests/bench/counts.py --where WHAT PROVIDER. Who raises a count says why: --write",
+            "see where: python tests/bench/counts.py --where WHAT PROVIDER. A commit that raises a count states why: --write",
         ]
     )
 
