@@ -19,11 +19,14 @@ from typing import TypeAlias
 from aiohttp import web
 
 from rxworker.errors import (
+    CommandConflictError,
     ConfigurationError,
     DecisionError,
+    LeaseHeldError,
     LocalProtocolError,
     LogError,
     RemoteProtocolError,
+    RunStatusError,
 )
 from rxworker.messages.settings import awaited
 from rxworker.protocols.openai.chat import openai_error
@@ -312,6 +315,8 @@ class Guard:
             return error_response(400, "bad_decision", str(error))
         except LocalProtocolError as error:
             return error_response(409, "conflict", str(error))
+        except (CommandConflictError, LeaseHeldError, RunStatusError) as error:
+            return error_response(409, "conflict", str(error))  # another client was faster
         except LogError as error:
             logger.error(
                 "%s %s failed: %s",

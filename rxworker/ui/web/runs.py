@@ -25,7 +25,7 @@ from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
-from rxworker.ui.web.entry import TITLE, USER, ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, RunQuery, texts_in
@@ -470,7 +470,7 @@ class Runs:
             info.run_id: info
             for info in every
             if not info.row.outer
-            and info.row.labels.get(USER) == conversation.owner
+            and self.store.owner_of(info) == conversation.owner
             and conversation_id(info) == conversation.id
         }
         is_more = True

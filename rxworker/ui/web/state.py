@@ -115,7 +115,7 @@ class ServerState:
         # Two servers on one log, or one that was restarted, know the same runs.
         self.instance = secrets.token_hex(8) if log is None else log.id
         self.workers = WorkerSource(workers, settings.prices)
-        self.store = RunStore(settings, on_run, log)
+        self.store = RunStore(settings, on_run, log, has_users=self.has_users)
         self.all_runs: Observable[Run[Any]] = self.store.runs
         self.runs = Runs(self.store, self.workers)
         self.streams = Streams(settings, self.store)

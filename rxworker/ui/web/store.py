@@ -174,17 +174,25 @@ class RunStore:
         settings: The settings of the server.
         on_run: Called with each run that a client starts.
         log: The log of the runs, if they are stored.
+        has_users: Whether the server has users.
 
     Attributes:
         settings: The settings of the server.
+        has_users: Whether it has users.
         log: The log of the runs.
         runs: The observable of the runs: those that are kept, oldest first, then each new one.
     """
 
     def __init__(
-        self, settings: Settings, on_run: OnRun | None = None, log: EventLog | None = None
+        self,
+        settings: Settings,
+        on_run: OnRun | None = None,
+        log: EventLog | None = None,
+        *,
+        has_users: bool = False,
     ) -> None:
         self.settings = settings
+        self.has_users = has_users
         self.log = log
         self._on_run = None if on_run is None else Callback(on_run, _log_failure)
         self._entries: dict[str, RunEntry] = {}
@@ -397,14 +405,18 @@ class RunStore:
             conversation.storing.discard(what)
         return True
 
+    def owner_of(self, info: RunInfo) -> str | None:
+        """The user of a stored run. A server without users shows all runs, whatever label of that name a program has set."""
+        return info.row.labels.get(USER) if self.has_users else None
+
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
         """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
-        if info.row.outer or info.row.labels.get(USER) != owner or self.log is None:
+        if info.row.outer or self.owner_of(info) != owner or self.log is None:
             return None
         return self._entries.get(info.run_id) or self._stored_entry(self.log, info)
 
     def _stored_entry(self, log: EventLog, info: RunInfo) -> StoredEntry:
-        owner, id_ = info.row.labels.get(USER), conversation_id(info)
+        owner, id_ = self.owner_of(info), conversation_id(info)
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
             branch = branch_in(info.row.labels)

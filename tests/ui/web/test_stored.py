@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 
 from rxworker import Worker, before_tool_call, tool
-from rxworker.errors import LogError, RunHandedOverError
+from rxworker.errors import LeaseHeldError, LogError, RunHandedOverError, RunStatusError
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import EventLog, SQLiteLog
+from rxworker.log import EventLog, SQLiteLog, dismiss_run
 from rxworker.log.values import RunRow
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
@@ -621,3 +621,72 @@ async def test_to_describe_the_worker_of_a_stored_run_begins_no_session_of_its_c
     assert conversation is not None
     assert not conversation.has_session
     assert len(made) == 1  # for the first conversation
+
+
+@pytest.mark.parametrize("door", ["resume", "send", "delete"])
+async def test_who_is_later_than_another_client_gets_a_conflict(
+    sites: Sites, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one may be a client of another server, of which this one has not heard yet."""
+    site, _ = await sites.open()
+    run = await site.begin("delete it")
+    await site.frames(run["id"])
+    [pending] = (await paused_at_delete(site, run["id"]))["pause"]["pending"]
+    send_of = site.log.send
+
+    async def send(run_id: str, command: Any) -> int:
+        monkeypatch.setattr(site.log, "send", send_of)
+        with suppress(RunStatusError):
+            await dismiss_run(site.log, run_id, "another client was faster")
+        return await send_of(run_id, command)
+
+    if door == "delete":
+
+        async def delete(_: str) -> None:
+            raise LeaseHeldError(run["id"], "another process", 0.0)
+
+        monkeypatch.setattr(site.log, "delete", delete)
+        path, body = f"api/conversations/{run['conversation']}/delete", {}
+    elif door == "send":
+        monkeypatch.setattr(site.log, "send", send)
+        entry = await site.server.state.runs.find(run["id"])
+        monkeypatch.setattr(entry, "_check_running", lambda: None)
+        path, body = f"api/runs/{run['id']}/send", {"message": "more"}
+    else:
+        monkeypatch.setattr(site.log, "send", send)
+        path, body = f"api/runs/{run['id']}/resume", {"decisions": {pending["id"]: APPROVE}}
+    status, told = await site.post(path, body)
+    assert (status, told["error"]["code"]) in [(409, "conflict"), (409, "busy")]
+    assert site.deleted == []
+
+
+async def test_a_label_of_a_program_that_is_called_user_hides_no_run_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """A server without users shows all runs of its log; one with users shows those of each."""
+
+    def make() -> Worker:
+        return Worker(ScriptedModel(answer), labels={"user": "ada"})
+
+    async with SQLiteLog(tmp_path / "runs.db") as log, aiohttp.ClientSession() as http:
+        run: Body = {}
+        for turn in range(2):
+            async with WebServer(make, port=0, log=log) as server:
+                url = f"{server.url}api/runs"
+                if turn == 0:
+                    async with http.post(url, json={"input": "Hi"}) as response:
+                        run = await response.json()
+                    async with http.get(f"{url}/{run['id']}/events") as response:
+                        await response.read()
+                async with http.get(f"{url}/{run['id']}") as response:
+                    assert response.status == 200
+                more = {"input": "more", "conversation": run["conversation"]}
+                async with http.post(url, json=more) as response:
+                    assert response.status == 201
+                    following = (await response.json())["id"]
+                async with http.get(f"{url}/{following}/events") as response:
+                    await response.read()
+                async with http.get(url) as response:
+                    listed = (await response.json())["runs"]
+                    assert len(listed) == 2 + turn
+                    assert {one["conversation"] for one in listed} == {run["conversation"]}
