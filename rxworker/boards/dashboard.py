@@ -14,7 +14,7 @@ from reactivex.disposable import CompositeDisposable
 from reactivex.internal import noop
 
 from rxworker.boards.cell import Cell
-from rxworker.boards.panel import AlertChange, Panel, PanelState, read_name
+from rxworker.boards.panel import AlertChange, Panel, PanelState, one_name, read_name
 from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Record
@@ -206,8 +206,8 @@ class Board:
     Attributes:
         dashboard: The dashboard.
         changes: The observable of the states that have changed, of each panel at most one in ``every`` seconds. It completes when the board is disposed.
-        alerts: The observable of values that have gone beyond the limit of their panel or come back, since the board was made. Of what the records have from before, only
-            values that are still beyond their limit are emitted, once, when those records have been taken. It completes with ``changes``.
+        alerts: The observable of values that have gone beyond the limit of their panel or come back, since the board was made. Of what the records have from before, the
+            last change of each value is emitted, once, when those records have been taken: an earlier process may have ended before its receiver had it. It completes with ``changes``.
         error: The error of the records, if they have failed; the board is disposed then, and the panels keep what they show.
     """
 
@@ -385,14 +385,14 @@ class Board:
 
     def _alert(self, change: AlertChange) -> None:
         key = change.panel, change.group
-        was_held = self._earlier.pop(key, None) is not None
-        if change.time >= self._began or not (change.is_firing or was_held):
+        self._earlier.pop(key, None)
+        if change.time >= self._began:
             self._report(change)
-        elif change.is_firing:
+        else:
             self._earlier[key] = change
 
     def _report(self, change: AlertChange) -> None:
-        name, value = _name(change), change.value
+        name, value = one_name(change), change.value
         if change.is_firing:
             logger.warning("%s is beyond its limit: %s", name, value, extra={"panel": change.panel})
         else:
@@ -442,10 +442,6 @@ class Board:
             self._wake(now)
         elif dues and not self._is_over:
             self._wake(max(min(dues), now + self._every, self._reads_until))
-
-
-def _name(change: AlertChange) -> str:
-    return f"{change.panel}: {change.group}" if change.group else change.panel
 
 
 def _explained(panel: Panel) -> Panel:

@@ -168,6 +168,16 @@ class AlertChange(Struct, frozen=True):
     board: str = ""
 
 
+def one_name(change: AlertChange) -> str:
+    r"""The panel and the group of an alert on one line of a log: a group may be any text.
+
+    >>> one_name(AlertChange("cost", 0.0, 3.0, True, "acme\n[31mERROR"))
+    'cost: acme  [31mERROR'
+    """
+    text = f"{change.panel}: {change.group}" if change.group else change.panel
+    return "".join([each if each.isprintable() else " " for each in text])
+
+
 VIEWS: tuple[View, ...] = get_args(View)
 NOTHING_YET = "..."
 MOST_SHOWN = 20

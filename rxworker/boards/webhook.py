@@ -16,7 +16,7 @@ import hmac
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextvars import Context
 from datetime import UTC, datetime
 from types import TracebackType
@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 from msgspec import to_builtins
 
-from rxworker.boards.panel import AlertChange
+from rxworker.boards.panel import AlertChange, one_name
 from rxworker.errors import ConfigurationError, TransportError
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.messages.settings import check_number
+from rxworker.messages.settings import check_number, check_type
 from rxworker.providers.service import retry_after
 from rxworker.transport import Retry
 from rxworker.transport.session import proxy_for, shared_session, unchanged
@@ -68,17 +68,15 @@ class Webhook:
     """
 
     def __init__(
-        self, url: str, *, secret: str | Sequence[str], retry: Retry = RETRY, limit: int = 256
+        self, url: str, *, secret: str | Iterable[str], retry: Retry = RETRY, limit: int = 256
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError("url is not an address such as https://example.com/alerts")
+        self._url, self._host = url, _host_of(url)
+        check_type("retry", retry, Retry, "retry=Retry(...)")
         check_number("limit", limit, least=2, whole=True)
-        secrets = [secret] if isinstance(secret, str) else [*secret]
-        if not secrets:
-            raise ConfigurationError("a webhook needs a secret")
-        self._url, self._host = url, parts.hostname
-        self._keys = [_key_of(each) for each in secrets]
+        secrets = [secret] if isinstance(secret, str) else secret
+        if not isinstance(secrets, Iterable) or not (keys := [*map(_key_of, secrets)]):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError("a webhook needs a secret, a text in base64")
+        self._keys = keys
         self._retry, self._limit = retry, limit
         self._waiting: deque[AlertChange] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -190,10 +188,12 @@ class Webhook:
                 if 200 <= response.status < 300:
                     return None
                 message = f"it answered {response.status}"
+                wait = retry_after({k.lower(): v for k, v in response.headers.items()})
                 return TransportError(
                     message,
                     retryable=response.status != GONE,
-                    retry_after=retry_after({k.lower(): v for k, v in response.headers.items()}),
+                    # A time that is too long is no reason to give the alert up.
+                    retry_after=wait and min(wait, self._retry.patience),
                 )
         except TimeoutError:
             return TransportError(f"no answer within {SECONDS:g} s", retryable=True)
@@ -210,7 +210,7 @@ class Webhook:
             "an alert is not sent to %s: %s: %s is %s its limit: %s",
             self._host,
             why,
-            f"{change.panel}: {change.group}" if change.group else change.panel,
+            one_name(change),
             "beyond" if change.is_firing else "within",
             change.value,
             extra={"panel": change.panel},
@@ -233,10 +233,25 @@ def _signature(key: bytes, id_: str, now: str, body: bytes) -> str:
     return f"v1,{base64.b64encode(digest).decode()}"
 
 
+def _host_of(url: str) -> str:
+    """The host of an address.
+
+    Raises:
+        ConfigurationError: It is not an HTTP address.
+    """
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return str(parts.hostname)
+    except (ValueError, TypeError, AttributeError):  # such as a bracket that is not closed
+        pass
+    raise ConfigurationError("url is not an address such as https://example.com/alerts")
+
+
 def _key_of(secret: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, TypeError, AttributeError):  # no base64, or no text
         key = b""
     if len(key) not in SECRET_BYTES:
         # Not with `from`: the error must not have the secret.

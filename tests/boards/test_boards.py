@@ -165,7 +165,7 @@ def test_a_live_board_reports_the_alerts_that_folding_its_records_again_reports(
         assert {each.board for each in seen} == {"watch"}
 
 
-def test_of_a_history_only_what_is_still_beyond_its_limit_is_reported_once(caplog: Any) -> None:
+def test_of_a_history_the_last_change_of_each_value_is_reported_once(caplog: Any) -> None:
     for seed in range(6):
         records = random_records(seed)
         began = records[30].time + 0.1
@@ -180,23 +180,13 @@ def test_of_a_history_only_what_is_still_beyond_its_limit_is_reported_once(caplo
         assert not seen
         clock.advance_by(timedelta(seconds=1.5))
         now = clock.to_seconds(clock.now)
-        shown = ALERTS.at(before, now)
-        firing = {
-            (state.panel, group): time
-            for state in shown
-            for group, time in state.alerts.items()
-            if time < began
-        }
-        reported = {
-            (each.panel, each.group): each.time
-            for each in seen
-            if each.is_firing and each.time < began
-        }
-        later = [each for each in ALERTS.alerts_in(before, now) if each.time >= began]
+        changes = in_order_of_time(ALERTS.alerts_in(before, now))
+        last = {(each.panel, each.group): each for each in changes if each.time < began}
+        later = [each for each in changes if each.time >= began]
         assert [each for each in in_order_of_time(seen) if each.time >= began] == later
-        assert firing.keys() <= reported.keys()
-        ended = {(each.panel, each.group) for each in later if not each.is_firing}
-        assert reported.keys() <= firing.keys() | ended
+        reported = {(each.panel, each.group): each for each in seen if each.time < began}
+        assert reported.items() <= last.items()
+        assert last.keys() - reported.keys() <= {(each.panel, each.group) for each in later}
         assert len([each for each in seen if each.time < began]) == len(reported)
 
 

@@ -41,6 +41,7 @@ class Receiver:
         self.may_answer.set()
         self.asked = asyncio.Event()
         self.url = ""
+        self.answers: dict[str, str] = {}
 
     async def handle(self, request: web.Request) -> web.Response:
         self.bodies.append(await request.read())
@@ -48,7 +49,7 @@ class Receiver:
         self.asked.set()
         await self.may_answer.wait()
         status = self._statuses.pop(0) if self._statuses else 204
-        return web.Response(status=status, headers={"Location": self.url})
+        return web.Response(status=status, headers={"Location": self.url, **self.answers})
 
     @property
     def values(self) -> list[float]:
@@ -205,3 +206,61 @@ def errors(caplog: Any) -> list[str]:
 def assert_no_secret(text: str, receiver: Receiver, webhook: Webhook) -> None:
     for hidden in (SECRET, SECRET.removeprefix("whsec_"), "hooks/hidden", receiver.url):
         assert hidden not in text + repr(webhook)
+
+
+@pytest.mark.parametrize("wait", ["1e9", "86400", "999999999999", "Fri, 01 Jan 2100 00:00:00 GMT"])
+async def test_a_receiver_that_wants_a_long_wait_gets_the_alert_after_the_longest(
+    wait: str,
+) -> None:
+    retry = Retry(retries=3, first=0.0, patience=0.01)
+    async with receiving(503, 429) as receiver:
+        receiver.answers["Retry-After"] = wait
+        async with Webhook(receiver.url, secret=SECRET, retry=retry) as webhook:
+            webhook.send(change(1))
+        assert receiver.values == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "group", ["two\nERROR lines", "a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eback"]
+)
+async def test_a_group_stays_on_its_line_of_the_log(group: str, caplog: Any) -> None:
+    async with Webhook("http://127.0.0.1:9/", secret=SECRET, retry=Retry(retries=0)) as webhook:
+        webhook.send(AlertChange("cost", 0.0, 3.0, is_firing=True, group=group))
+    [record] = [each for each in caplog.records if "is not sent" in each.message]
+    assert record.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1",
+        "http://a:99999/",
+        "http://a:b/",
+        "http://a:0/",
+        "ftp://a",
+        "",
+        None,
+        b"http://a",
+        7,
+    ],
+)
+def test_an_address_that_is_none_is_refused(url: Any) -> None:
+    with pytest.raises(ConfigurationError, match="not an address"):
+        Webhook(url, secret=SECRET)
+
+
+@pytest.mark.parametrize(
+    "secret", [None, b"", b"whsec_abc", SECRET.encode(), 7, [], [None], [7], ["x"]]
+)
+def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
+    with pytest.raises(ConfigurationError, match="secret") as caught:
+        Webhook("http://example.com", secret=secret)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{"retry": None}, {"retry": 3}, {"limit": None}, {"limit": "2"}]
+)
+def test_other_settings_that_are_none_are_refused(options: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        Webhook("http://example.com", secret=SECRET, **options)

@@ -51,7 +51,8 @@ class ServerOptions(TypedDict, total=False):
         streams: Published streams to serve; see `ServerState.publish`.
         dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of `rxworker.panels`.
         on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at them; for example `Webhook.send`. A
-            coroutine function has one alert after the other. Its exceptions are logged. After a restart it is called with what has changed since, and once with each value that is still beyond its limit.
+            coroutine function has one alert after the other. Its exceptions are logged. After a restart it is called with what has changed since, and once with the last change
+            of each value before that.
     """
 
     settings: Settings | None
