@@ -37,6 +37,8 @@ from copy import copy
 from types import FunctionType, TracebackType
 from typing import Literal
 
+from rxworker.redact import without_secrets
+
 # The page in which the remedy stands, by the module that raises: the longest name counts, and a module without a page leaves it to its caller.
 _PAGES = {
     "adapters": "reference/protocols",
@@ -417,9 +419,9 @@ def page_of(module: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception; empty if it cannot be made."""
+    """The message of an exception as records have it, without secrets of the environment; empty if it cannot be made."""
     try:
-        return str(error)
+        return without_secrets(str(error))
     except BaseException:  # an exception's own __str__ may raise anything
         return ""
 
@@ -453,7 +455,7 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(RunCancelledError("lunch")), reason_of(KeyError("city"))
     ('the run was cancelled: lunch', "KeyError: 'city'")
     """
-    return str(error) if isinstance(error, RxWorkerError) else describe(error)
+    return message_of(error) if isinstance(error, RxWorkerError) else describe(error)
 
 
 def own(error: Exception, trace: TracebackType | None) -> Exception:

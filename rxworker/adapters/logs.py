@@ -8,7 +8,7 @@ import re
 import time
 
 from rxworker.messages import JsonObject
-from rxworker.ui.clean import redact
+from rxworker.redact import redact
 
 # JSON does not escape these; a terminal may interpret some as the start of a command.
 _LATE_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]")
@@ -41,6 +41,8 @@ class JsonFormatter(logging.Formatter):
                 fields[name] = value if is_number else redact(str(value))
         if record.exc_info:
             fields["exception"] = redact(self.formatException(record.exc_info))
+        elif record.exc_text:  # without the secrets that it had
+            fields["exception"] = record.exc_text
         return to_line(fields)
 
 

@@ -15,7 +15,8 @@ from rxworker.boards import board_text, explain, fold_log
 from rxworker.cli.process import CommandError, run_async, write_line
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
-from rxworker.ui.clean import clean, redact
+from rxworker.redact import redact
+from rxworker.ui.clean import clean
 
 
 def dash(

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TextIO, TypeAlias, TypeVar
 from rxworker.adapters.logs import JsonFormatter, to_line
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
-from rxworker.ui.clean import clean, one_line, redact
+from rxworker.redact import redact
+from rxworker.ui.clean import clean, one_line
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

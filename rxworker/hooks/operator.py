@@ -22,6 +22,7 @@ from reactivex import Observable, Subject, abc
 from reactivex.disposable import SerialDisposable
 from reactivex.scheduler import CurrentThreadScheduler
 
+from rxworker.errors import describe, message_of
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import (
     ENDINGS,
@@ -222,7 +223,7 @@ def refused(point: HookPoint, error: BaseException) -> Verdict:
     """The verdict at this point if the operator fails."""
     if point not in ENDINGS or not isinstance(error, Exception):
         raise error
-    return ENDINGS[point](str(error) or type(error).__name__)
+    return ENDINGS[point](message_of(error) or type(error).__name__)
 
 
 def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
@@ -335,7 +336,7 @@ class StatefulOperator(OperatorFunction[C]):
         except Exception as error:  # an operator that raises instead of failing
             self._on_error(error)
         except BaseException as error:  # nothing is known of its state any more
-            self._on_error(RuntimeError(f"{type(error).__name__}: {error}"))
+            self._on_error(RuntimeError(describe(error)))
             raise
         finally:
             self._pushed = before

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from rxworker.errors import HookError
+from rxworker.errors import HookError, describe, message_of
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext
@@ -281,7 +281,7 @@ def is_going_on(verdict: Verdict) -> bool:
 def _failed(
     hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError
 ) -> NamedVerdict | None:
-    report(_event(hook, name, context, "Failed", str(error)))
+    report(_event(hook, name, context, "Failed", message_of(error)))
     if hook.on_failure == "abort":
         raise error
     if hook.on_failure == "continue":
@@ -305,7 +305,7 @@ def ignore(event: HookVerdict) -> None:
 
 
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
-    text = f"{type(error).__name__}: {error}"
+    text = describe(error)
     if isinstance(error, AttributeError) and text.endswith(tuple(INSTEAD)):
         text += f"; {INSTEAD[text.rsplit(' ', 1)[1]]}"
     if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, cast
+from urllib.parse import unquote_plus
 
 from msgspec import Struct, field
 from msgspec.structs import fields
@@ -14,11 +15,14 @@ from rxworker.framing.decoder import Decoder
 from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta
 from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.messages.usage import Usage
+from rxworker.redact import HIDDEN
 
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
-HIDDEN = "***"
-"""Stands in every text for what is not shown."""
+SHOWN = frozenset({"api-version", "alt", "version"})
+"""Parameters of addresses whose values are no secrets."""
+SHORTEST = 6
+"""What is shorter keeps no secret, and hiding it would garble a text."""
 
 
 def is_secret(header: str) -> bool:
@@ -86,7 +90,7 @@ def _secrets_under(name: object, value: object) -> Iterator[str]:
 
 
 def hidden_url(url: str) -> str:
-    """An address without a password, and with asterisks for the values of secrets in its query; for what people are shown.
+    """An address without a password, and with asterisks for what may be a secret in its query; for what people are shown.
 
     >>> hidden_url("https://me:sk-1@host/v1?key=sk-2&alt=sse")
     'https://***@host/v1?key=***&alt=sse'
@@ -98,8 +102,25 @@ def hidden_url(url: str) -> str:
     if at:
         base = f"{scheme}{there}{HIDDEN}@{host}{slash}{path}"
     pairs = [pair.partition("=") for pair in query.split("&")]
-    shown = [f"{k}{eq}{HIDDEN if eq and is_secret(k) else v}" for k, eq, v in pairs]
+    shown = [f"{k}{eq}{HIDDEN if eq and _is_hidden(k, v) else v}" for k, eq, v in pairs]
     return f"{base}{mark}{'&'.join(shown)}"
+
+
+def secrets_of_url(url: str) -> Iterator[str]:
+    """The values in the query of an address that `hidden_url` hides, as they are written and as they are meant.
+
+    >>> list(secrets_of_url("https://host/v1?code=a%2Fbcdefg&alt=sse"))
+    ['a%2Fbcdefg', 'a/bcdefg']
+    """
+    for pair in url.partition("?")[2].split("&"):
+        name, _, value = pair.partition("=")
+        if _is_hidden(name, value):
+            yield from dict.fromkeys((value, unquote_plus(value)))
+
+
+def _is_hidden(name: str, value: str) -> bool:
+    """Whether a parameter may be a secret, whatever its name is: one of Azure is called ``code``."""
+    return is_secret(name) or (len(value) >= SHORTEST and name not in SHOWN)
 
 
 Authorize: TypeAlias = Callable[["HttpRequest"], "HttpRequest | Awaitable[HttpRequest]"]

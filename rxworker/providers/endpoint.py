@@ -9,7 +9,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from rxworker.errors import ConfigurationError
-from rxworker.providers.base import HIDDEN
+from rxworker.providers.base import HIDDEN, SHORTEST, hidden_url
 
 _VERSION = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?$")
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
@@ -51,7 +51,7 @@ def endpoint(base_url: str, path: str, root: str = "/v1", version: str = "") -> 
         )
     if not valid:
         raise ConfigurationError(
-            f"the base_url {base_url!r} is not an address; write it like https://example.com/v1"
+            f"the base_url {hidden_url(base_url)!r} is not an address; write it like https://example.com/v1"
         )
     below = parts.path.rstrip("/") or root
     if version and not (_VERSION.search(below) or below.endswith(path)):
@@ -78,8 +78,6 @@ def base_address(argument: str | None, variable: str, default: str) -> str:
     """The base address: the argument, else the environment variable, else the provider's own."""
     return argument or os.environ.get(variable) or default
 
-
-SHORTEST = 6  # what is shorter keeps no secret, and masking it would garble the text
 
 _KEY = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")

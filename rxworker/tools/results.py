@@ -87,12 +87,15 @@ def _to_text(value: object, tool: str) -> str:
 
 def clean(content: ResultContent) -> ResultContent:
     """The content with a question mark for each lone surrogate, such as in odd file names: no request can carry one."""
+    return change_texts(content, lambda text: text.encode("utf-8", "replace").decode())
+
+
+def change_texts(content: ResultContent, change: Callable[[str], str]) -> ResultContent:
+    """The content with other texts."""
     if isinstance(content, str):
-        return content.encode("utf-8", "replace").decode()
+        return change(content)
     return tuple(
-        msgspec.structs.replace(part, text=part.text.encode("utf-8", "replace").decode())
-        if isinstance(part, Text)
-        else part
+        msgspec.structs.replace(part, text=change(part.text)) if isinstance(part, Text) else part
         for part in content
     )
 

@@ -21,6 +21,7 @@ from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.events.pause import Begun
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.settings import awaited
+from rxworker.redact import without_secrets
 from rxworker.tools.base import Tool, policy_of
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.context import QuestionError
@@ -31,7 +32,7 @@ from rxworker.tools.invocation import (
     attempts,
 )
 from rxworker.tools.limiter import Limiter
-from rxworker.tools.results import clean, truncate
+from rxworker.tools.results import change_texts, clean, truncate
 from rxworker.tools.toolbox import Toolbox
 
 logger = logging.getLogger("rxworker.tools")
@@ -105,6 +106,8 @@ async def run_at(
             except QuestionError as error:
                 none = ToolResult(call.id, "", is_error=True, name=call.name)
                 return FinishedCall(none, loop.time() - began, error.begun)
+        if is_error:
+            content = change_texts(content, without_secrets)
         content = truncate(content, policy.max_output)
         if not (isinstance(content, str) and content.isascii()):
             content = clean(content)  # of what is left, as many characters as before

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
 from typing import cast
-from urllib.parse import unquote_plus
 
 import reactivex
 from reactivex import Observable, abc
@@ -40,9 +39,11 @@ from rxworker.providers.base import (
     ResumableDecoder,
     is_background,
     secrets_in,
+    secrets_of_url,
 )
 from rxworker.providers.endpoint import masked
 from rxworker.providers.models import UNKNOWN, ModelInfo
+from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
@@ -272,12 +273,11 @@ def _continued(decoder: ResponseDecoder, sent: HttpRequest) -> HttpRequest:
 
 def _without_secrets(sent: Sequence[HttpRequest], request: Request, text: str) -> str:
     """A text of the service without the secrets of the request: those in its headers and its query, and of the fields of the program's own."""
-    query = [pair.partition("=") for one in sent for pair in one.url.partition("?")[2].split("&")]
-    pairs = [(name, unquote_plus(value)) for name, _, value in query]
     headers = [one.headers for one in sent]
-    own = (*headers, request.options.headers, request.options.extra, pairs)
+    own = (*headers, request.options.headers, request.options.extra)
     found = [secret for part in own for secret in secrets_in(part)]
-    return masked(text, sorted(found, key=len, reverse=True))
+    found += [secret for one in sent for secret in secrets_of_url(one.url)]
+    return masked(without_secrets(text), sorted(found, key=len, reverse=True))
 
 
 def _limited(make: Callable[[], ResponseDecoder], limit: int) -> ResponseDecoder:

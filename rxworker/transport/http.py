@@ -27,7 +27,8 @@ from rxworker.errors import (
 )
 from rxworker.framing.decoder import MAX_FRAME
 from rxworker.operators.kernel import Stage
-from rxworker.providers.base import HttpRequest
+from rxworker.providers.base import HttpRequest, secrets_in, secrets_of_url
+from rxworker.providers.endpoint import masked
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session, unchanged
 
@@ -165,7 +166,7 @@ class Exchange(abc.DisposableBase):
         except RxWorkerError as error:
             self._fail(error)
         except Exception as error:
-            self._fail(_translated(error, shown(self._request.url), self._timeout.connect))
+            self._fail(_translated(error, self._request, self._timeout.connect))
         else:
             self._end(raised, loop)
         finally:
@@ -270,8 +271,11 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
     )
 
 
-def _translated(error: Exception, url: str, connect_timeout: float | None) -> TransportError:
+def _translated(
+    error: Exception, request: HttpRequest, connect_timeout: float | None
+) -> TransportError:
     kind, cause, is_transient = TransportError, error, False
+    url = shown(request.url)
     match error:
         case aiohttp.ServerTimeoutError() | TimeoutError():
             kind, is_transient = TransportTimeoutError, True
@@ -314,7 +318,11 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
         case _:
             is_transient = True
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"
-    return _because(cause, kind(message, retryable=is_transient))
+    # What does not answer in HTTP may send the request back.
+    secrets = sorted((*secrets_in(request.headers), *secrets_of_url(request.url)), key=len)[::-1]
+    if masked(str(cause), secrets) != str(cause):
+        cause = aiohttp.ClientError(masked(f"{type(cause).__name__}: {cause}", secrets))
+    return _because(cause, kind(masked(message, secrets), retryable=is_transient))
 
 
 def shown(url: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
+from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError, describe
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -315,7 +315,7 @@ async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone 
     try:
         found = await awaited(reconcile(key, call.input))
     except Exception as error:
-        return Unknown(f"its reconcile function raised {type(error).__name__}: {error}")
+        return Unknown(f"its reconcile function raised {describe(error)}")
     if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         return Unknown(
             f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()"

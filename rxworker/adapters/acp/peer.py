@@ -17,7 +17,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.ui.clean import format_error, json_redactor, redact
+from rxworker.redact import redact
+from rxworker.ui.clean import format_error, json_redactor
 from rxworker.worker.decisions import check_members
 
 A = TypeVar("A")

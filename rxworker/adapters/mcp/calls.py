@@ -41,7 +41,8 @@ from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.hub import Coalesce
 from rxworker.messages import JsonObject, Message
-from rxworker.ui.clean import clean, format_error, one_line, redact
+from rxworker.redact import redact
+from rxworker.ui.clean import clean, format_error, one_line
 from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.web.entry import LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError

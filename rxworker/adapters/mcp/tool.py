@@ -14,9 +14,9 @@ from rxworker.errors import InvalidArgumentError
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
+from rxworker.redact import redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
-from rxworker.ui.clean import redact
 from rxworker.ui.web.entry import RunEntry
 from rxworker.worker.output import Output
 from rxworker.worker.result import answer_of

@@ -54,8 +54,8 @@ from rxworker.messages import Conversation, StopReason
 from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.operators.kernel import connect
+from rxworker.redact import redact
 from rxworker.state import RunState, fold_run
-from rxworker.ui.clean import redact
 from rxworker.worker import session_of
 from rxworker.worker.run import Run
 
