@@ -192,7 +192,7 @@ class Webhook:
                 return TransportError(
                     message,
                     retryable=response.status != GONE,
-                    # A time that is too long is no reason to give the alert up.
+                    # A wait that is too long does not give the alert up.
                     retry_after=wait and min(wait, self._retry.patience),
                 )
         except TimeoutError:

@@ -20,7 +20,7 @@ from rxworker.redact import HIDDEN
 # What the names of headers and fields with secrets have in them.
 SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
 SHOWN = frozenset({"api-version", "alt", "version"})
-"""Parameters of addresses whose values are no secrets."""
+"""Parameters of addresses whose values are shown."""
 SHORTEST = 6
 """What is shorter keeps no secret, and hiding it would garble a text."""
 

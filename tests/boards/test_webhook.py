@@ -244,7 +244,7 @@ async def test_a_group_stays_on_its_line_of_the_log(group: str, caplog: Any) -> 
         7,
     ],
 )
-def test_an_address_that_is_none_is_refused(url: Any) -> None:
+def test_a_text_that_is_not_an_address_is_refused(url: Any) -> None:
     with pytest.raises(ConfigurationError, match="not an address"):
         Webhook(url, secret=SECRET)
 
@@ -252,7 +252,7 @@ def test_an_address_that_is_none_is_refused(url: Any) -> None:
 @pytest.mark.parametrize(
     "secret", [None, b"", b"whsec_abc", SECRET.encode(), 7, [], [None], [7], ["x"]]
 )
-def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
+def test_what_is_not_a_secret_is_refused(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="secret") as caught:
         Webhook("http://example.com", secret=secret)
     assert SECRET not in str(caught.value)
@@ -261,6 +261,6 @@ def test_a_secret_that_is_none_is_refused(secret: Any) -> None:
 @pytest.mark.parametrize(
     "options", [{"retry": None}, {"retry": 3}, {"limit": None}, {"limit": "2"}]
 )
-def test_other_settings_that_are_none_are_refused(options: Any) -> None:
+def test_other_settings_of_a_wrong_type_are_refused(options: Any) -> None:
     with pytest.raises(ConfigurationError):
         Webhook("http://example.com", secret=SECRET, **options)
