@@ -31,6 +31,7 @@ from rxworker.errors import (
     RxWorkerError,
 )
 from rxworker.events import Event, Record, RunRequeue
+from rxworker.log.bases import Bases
 from rxworker.log.codec import Codec, Encoding, StoredRow
 from rxworker.log.fold import fold_stored
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
@@ -92,6 +93,7 @@ class EventLog(Store):
         patience: Seconds for which a call of the log may take before it fails by itself, for example while its server is away.
         folds: The tasks of the folds that are kept with it.
         leaving: Called when it is closed, for each run that goes on: hands the run over, and returns the future of its end.
+        bases: The conversations that are stored once.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
     """
@@ -120,6 +122,7 @@ class EventLog(Store):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reports: dict[Claim, asyncio.Task[None]] = {}
         self._encoding = Encoding(codec)
+        self.bases = Bases(self, self._encoding)
         self.folds: set[asyncio.Task[None]] = set()
         self.leaving: set[Callable[[], asyncio.Future[Any] | None]] = set()
 
@@ -721,15 +724,22 @@ class EventLog(Store):
     # The whole log
 
     async def delete(self, run_id: str) -> None:
-        """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later.
+        """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later. A run that continues its conversation keeps that.
 
         Raises:
             LeaseHeldError: A process is running it.
             LogError: There is no such run.
         """
         self._check_open()
-        await self._delete(run_id)
-        self.followers.wake(run_id)
+        for _ in range(FEW):
+            await self.bases.fold([run_id])
+            if await self._delete(run_id) is not False:
+                self.followers.wake(run_id)
+                return
+            await asyncio.sleep(0.05)
+        raise LogError(
+            f"a run that continues {run_id} begins just now: delete it again", retryable=True
+        )
 
     async def prune(
         self,
@@ -791,6 +801,7 @@ class EventLog(Store):
         deleted: list[str] = []
         while rows:
             some = _take_some(rows)
+            await self.bases.fold([row[0] for row in some])
             gone = await self._prune(some)
             for run in gone:
                 self.followers.wake(run)
@@ -821,6 +832,17 @@ class EventLog(Store):
         except LogError:  # its commands cannot be decoded, so that nothing resumes it
             return is_over
 
+    async def upgrade(self) -> None:
+        """Store conversations once from now on, in a log that an older rxworker has made: until then each run has its whole conversation, so that older processes can continue it.
+
+        Replace the older processes before that, and start the others again after it.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        self._check_open()
+        await self._upgrade()
+
     async def close(self) -> None:
         """Hand over the runs that go on, write what is outstanding, and end everything that follows the log."""
         if self.is_closed:
@@ -850,7 +872,10 @@ class EventLog(Store):
 
     async def _read_page(self, run_id: str, after: int) -> list[Entry]:
         self._check_open()
-        return self._encoding.decode_entries(await self._read(run_id, after, PAGE), run_id)
+        entries = self._encoding.decode_entries(await self._read(run_id, after, PAGE), run_id)
+        if entries and entries[0].first == 1:
+            entries = [await self.bases.whole(run_id, entries[0]), *entries[1:]]
+        return entries
 
 
 class ChangeCursor:

@@ -48,6 +48,11 @@ class Encoding:
     def __init__(self, codec: Codec | None) -> None:
         self._codec = codec
 
+    @property
+    def has_codec(self) -> bool:
+        """Whether what is stored is encoded."""
+        return self._codec is not None
+
     def encode_entries(self, entries: Sequence[Entry], run_id: str) -> Sequence[Entry]:
         """Entries as they are stored."""
         if self._codec is None:

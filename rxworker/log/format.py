@@ -32,11 +32,15 @@ from rxworker.events.kinds import EVENT_KINDS
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.hub.history import packed
 from rxworker.log.values import is_storable
-from rxworker.messages import Json, ToolCall, ToolResult
+from rxworker.messages import Conversation, Json, ToolCall, ToolResult
 
 VERSION = 2
 """The version of the envelope and the bodies that this rxworker writes. Version 1 had the parts of a pause beside the other members of its events; it is read as well."""
 
+BASED = 3
+"""The version of a first entry that names a base."""
+PLAIN, MARKED = b'"event":{"type":"', b'"event":{"type":"based_'
+"""How its event begins as it is read, and as it is stored: a rxworker that knows no bases takes it as unknown, and continues no such run with a part of its conversation."""
 ABORTED, REQUEUED = "run_abort", "run_requeue"
 """The kinds of the entries that abort a run, and put it back."""
 MOST_NUMBER = 2**53
@@ -69,6 +73,22 @@ class Entry(Struct, frozen=True, gc=False):
     version: int = VERSION
 
 
+class Base(Struct, frozen=True, omit_defaults=True):
+    """What the conversation of a run begins with, in the first entry of a run that is stored by reference; see `rxworker.log.bases`.
+
+    Attributes:
+        run: The id of the run that has it.
+        seq: The number of the record of that run.
+        messages: How many messages of its conversation at that record.
+        head: Whether the rest of the conversation, such as its instructions, is that of then, too.
+    """
+
+    run: str
+    seq: int
+    messages: int
+    head: bool = False
+
+
 class Private(Struct, frozen=True, omit_defaults=True):
     """Data that a run needs to continue, and that no watcher receives. It is stored in the body of an entry, as ``private``.
 
@@ -79,6 +99,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
         agreed: The names of the hooks that were in force when a call started; all of them have agreed to it.
         approved: Whether a person had approved the call that started.
         kept: With what the tool goes on with the call that reports progress.
+        base: What the conversation of the run begins with.
     """
 
     held: ToolResult | None = None
@@ -87,6 +108,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
     agreed: tuple[str, ...] = ()
     approved: bool = False
     kept: Json = None
+    base: Base | None = None
 
 
 class _Body(Struct, frozen=True, omit_defaults=True):
@@ -194,7 +216,12 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
         if _KINDS[kind]:
             raise LogError(f"record {record.seq}, {kind}, cannot be stored: {error}") from error
         data = _encode(_Body(record.turn, record.attempt, Opaque(kind, NO_JSON), record.path))
-    return Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind])
+    entry = Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind])
+    return entry if private is None or private.base is None else _based(entry)
+
+
+def _based(entry: Entry) -> Entry:
+    return replace(entry, body=entry.body.replace(PLAIN, MARKED, 1), version=BASED)
 
 
 def record_of(entry: Entry, run_id: str) -> Record:
@@ -254,6 +281,30 @@ def private_of(entry: Entry, run_id: str) -> Private | None:
     return _body_of(entry, run_id).private if b'"private":' in entry.body else None
 
 
+def base_of(entry: Entry, run_id: str) -> Base | None:
+    """The base of a first entry; ``None`` if it is whole.
+
+    Raises:
+        LogError: The entry is damaged.
+    """
+    private = private_of(entry, run_id) if b'"base":' in entry.body else None
+    return None if private is None else private.base
+
+
+def with_conversation(entry: Entry, conversation: Conversation, base: Base | None = None) -> Entry:
+    """A first entry with another conversation, and another base."""
+    body = _read_body(entry)
+    event: Any = body.event
+    private = replace(body.private or Private(), base=base)
+    changed = replace(
+        body,
+        event=replace(event, conversation=conversation),
+        private=None if private == Private() else private,
+    )
+    whole = replace(with_body(entry, _bytes_of(changed)), version=VERSION)
+    return whole if base is None else _based(whole)
+
+
 def without_results(entry: Entry) -> Entry:
     """The entry without results that ``after_tool_call`` hooks had not seen, which an older rxworker has stored with it.
 
@@ -284,6 +335,8 @@ def _body_of(entry: Entry, run_id: str) -> _Body:
 
 
 def _read_body(entry: Entry) -> _Body:
+    if entry.version == BASED and MARKED in entry.body:
+        entry = replace(entry, body=entry.body.replace(MARKED, PLAIN, 1), version=VERSION)
     if entry.version > VERSION:
         return _unknown(entry)
     try:

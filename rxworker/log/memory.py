@@ -75,6 +75,7 @@ class MemoryLog(EventLog):
     """
 
     searches_texts = True
+    keeps_bases = True
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class MemoryLog(EventLog):
         self._changed: dict[str, _StoredRun] = {}  # in the order of their revisions
         self._revision = 0
         self._folds: dict[str, tuple[int, bytes]] = {}
+        self._bases: dict[str, str] = {}
         self.id = uuid.uuid4().hex
 
     def _revised(self, run: _StoredRun) -> None:
@@ -216,25 +218,56 @@ class MemoryLog(EventLog):
             for number, (stored, _, data) in enumerate(commands[after:], after + 1)
         ]
 
-    async def _delete(self, run_id: str) -> None:
+    async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
+        with self._lock:
+            found = self._runs.get(run_id)
+            if found is None or found.status == "deleted" or found.last_seq < seq:
+                return False
+            self._bases[claim.run_id] = run_id
+            return True
+
+    async def _referring(self, runs: Collection[str]) -> Sequence[str]:
+        return [run for run, base in self._bases.items() if base in runs]
+
+    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
+        with self._lock:
+            found = self._runs[run_id]
+            if entry is None:
+                found.epoch += 1
+            else:
+                found.size += len(entry.body) - len(found.entries[0].body)
+                found.entries = [entry, *found.entries[1:]]
+            if base:
+                self._bases[run_id] = base
+            else:
+                self._bases.pop(run_id, None)
+
+    async def _delete(self, run_id: str) -> bool:
         with self._lock:
             found = self._get(run_id)
             if found.owner and found.lease_until > self._clock():
                 raise LeaseHeldError(run_id, found.owner, found.lease_until)
+            if run_id in self._bases.values():
+                return False
             self._bury(found)
             del self._listed[self._index_of(found)]
+        return True
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         now = self._clock()
         gone: set[str] = set()
         with self._lock:
-            for run, _, _, epoch, last, *_, sent in rows:
+            # A run that continues another one is newer.
+            for run, _, _, epoch, last, *_, sent in sorted(
+                rows, key=lambda row: -self._runs[row[0]].number
+            ):
                 found = self._runs[run]
                 is_held = found.owner and found.lease_until > now
                 if (
                     found.status != "deleted"
                     and not is_held
                     and found.version == (epoch, last, sent)
+                    and run not in self._bases.values()
                 ):
                     self._bury(found)
                     gone.add(run)
@@ -246,6 +279,7 @@ class MemoryLog(EventLog):
         found.entries, found.commands, found.size, found.row = [], [], 0, b""
         found.status = "deleted"
         found.epoch += 1
+        self._bases.pop(found.run_id, None)
         self._revised(found)
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:

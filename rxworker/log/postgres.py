@@ -220,10 +220,13 @@ class PostgresLog(EventLog):
         self.address = server.address
         try:
             with server.connect_now() as connection:
-                self.id, clock, self._channel, self.calls = _prepare(connection, server, self.owner)
+                self.id, clock, self.keeps_bases, self._channel = _prepare(
+                    connection, server, self.owner
+                )
         except psycopg.Error as error:
             raise server.explained(error) from error
         self._ahead = clock - time.time()  # the clock of the server, before ours
+        self.calls = bool(self._channel)
         self.searches_texts = codec is None
         self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
         self._folding = Link(server, lambda connection: connection.execute(sql.FOLD_TABLE))
@@ -438,24 +441,57 @@ class PostgresLog(EventLog):
 
         return await self._reads.put(_Job(sql.COMMANDS, (run_id, after), judge))
 
-    async def _delete(self, run_id: str) -> None:
-        def judge(found: Row, is_repeated: bool) -> None:
+    async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
+        job = _Job(sql.REFER, (claim.run_id, run_id, seq), _first)
+        return await self._writes.put(job)
+
+    async def _referring(self, runs: Collection[str]) -> Sequence[str]:
+        def judge(rows: list[Row], _: bool) -> list[str]:
+            return [run for (run,) in rows]
+
+        return await self._reads.put(_Job(sql.REFERRING, ([*runs],), judge))
+
+    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
+        body, version = (None, 0) if entry is None else (entry.body, entry.version)
+        values = (run_id, body, version, base)
+        await self._writes.put(_Job(sql.REFOLD, values, _nothing, durable=True))
+
+    async def _delete(self, run_id: str) -> bool:
+        def judge(found: Row, is_repeated: bool) -> bool:
             is_gone, status, owner, remaining = found
             if is_gone or (is_repeated and status == "deleted"):
-                return
+                return True
             if status in (None, "deleted"):
                 raise no_run(run_id)
+            if not owner or remaining <= 0:
+                return False  # another run refers to it
             raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        await self._writes.put(_Job(sql.DELETE, (run_id,), judge, durable=True))
+        return await self._writes.put(_Job(sql.DELETE, (run_id,), judge, durable=True))
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def judge(found: Row, _: bool) -> set[str]:
             return {*found[0]}
 
         values = [[row[0] for row in rows], [row[3] for row in rows], [row[4] for row in rows]]
-        job = _Job(sql.PRUNE, (*values, [row[-1] for row in rows]), judge, durable=True)
+        query = sql.PRUNE_REFERRED if self.keeps_bases else sql.PRUNE
+        job = _Job(query, (*values, [row[-1] for row in rows]), judge, durable=True)
         return await self._writes.put(job)
+
+    async def _upgrade(self) -> None:
+        def work() -> None:
+            with self._server.connect_now() as connection, connection.transaction():
+                connection.execute(sql.LOCK)
+                ((has_bases,),) = connection.execute(sql.HAS_BASES).fetchall()
+                if not has_bases:
+                    connection.execute(sql.BASES)
+                    connection.execute(sql.DURABLE)
+
+        try:
+            await asyncio.to_thread(work)
+        except psycopg.Error as error:
+            raise self._server.explained(error) from error
+        self.keeps_bases = True
 
     async def _close(self) -> None:
         if self._marking is not None:
@@ -640,8 +676,8 @@ class PostgresLog(EventLog):
         self._mark()
 
 
-def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, float, str, bool]:
-    """Make the schema and its tables, or check them. Returns the id of the log, the time of the server, the channel of this process, and whether processes can be called.
+def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, float, bool, str]:
+    """Make the schema and its tables, or check them. Returns the id of the log, the time of the server, whether it keeps bases, and the channel of this process, if it can be called.
 
     Raises:
         LogError: There is a log of a newer version, or something else.
@@ -661,18 +697,18 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
         if not has_log:
             if not has_schema:
                 connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
-            connection.execute(sql.TABLES)
+            connection.execute(sql.TABLES + sql.BASES)
             connection.execute("INSERT INTO log VALUES(%s, %s)", (uuid.uuid4().hex, sql.FORMAT))
             connection.execute(sql.DURABLE)
         try:
             found = connection.execute(
-                "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), 'DELETE') FROM log"
+                "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), 'DELETE'), to_regclass('bases') IS NOT NULL FROM log"
             ).fetchone()
         except psycopg.errors.UndefinedColumn as error:
             raise LogError(_other(server)) from error
         if found is None:
             raise LogError(_other(server))
-        identity, version, clock, can_call = found
+        identity, version, clock, can_call, has_bases = found
         if version > sql.FORMAT:
             raise LogError(
                 f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
@@ -691,7 +727,7 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
         channel = ""
         if can_call:
             ((channel,),) = connection.execute("SELECT channel_of(%s)", (owner,)).fetchall()
-    return identity, clock, channel, bool(can_call)
+    return identity, clock, has_bases, channel
 
 
 def _other(server: Server) -> str:
@@ -735,6 +771,11 @@ def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
 def _lines_of(tools: Iterable[str]) -> str:
     """The names of tools as they are searched, each between two newlines."""
     return storable("".join(f"\n{name}\n" for name in tools)).replace("\0", " ")
+
+
+def _first(row: Row, _is_repeated: bool) -> bool:
+    """The judgement of a function that returns whether it has done something."""
+    return row[0]
 
 
 def _nothing(_row: object, _is_repeated: bool) -> None:

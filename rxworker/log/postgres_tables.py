@@ -148,6 +148,75 @@ $$;
 }
 """What brings the functions of a log from a version to the next one."""
 
+BASES: LiteralString = """
+CREATE TABLE bases(run bigint PRIMARY KEY, base bigint NOT NULL);
+CREATE INDEX bases_by_base ON bases(base);
+
+CREATE FUNCTION refer_run(name text, base_name text, seq bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE one bigint;
+BEGIN
+  SELECT id INTO one FROM runs WHERE run = base_name AND last >= seq AND status <> 'deleted' FOR SHARE;
+  INSERT INTO bases SELECT id, one FROM runs WHERE run = name AND one IS NOT NULL ON CONFLICT (run) DO UPDATE SET base = excluded.base;
+  RETURN one IS NOT NULL;
+END $$;
+
+CREATE FUNCTION refold_run(name text, given_body bytea, given_version bigint, base_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE one runs;
+BEGIN
+  SELECT * INTO one FROM runs WHERE run = name AND status <> 'deleted' FOR UPDATE;
+  IF given_body IS NULL THEN
+    UPDATE runs SET epoch = epoch + 1 WHERE id = one.id;
+  ELSE
+    UPDATE runs SET size = size + octet_length(given_body) - (SELECT octet_length(body) FROM entries WHERE run = one.id AND last = 1) WHERE id = one.id;
+    UPDATE entries SET body = given_body, version = given_version WHERE run = one.id AND last = 1;
+  END IF;
+  DELETE FROM bases WHERE run = one.id;
+  INSERT INTO bases SELECT one.id, id FROM runs WHERE run = base_name AND one.id IS NOT NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION delete_run(name text, OUT is_gone boolean, OUT found_status text, OUT found_owner text, OUT remaining float8) LANGUAGE plpgsql AS $$
+DECLARE one runs; moment float8;
+BEGIN
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  moment := date_part('epoch', clock_timestamp());
+  is_gone := one.status <> 'deleted' AND NOT (one.owner <> '' AND one.lease > moment) AND NOT EXISTS (SELECT 1 FROM bases WHERE base = one.id);
+  found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
+  IF is_gone THEN
+    DELETE FROM bases WHERE run = one.id;
+    DELETE FROM entries WHERE run = one.id;
+    DELETE FROM commands WHERE run = one.id;
+    UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 WHERE id = one.id;
+    PERFORM publish(ARRAY[one.id], ARRAY[name]);
+  END IF;
+END $$;
+
+CREATE FUNCTION prune_runs(given_names text[], epochs bigint[], lasts bigint[], sents bigint[], OUT names text[]) LANGUAGE plpgsql AS $$
+DECLARE gone bigint[];
+BEGIN
+  SELECT coalesce(array_agg(id), '{}') INTO gone FROM (SELECT runs.id FROM runs JOIN unnest(given_names, epochs, lasts, sents) AS given(run, epoch, last, sent)
+    ON runs.run = given.run WHERE runs.epoch = given.epoch AND runs.last = given.last AND runs.sent = given.sent AND status <> 'deleted'
+    AND (owner = '' OR lease <= date_part('epoch', clock_timestamp())) ORDER BY runs.run FOR UPDATE OF runs SKIP LOCKED) AS locked;
+  WITH RECURSIVE kept(id) AS (SELECT base FROM bases WHERE base = ANY(gone) AND run <> ALL(gone) UNION SELECT bases.base FROM bases JOIN kept ON bases.run = kept.id)
+    SELECT coalesce(array_agg(one), '{}') INTO gone FROM unnest(gone) AS one WHERE one NOT IN (SELECT id FROM kept);
+  DELETE FROM bases WHERE run = ANY(gone);
+  DELETE FROM entries WHERE run = ANY(gone);
+  DELETE FROM commands WHERE run = ANY(gone);
+  WITH buried AS (UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 WHERE id = ANY(gone) RETURNING run)
+    SELECT coalesce(array_agg(run), '{}') INTO names FROM buried;
+  PERFORM publish(gone, names);
+END $$;
+
+CREATE FUNCTION keep_entries() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM bases WHERE base = OLD.run) THEN NULL ELSE OLD END;
+END $$;
+CREATE TRIGGER keep_entries BEFORE DELETE ON entries FOR EACH ROW EXECUTE FUNCTION keep_entries();
+CREATE FUNCTION keep_runs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  RETURN CASE WHEN EXISTS (SELECT 1 FROM bases WHERE base = NEW.id) THEN NULL ELSE NEW END;
+END $$;
+CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION keep_runs();
+"""
+"""Which run refers to which. Logs of earlier versions have it from `upgrade` on. The triggers are for processes of those versions, which would delete what others refer to."""
+
 CALLS: LiteralString = """
 CREATE UNLOGGED TABLE waiting(owner text PRIMARY KEY, kinds text[] NOT NULL, since float8 NOT NULL);
 
@@ -207,6 +276,16 @@ SKIP: LiteralString = (
 """Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
 
 CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b, %b::text[])"
+LOCK: LiteralString = (
+    "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0))"
+)
+HAS_BASES: LiteralString = "SELECT to_regclass('bases') IS NOT NULL"
+REFER: LiteralString = "SELECT refer_run(%b, %b, %b)"
+REFERRING: LiteralString = "SELECT runs.run FROM bases JOIN runs AS before ON before.id = bases.base JOIN runs ON runs.id = bases.run WHERE before.run = ANY(%b::text[])"
+REFOLD: LiteralString = "SELECT refold_run(%b, %b, %b, %b)"
+PRUNE_REFERRED: LiteralString = (
+    "SELECT prune_runs(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])"
+)
 CLAIM_ANY: LiteralString = "SELECT * FROM claim_any(%b::text[], %b, %b, %b, %b::text[])"
 AWAIT_CALL: LiteralString = (
     "INSERT INTO waiting VALUES(%b, %b::text[], date_part('epoch', clock_timestamp())) "

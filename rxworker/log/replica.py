@@ -94,6 +94,8 @@ class Replica:
         history, state = self.hub.history, self._state
         if state.seq < history.last_seq:
             self._state = state = fold_run(history.unseen(state.seq), state)
+            if state.status != "running":
+                self.log.bases.note(state.conversation, self.id, state.seq)
         return state
 
     @property

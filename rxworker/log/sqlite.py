@@ -53,6 +53,15 @@ BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
+BASES = (
+    "CREATE TABLE bases(run INTEGER PRIMARY KEY, base INTEGER NOT NULL)",
+    "CREATE INDEX bases_by_base ON bases(base)",
+    "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM bases WHERE base=NEW.id) "
+    "BEGIN SELECT RAISE(IGNORE); END",
+)
+"""Which run refers to which. Files of earlier versions have it from `upgrade` on. The triggers are for processes of those versions, which would delete what others refer to."""
+HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
 CLOCK = "CREATE TABLE IF NOT EXISTS clock(boot TEXT PRIMARY KEY, ahead REAL NOT NULL) WITHOUT ROWID"
 """By how much the clock of the leases is ahead of that of the running system, since it was started."""
 TOLERANCE = 0.5
@@ -173,6 +182,7 @@ class SQLiteLog(EventLog):
             (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
             self._reading = opened.enter_context(contextlib.closing(_connect(self.path)))
             self._renewing = opened.enter_context(contextlib.closing(_connect(self.path)))
+            self.keeps_bases = self._writing.execute(HAS_BASES).fetchone() is not None
             # What a codec encrypts must not be in an index beside it.
             self.searches_texts = codec is None and has_full_text(self._reading)
             opened.pop_all()  # they stay open
@@ -417,14 +427,60 @@ class SQLiteLog(EventLog):
             ).fetchall()
         )
 
-    async def _delete(self, run_id: str) -> None:
+    async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
+        query = (
+            "INSERT OR REPLACE INTO bases SELECT (SELECT id FROM runs WHERE run=?), id FROM runs "
+            "WHERE run=? AND last>=? AND status<>'deleted'"
+        )
+        values = (claim.run_id, run_id, seq)
+        return await self._to_writer(lambda db: db.execute(query, values).rowcount > 0)
+
+    async def _referring(self, runs: Collection[str]) -> Sequence[str]:
+        query = (
+            "SELECT run FROM runs WHERE id IN (SELECT bases.run FROM bases JOIN runs ON runs.id=bases.base "
+            f"WHERE runs.run IN ({','.join('?' * len(runs))}))"
+        )
+        found = await self._to_writer(lambda db: db.execute(query, [*runs]).fetchall())
+        return [run for (run,) in found]
+
+    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:
         def work(db: sqlite3.Connection) -> None:
+            (key,) = _find(db, run_id, "id")
+            if entry is None:
+                db.execute("UPDATE runs SET epoch=epoch+1 WHERE id=?", (key,))
+            else:
+                size = "SELECT ?-length(body) FROM entries WHERE run=runs.id AND first=1"
+                db.execute(f"UPDATE runs SET size=size+({size}) WHERE id=?", (len(entry.body), key))
+                change = "UPDATE entries SET body=?, version=? WHERE run=? AND first=1"
+                db.execute(change, (entry.body, entry.version, key))
+            db.execute("DELETE FROM bases WHERE run=?", (key,))
+            if base:
+                db.execute("INSERT INTO bases VALUES(?, ?)", (key, *_find(db, base, "id")))
+
+        await self._to_writer(work, durable=True)
+
+    def _unreferred(self, db: sqlite3.Connection, keys: Sequence[int]) -> list[int]:
+        """The runs that no other run refers to, or only those among them of which that is so, too."""
+        if not db.execute(HAS_BASES).fetchone():
+            return [*keys]
+        gone: set[int] = set()
+        for key in sorted(keys, reverse=True):  # a run that continues another one is newer
+            found = db.execute("SELECT run FROM bases WHERE base=?", (key,)).fetchall()
+            if gone.issuperset(run for (run,) in found):
+                gone.add(key)
+        db.executemany("DELETE FROM bases WHERE run=?", [(key,) for key in gone])
+        return [*gone]
+
+    async def _delete(self, run_id: str) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
             key, held, until = _find(db, run_id, "id, owner, lease")
             if held and until > self._now():
                 raise LeaseHeldError(run_id, held, until + self._set_by())
-            _bury(db, [key])
+            free = self._unreferred(db, [key])
+            _bury(db, free)
+            return bool(free)
 
-        await self._to_writer(work, durable=True)
+        return await self._to_writer(work, durable=True)
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         def work(db: sqlite3.Connection) -> set[str]:
@@ -437,8 +493,9 @@ class SQLiteLog(EventLog):
                 ).fetchone()
                 if found is not None:
                     gone[found[0]] = run
-            _bury(db, [*gone])
-            return {*gone.values()}
+            free = self._unreferred(db, [*gone])
+            _bury(db, free)
+            return {gone[key] for key in free}
 
         return await self._to_writer(work, durable=True)
 
@@ -468,6 +525,14 @@ class SQLiteLog(EventLog):
             is_more = await self._to_writer(_vacuum)
         # Where another process reads, the file becomes smaller later.
         await self._to_reader(_checkpoint)
+
+    async def _upgrade(self) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            for statement in () if db.execute(HAS_BASES).fetchone() else BASES:
+                db.execute(statement)
+
+        await self._to_writer(work, durable=True)
+        self.keeps_bases = True
 
     async def _close(self) -> None:
         self._writes.put(None)
@@ -726,7 +791,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                 f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
             )
         if not tables:
-            for statement in TABLES.split(";"):
+            for statement in (*TABLES.split(";"), *BASES):
                 if statement.strip():
                     db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")

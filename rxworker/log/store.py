@@ -52,6 +52,23 @@ class Append(Struct, frozen=True):
 class Store(ABC):
     """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
 
+    keeps_bases: bool = False
+    """Whether the log stores conversations once, by the next three methods; otherwise each run has the whole one. See `rxworker.log.bases`."""
+
+    async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:  # noqa: ARG002
+        """Note that the first entry of a claimed run, which has none yet, will refer to another run; returns whether that exists and has this record.
+
+        From then on that run is not deleted.
+        """
+        return False
+
+    async def _referring(self, runs: Collection[str]) -> Sequence[str]:  # noqa: ARG002
+        """The runs that refer to some of these."""
+        return ()
+
+    async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:  # noqa: B027
+        """Replace the first entry of a run, which refers to another base from then on, or to none. Without an entry, the run has none: the claim of it that it may have is void."""
+
     calls: bool = False
     """Whether the log wakes one process for a run that waits, by the next four methods; otherwise each change of a run wakes all that wait for one."""
 
@@ -154,8 +171,10 @@ class Store(ABC):
         """The commands after a number: the number, when it was stored, and the data."""
 
     @abstractmethod
-    async def _delete(self, run_id: str) -> None:
+    async def _delete(self, run_id: str) -> bool | None:
         """Remove entries and commands, and leave a tombstone: an empty row, the status ``deleted``, and a higher epoch.
+
+        A store that ``keeps_bases`` returns false, and changes nothing, if another run refers to it.
 
         Raises:
             LeaseHeldError: An owner holds it.
@@ -163,7 +182,7 @@ class Store(ABC):
 
     @abstractmethod
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        """Delete runs in one transaction, as `_delete`, without those that a process holds, or that have changed since. Returns the ids of the deleted ones."""
+        """Delete runs in one transaction, as `_delete`, without those that a process holds, that have changed since, or that a run refers to which stays. Returns the ids of the deleted ones."""
 
     @abstractmethod
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
@@ -178,6 +197,9 @@ class Store(ABC):
 
     async def _reclaim(self) -> None:  # noqa: B027 - most stores need not
         """Give the room of deleted runs back."""
+
+    async def _upgrade(self) -> None:  # noqa: B027 - most stores have one version
+        """Bring the tables to the newest version."""
 
     @abstractmethod
     async def _close(self) -> None:

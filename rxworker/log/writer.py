@@ -47,7 +47,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
 from rxworker.log.values import OPEN, Claim, RunInfo, RunRow
-from rxworker.messages import Json, ToolResult
+from rxworker.messages import Conversation, Json, ToolResult
 from rxworker.tools.cancellation import is_destroyed
 
 T = TypeVar("T")
@@ -119,6 +119,7 @@ class RunWriter:
         state: The state of the writer.
         stored_seq: The number of the last record that is stored.
         keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response by its name.
+        before: The conversation that a new run continues.
         on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed. Nothing is written after that.
     """
 
@@ -142,6 +143,7 @@ class RunWriter:
         self.on_failure: Callable[[Exception], None] = _ignore
         self._variables = variables
         self._stored_variables = b"{}"
+        self.before: Conversation | None = None
         self._stored_row = RunRow("finished")
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
@@ -413,6 +415,11 @@ class RunWriter:
         private, self._private = self._private, {}
         if records and self._variables:
             self._add_variables(records[-1].seq, private)
+        if self.before is not None and records and records[0].seq == 1:
+            records[0], base = await self.log.bases.cut(claim, records[0], self.before)
+            self.before = None
+            if base is not None:
+                private[1] = replace(private.get(1, Private()), base=base)
         entries = entries_of(records, claim.epoch, private)
         unseen = dict(self._unseen)  # as of these records
         after = self.stored_seq

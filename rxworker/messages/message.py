@@ -70,7 +70,7 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         return tuple([block for block in self.content if isinstance(block, ToolResult)])
 
 
-class Conversation(Struct, frozen=True, omit_defaults=True):
+class Conversation(Struct, frozen=True, omit_defaults=True, weakref=True):
     """All messages so far. A value: adding to one returns a new one.
 
     Attributes:

@@ -193,8 +193,9 @@ class RunDriver(Generic[T_co]):
 
     def _leave_log(self) -> asyncio.Future[RunResult[T_co]] | None:
         """Hand the run over, since its log is being closed."""
-        if self._loop is not asyncio.get_running_loop():
-            return None
+        writer = self._journal.writer
+        if self._loop is not asyncio.get_running_loop() or writer is None or writer.claim is None:
+            return None  # nothing of it is stored
         self.hand_over("its log was closed", GRACE)
         return self.outcome
 

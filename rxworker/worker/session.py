@@ -541,7 +541,9 @@ class Session(SessionVerbs):
         self._check_matchers()
         conversation = self._continued(added)
         log = self.log or log
-        stored = None if log is None else LoggedRun(log, self._row(title_of(added)))
+        stored = None
+        if log is not None:
+            stored = LoggedRun(log, self._row(title_of(added)), before=self.conversation)
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         labels = recorded_labels(self.run_labels)
@@ -627,7 +629,7 @@ class Session(SessionVerbs):
             row = self._row(title, resumes=waiting.run_id)
             if source is not None:
                 row = replace(row, labels=labels, worker=source.worker or row.worker)
-            stored = LoggedRun(self.log, row, held)
+            stored = LoggedRun(self.log, row, held, before=waiting.conversation)
             first[0] = replace(first[0], tools=digests_of(self.worker.tools))
             # Two processes that resume one paused run make one id of it: the log takes the first.
             run = resumed_id(waiting.run_id)
@@ -893,6 +895,9 @@ class Session(SessionVerbs):
         if state.status == "new":
             return  # it could not be loaded
         self.conversation, self.shared_state = state.conversation, state.shared_state
+        writer = context.journal.writer
+        if writer is not None and writer.error is None:
+            writer.log.bases.note(state.conversation, context.journal.run_id, writer.stored_seq)
         self._paused = result if isinstance(result, Paused) else None
         self._paused_output = None if self._paused is None else context.output
 

@@ -30,7 +30,16 @@ from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Document, Image, Json, Message, Prices, ToolMeta, ToolResult
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    Json,
+    Message,
+    Prices,
+    ToolMeta,
+    ToolResult,
+)
 from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
@@ -121,6 +130,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     copied = max((r.seq for r in records if isinstance(r.event, Fork) and not r.path), default=0)
     foreign = max(copied, 0 if row is None else row.imported)
     state = fold_run(records)
+    log.bases.note(state.conversation, run_id, state.seq)
     after = [r.event for r in records if not r.path and r.seq > foreign]
     taken = {event.number for event in after if isinstance(event, CommandTaken)}
     for event in after:
@@ -248,12 +258,14 @@ class LoggedRun(Struct, frozen=True):
         row: The values that a list shows.
         claim: The claim of a run that exists.
         run: The stored part of the run.
+        before: The conversation that a new run continues.
     """
 
     log: EventLog
     row: RunRow
     claim: Claim | None = None
     run: LoadedRun | None = None
+    before: Conversation | None = None
 
     def attach(self, context: RunContext, scope: TurnScope) -> None:
         """Let the journal of a run continue after what is stored, and write to the log.
@@ -277,6 +289,7 @@ class LoggedRun(Struct, frozen=True):
         journal.writer = writer = RunWriter(
             self.log, journal.run_id, last_values, scope.variables, self.claim, held
         )
+        writer.before = self.before
         writer.keeps_cursor = continues(context.worker, context.options)
 
 

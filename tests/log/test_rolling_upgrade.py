@@ -1,0 +1,129 @@
+"""A process of the release before this one and one of this one at work on the same log."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.log.conftest import NewAddress
+from tests.log.version_at_work import Process
+
+ROOT = Path(__file__).parents[2]
+BEFORE = "a8785d1c"
+"""The commit of the release before: 0.2.0."""
+PROGRAM = Path(__file__).with_name("version_at_work.py")
+STORES = ["postgres", "sqlite", "nats"]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the package of the release before."""
+    archive = subprocess.run(
+        ["git", "archive", BEFORE, "rxworker"], cwd=ROOT, capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.skip(f"the history of the repository is missing: it has no commit {BEFORE}")
+    folder = tmp_path_factory.mktemp("before")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(folder, filter="data")
+    return folder
+
+
+class Older:
+    """A process of the release before, with the methods of `Process`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def do(self, *what: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(what).encode() + b"\n")
+        return (await self._process.stdout.readline()).decode().strip()
+
+
+@asynccontextmanager
+async def older(folder: Path, address: str) -> AsyncGenerator[Older]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(PROGRAM),
+        address,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        cwd=folder,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Older(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        async with asyncio.timeout(60):
+            await process.wait()
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
+    store: str, before: Path, new_address: NewAddress
+) -> None:
+    """Each opens, submits, works, continues a conversation and cancels what the other one has."""
+    address = new_address(store)
+    async with older(before, address) as old:
+        waits = await old.do("submit", "early")
+        new = Process(address)
+        assert await old.do("reopen") == "open"  # as a process that is started later
+        await new.do("work")
+        assert await new.do("ended", waits) == "finished"
+        assert await old.do("ended", await old.do("submit", "old")) == "finished"
+        await new.do("stop")
+        await old.do("work")
+        assert await new.do("ended", await new.do("submit", "new")) == "finished"
+        await old.do("stop")
+        run = "-"
+        for number, process in enumerate([old, new, old, new], 1):
+            run = await process.do("chat", run, "question")
+            assert await old.do("length", run) == await new.do("length", run) == str(2 * number)
+        for holds, cancels in ((new, old), (old, new)):
+            held = await holds.do("hold")
+            await cancels.do("cancel", held)
+            assert await holds.do("outcome") == "RunCancelledError"
+    await new.log.upgrade()
+    more = await new.do("chat", run, "more")
+    if new.log.keeps_bases:
+        whole, cut = [(await new.log.existing(one)).size for one in (run, more)]
+        assert cut < whole
+    await new.do("reopen")
+    assert await new.do("length", more) == "10"
+    await new.log.close()
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_both_versions_work_on_a_log_that_the_newer_one_has_made(
+    store: str, before: Path, new_address: NewAddress
+) -> None:
+    """The older one continues no conversation that is stored once, of which it would see a part, and deletes nothing that such a one refers to."""
+    address = new_address(store)
+    new = Process(address)
+    first = await new.do("chat", "-", "one")
+    second = await new.do("chat", first, "two")
+    async with older(before, address) as old:
+        await old.do("work")
+        assert await new.do("ended", await new.do("submit", "other")) == "finished"
+        await old.do("stop")
+        last = await new.do("chat", second, "three")
+        if new.log.keeps_bases:
+            assert await old.do("chat", last, "four") == "LogError"
+        await old.do("prune")
+    assert await new.do("length", last) == "6"
+    await new.do("reopen")
+    assert await new.do("length", last) == "6"
+    await new.log.close()
