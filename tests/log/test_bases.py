@@ -77,7 +77,8 @@ async def test_deletions_in_any_order_lose_nothing_of_later_runs(
                 await run
                 runs.append(run.id)
         before = await all_of(log, runs)
-        left, gone = [*runs], list[str]()
+        left: list[str] = [*runs]
+        gone: Sequence[str]
         while left:
             if chance.random() < 0.4:
                 most = max(len(left) - chance.randint(1, 4), 0)
@@ -220,7 +221,7 @@ async def test_a_conversation_that_a_stage_has_shortened_is_stored_as_it_is(
         assert await conversation_of(log, run.id) == first_record.event.conversation
 
 
-async def test_a_deleted_base_is_no_base_of_a_session_that_goes_on(open_store: OpenLog) -> None:
+async def test_a_session_goes_on_whole_after_its_last_run_was_deleted(open_store: OpenLog) -> None:
     async with open_store() as log:
         session = Session(Worker(ScriptedModel(["a", "b"]), log=log))
         first = session.run("one")
