@@ -1,6 +1,6 @@
 """A FastAPI program with the page and the API of a worker below ``/desk``, and an address of its own that starts runs.
 
-pip install 'rxworker[uvloop]' fastapi uvicorn
+pip install '/path/to/the/checkout[uvloop]' fastapi uvicorn
 uvicorn --app-dir examples --timeout-graceful-shutdown 2 fastapi_app:app
 """
 

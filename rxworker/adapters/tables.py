@@ -1,4 +1,4 @@
-"""Rows as Arrow tables, and as Parquet and Arrow files, by pyarrow: ``pip install "rxworker[tables]"``. pandas, polars and DuckDB read all of them.
+"""Rows as Arrow tables, and as Parquet and Arrow files, by pyarrow: ``pip install "/path/to/the/checkout[tables]"``. pandas, polars and DuckDB read all of them.
 
 A row is a Struct, whose types give the columns, or a dict. `rxworker.adapters.rows` makes rows of the records of runs.
 """
@@ -197,7 +197,7 @@ def _arrow() -> Any:
         return import_module("pyarrow")
     except ImportError as error:
         raise ConfigurationError(
-            "tables need the package pyarrow: pip install 'rxworker[tables]'"
+            "tables need the package pyarrow: pip install '/path/to/the/checkout[tables]'"
         ) from error
 
 

@@ -93,7 +93,9 @@ def chat(
             find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
             return _fill_screen(worker, log, models, find_model, goes_on=goes_on, again=again)
-        write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")
+        write_error(
+            "To fill the screen: pip install '/path/to/the/checkout[tui]'. Line by line: --plain."
+        )
     return converse(worker, is_person=is_person, log=log, goes_on=goes_on, again=again)
 
 

@@ -160,6 +160,8 @@ def search(folder: Path, words: str) -> list[Section]:
     ]
     counts = [[len(pattern.findall(place.text)) for pattern in patterns] for place in places]
     having = [sum(map(bool, column)) for column in zip(*counts, strict=True)]
+    if 0 in having and (likely := _spelt(words, wanted, having, places)) != words:
+        return search(folder, likely)
     weights = [log(1 + len(places) / number) if number else 0.0 for number in having]
     asked: dict[str, float] = {}
     for question, name in answers(folder):
@@ -189,6 +191,19 @@ def search(folder: Path, words: str) -> list[Section]:
         or asked.get(place.name, 0.0) > least
     ]
     return [places[number] for _, number in sorted(scored)[:SHOWN]]
+
+
+def _spelt(
+    words: str, wanted: Sequence[str], having: Sequence[int], places: Sequence[Section]
+) -> str:
+    """The words, with each that no section has replaced by the most similar one of the pages."""
+    import difflib  # after a mistake only
+
+    known = set(re.findall(r"[a-z]{4,}", " ".join(place.text for place in places).lower()))
+    for word, number in zip(wanted, having, strict=True):
+        for close in () if number else difflib.get_close_matches(word.lower(), known, 1, 0.8):
+            words = words.replace(word, close)
+    return words
 
 
 def _stem(word: str) -> str:

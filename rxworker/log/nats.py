@@ -65,7 +65,7 @@ AT_ONCE = 50
 
 @final
 class NatsLog(EventLog):
-    """A log in NATS JetStream (``pip install "rxworker[nats]"``; nats-server 2.12 or later). Any number of processes on any machines may open it.
+    """A log in NATS JetStream (``pip install "/path/to/the/checkout[nats]"``; nats-server 2.12 or later). Any number of processes on any machines may open it.
 
     It connects when it is first used, and connects again by itself.
 

@@ -35,7 +35,8 @@ try:
     from nats.errors import Error as NatsError
 except ImportError as error:
     raise ImportError(
-        f"NatsLog needs the package nats-py ({error}): pip install 'rxworker[nats]'", name="nats"
+        f"NatsLog needs the package nats-py ({error}): pip install '/path/to/the/checkout[nats]'",
+        name="nats",
     ) from error
 
 T = TypeVar("T")

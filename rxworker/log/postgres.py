@@ -1,4 +1,4 @@
-"""A log in a Postgres database, for several machines: ``pip install "rxworker[postgres]"``.
+"""A log in a Postgres database, for several machines: ``pip install "/path/to/the/checkout[postgres]"``.
 
 Theory of operation. The event loop has a connection that writes, one that reads, and one that listens; the thread of the heartbeat has another. What waits to be
 written, or to be read, goes to the server together. Each write is one function of the server and one transaction (see `postgres_tables`), committed without
@@ -30,7 +30,7 @@ try:
     from psycopg.sql import SQL, Identifier
 except ImportError as error:
     raise ImportError(
-        f"a log in Postgres needs the package psycopg ({error}): pip install 'rxworker[postgres]'"
+        f"a log in Postgres needs the package psycopg ({error}): pip install '/path/to/the/checkout[postgres]'"
     ) from error
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError

@@ -1,4 +1,4 @@
-"""MCP servers as sources of tools, resources and prompts, through the official package ``mcp``: ``pip install "rxworker[mcp]"``."""
+"""MCP servers as sources of tools, resources and prompts, through the official package ``mcp``: ``pip install "/path/to/the/checkout[mcp]"``."""
 
 from __future__ import annotations
 

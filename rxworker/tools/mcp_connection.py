@@ -47,7 +47,7 @@ A = TypeVar("A")
 MOST_PAGES = 1000
 """A list with more pages has no end."""
 
-MISSING = 'tools of MCP servers need the package mcp: pip install "rxworker[mcp]"'
+MISSING = 'tools of MCP servers need the package mcp: pip install "/path/to/the/checkout[mcp]"'
 
 
 MOST_MESSAGE, MOST_FORM, MOST_ADDRESS = 10_000, 50_000, 8_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 import tomllib
 import traceback
 from pathlib import Path
@@ -17,6 +19,7 @@ from rxworker.cli.docs import (
     find,
     index_text,
     page_names,
+    search,
     sections,
     whole_text,
 )
@@ -178,3 +181,23 @@ def test_the_traceback_of_a_mistake_ends_with_the_page_of_what_was_called() -> N
     with pytest.raises(RxWorkerError) as ended:
         Worker(ScriptedModel([])).run_sync("hi")
     assert ended.value.page == "test-your-worker"
+
+
+def test_a_word_that_no_page_has_is_taken_for_the_most_similar_one() -> None:
+    folder = docs_folder()
+    assert search(folder, "aproval") == search(folder, "approval")
+    assert search(folder, "webhok qwxzk") == search(folder, "webhook qwxzk")
+    assert search(folder, "qwxzk") == []
+
+
+TABLE = re.compile(r"^\| ((?:`[A-Za-z_]\w*`(?:, )?)+) \|(.*)", re.MULTILINE)
+
+
+def test_each_name_of_the_reference_of_logs_is_in_the_module_that_its_row_names() -> None:
+    page = (docs_folder() / "reference" / "log.md").read_text(encoding="utf-8")
+    wrong: list[str] = []
+    for names, row in TABLE.findall(page.partition("\n\n## ")[0]):
+        named = re.search(r"[Ff]rom `(rxworker[\w.]*)`", row)
+        module = importlib.import_module(named[1] if named else "rxworker.log")
+        wrong += [name for name in re.findall(r"\w+", names) if not hasattr(module, name)]
+    assert wrong == []

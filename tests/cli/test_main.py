@@ -51,7 +51,7 @@ def test_without_rich_demo_and_chat_name_the_package_to_install(command: list[st
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "pip install 'rxworker[cli]'" in done.stderr
+    assert "pip install '/path/to/the/checkout[cli]'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -105,7 +105,7 @@ def test_a_missing_package_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
     )
-    assert done.stdout.count("pip install 'rxworker[nats]'") == 2
+    assert done.stdout.count("pip install '/path/to/the/checkout[nats]'") == 2
 
 
 @pytest.mark.parametrize("version", ["2.9.10", "2.11.8"])

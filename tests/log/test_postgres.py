@@ -603,4 +603,4 @@ def test_the_library_is_needed_for_these_addresses_alone() -> None:
         print(error)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)  # fmt: skip
-    assert "pip install 'rxworker[postgres]'" in done.stdout
+    assert "pip install '/path/to/the/checkout[postgres]'" in done.stdout

@@ -1,11 +1,13 @@
-"""Workers as the tools of an MCP server, for clients such as Claude Desktop, editors and other agents: ``pip install "rxworker[mcp]"``."""
+"""Workers as the tools of an MCP server, for clients such as Claude Desktop, editors and other agents: ``pip install "/path/to/the/checkout[mcp]"``."""
 
 from importlib.util import find_spec
 
 from rxworker.errors import ConfigurationError
 
 if find_spec("mcp") is None:
-    raise ConfigurationError("an MCP server needs the package mcp: pip install 'rxworker[mcp]'")
+    raise ConfigurationError(
+        "an MCP server needs the package mcp: pip install '/path/to/the/checkout[mcp]'"
+    )
 
 from rxworker.adapters.mcp.server import McpServer
 from rxworker.adapters.mcp.tool import McpWorker

@@ -19,7 +19,7 @@ try:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise ImportError(
-        f"traces need the package opentelemetry-api ({error}): pip install 'rxworker[otel]'",
+        f"traces need the package opentelemetry-api ({error}): pip install '/path/to/the/checkout[otel]'",
         name="opentelemetry",
     ) from error
 

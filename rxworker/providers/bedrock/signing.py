@@ -16,7 +16,7 @@ from rxworker.providers.base import HttpRequest
 SERVICE = "bedrock"
 MISSING = (
     "no key for Bedrock, and botocore, which finds AWS credentials, is not installed: set AWS_BEARER_TOKEN_BEDROCK, or "
-    "pip install 'rxworker[bedrock]'"
+    "pip install '/path/to/the/checkout[bedrock]'"
 )
 
 

@@ -98,9 +98,7 @@ async def run_app_async(
     """
     check_plain("wording or find_model", wording, find_model)
     if not has_textual():
-        message = (
-            "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"
-        )
+        message = "the terminal app needs textual, which is not installed: pip install '/path/to/the/checkout[tui]'"
         raise ConfigurationError(message)
     # Standard error may be redirected: then the app draws on standard output.
     streams = {"standard input": sys.__stdin__, "standard output": sys.__stdout__}

@@ -249,7 +249,7 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
     try:
         from rxworker.ui.web.metrics import metrics_of
     except ImportError as error:
-        message = "the package for metrics is missing: pip install 'rxworker[metrics]'"
+        message = "the package for metrics is missing: pip install '/path/to/the/checkout[metrics]'"
         raise ApiError(501, "no_metrics", message) from error
     accept = request.headers.get("Accept", "")
     data, media_type = metrics_of(

@@ -278,4 +278,4 @@ def test_without_the_package_the_error_names_the_extra() -> None:
         "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "pip install 'rxworker[otel]'" in done.stdout, done.stderr
+    assert "pip install '/path/to/the/checkout[otel]'" in done.stdout, done.stderr

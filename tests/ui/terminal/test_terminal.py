@@ -137,7 +137,7 @@ def test_without_textual_there_is_a_hint_and_lines(chat: Open, tmp_path: Path) -
     (tmp_path / "textual.py").write_text("raise ImportError('not here')\n")
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, "--no-hooks")
-        opened.wait_for("pip install 'rxworker[tui]'")
+        opened.wait_for("pip install '/path/to/the/checkout[tui]'")
         opened.wait_for("> ")
         opened.type("Hi\n")
         opened.wait_for("Hello there!")
