@@ -44,7 +44,7 @@ def run_tools(
         scope: The prefix of idempotency keys; by default the id of the call.
 
     Raises:
-        ConfigurationError: The limit is below 1, or the toolbox is none.
+        ConfigurationError: The limit is below 1, or there is no toolbox.
 
     >>> import reactivex
     >>> from rxworker import tool
