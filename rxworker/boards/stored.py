@@ -202,13 +202,12 @@ class _LogRecords(StoredFirst):
                     async for record in records:
                         last[record.run_id] = record.seq
                         stored(record)
-            except Exception as error:
+                self._on_read()
+                sink = Sink(push, observer.on_error, observer.on_completed)
+                runs = log.runs(since=since).pipe(ops.map(later))
+                subscription.put(connect(merge_runs(runs), sink, scheduler))
+            except Exception as error:  # also what opens the log anew, or a function that is called
                 observer.on_error(error)
-                return
-            self._on_read()
-            sink = Sink(push, observer.on_error, observer.on_completed)
-            runs = log.runs(since=since).pipe(ops.map(later))
-            subscription.put(connect(merge_runs(runs), sink, scheduler))
 
         task = keep_task(read())
         subscription.put(Call(task.cancel))

@@ -446,9 +446,10 @@ class Run(Generic[T_co]):
             A future that is done when the message is in the conversation; it need not be awaited. It fails if the run ends before that.
 
         Raises:
-            LocalProtocolError: The run has ended.
+            LocalProtocolError: The run has ended, or it was called outside the run's event loop, for example in another thread.
             ConfigurationError: The message is invalid.
         """
+        self._check_loop("send")
         messages = to_messages(message)
         if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
             raise ConfigurationError("only messages of the user or the system can be sent to a run")

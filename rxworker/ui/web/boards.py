@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
 from math import isnan
@@ -62,6 +62,13 @@ BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
 
 _FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
 
+
+MOST_FOLDS = 8
+"""The maximum number of moments of a scope that are computed, or wait for that."""
+MOST_PAST = 32
+"""How many moments of the past are kept."""
+SETTLED = 10.0
+"""Seconds after which no more records of a moment come."""
 
 LOOK = 0.5
 """Seconds between two looks at the operators of a panel."""
@@ -338,6 +345,7 @@ class Boards:
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
         self._waiting = Counter[tuple[str, float | None]]()
+        self._past: dict[tuple[str, float | None], tuple[PanelState, ...]] = {}
         self._turn = asyncio.Lock()
         self._is_closed = False
 
@@ -424,17 +432,35 @@ class Boards:
             now = min(query.time, now)
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
+        entries = await self._entries(runs, query)
+        link = None if runs.request is None else runs.request.link
+        key = f"{dashboard.name} {runs.owner} {query.scope} {link is not None}", query.time
+        known = self._past.get(key)
+        if known is None:
+            known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
+            is_past = query.time is not None and now < time.time() - SETTLED
+            if is_past and dashboard.name in self._served:
+                self._past[key] = known
+                if len(self._past) > MOST_PAST:
+                    del self._past[next(iter(self._past))]
+        return known
+
+    async def _of_runs(
+        self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float
+    ) -> tuple[PanelState, ...]:
+        """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
         records: list[Record] = []
-        for entry in await self._entries(runs, query):
+        for entry in entries:
             records += await _records_until(entry, now)
-        fold = Fold(dashboard)
-        end = perf_counter() + TURN
-        for record in sorted(records, key=IN_ORDER):
-            fold.take(record)
-            if perf_counter() > end:
-                await asyncio.sleep(0)
-                end = perf_counter() + TURN
-        return fold.at(now)
+        async with self._turn:
+            fold = Fold(dashboard)
+            end = perf_counter() + TURN
+            for record in sorted(records, key=IN_ORDER):
+                fold.take(record)
+                if perf_counter() > end:
+                    await asyncio.sleep(0)
+                    end = perf_counter() + TURN
+            return fold.at(now)
 
     async def _of_log(
         self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float
@@ -452,9 +478,23 @@ class Boards:
             async with self._turn:
                 return await fold_log(dashboard, log, time=now, since=began - dashboard.reach)
 
-        key = dashboard.name, moment
+        return await self._shared((dashboard.name, moment), fold)
+
+    async def _shared(
+        self,
+        key: tuple[str, float | None],
+        fold: Callable[[], Coroutine[Any, Any, tuple[PanelState, ...]]],
+    ) -> tuple[PanelState, ...]:
+        """What a fold returns, for all who want the same at the same time.
+
+        Raises:
+            ApiError: Too many other moments of it are computed.
+        """
         task = self._folds.get(key)
         if task is None:
+            if sum(name == key[0] for name, _ in self._folds) >= MOST_FOLDS:
+                message = "too many moments of it are computed: wait for one of them"
+                raise ApiError(429, "too_many_moments", message)
             task = self._folds[key] = asyncio.create_task(fold())
             task.add_done_callback(partial(self._folded, key))
         self._waiting[key] += 1

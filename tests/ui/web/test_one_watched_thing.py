@@ -18,14 +18,15 @@ from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from rxworker import Worker, tool
-from rxworker.boards import Dashboard, panel, publish
-from rxworker.errors import LogError
+from rxworker.boards import Dashboard, log_records, panel, publish
+from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.log import MemoryLog
 from rxworker.protocols.socket import ClientMessage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebRequest, WebServer, health
+from rxworker.ui.web import boards as web_boards
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.request import Route
 from rxworker.ui.web.responses import ERROR_HEADER
@@ -248,6 +249,13 @@ async def respond(
         return response.status, data + code
 
 
+async def frame_of(response: aiohttp.ClientResponse) -> bytes:
+    """The next frame of a stream that is not a keep-alive comment."""
+    while (frame := await response.content.readuntil(b"\n\n")).startswith(b":"):
+        pass
+    return frame
+
+
 class Others:
     """The clients of the thing that nothing befalls, which watch it from the beginning to its end."""
 
@@ -297,8 +305,8 @@ class Others:
             missing.discard((message["type"], message.get("run") or message.get("stream")))
         events, items, board = self.streams
         assert b'event: end\ndata: {"status":"finished"' in await events.content.read()
-        assert b"7" in await items.content.readuntil(b"\n\n")
-        assert b"events" in await board.content.readuntil(b"\n\n")
+        assert b"7" in await frame_of(items)
+        assert b"events" in await frame_of(board)
 
 
 CASES = [
@@ -480,3 +488,72 @@ async def test_a_stream_that_cannot_be_described_hides_no_other() -> None:
         await asyncio.sleep(0)
         found = json.loads(await scene.read("api/streams", ADA))
         assert {each["name"] for each in found["streams"]} == {"victim", "other"}
+
+
+async def test_a_moment_of_a_board_is_folded_once_for_all_and_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is folded for the holders of read-only links, too: a run of 100,000 records takes seconds."""
+    async with scene_of() as scene, asyncio.timeout(SECONDS):
+        run = scene.ended["victim"]
+        folds: list[float] = []
+        monkeypatch.setattr(web_boards, "SETTLED", 0.0)
+        fold_of = web_boards.Fold
+
+        def fold(dashboard: Dashboard) -> Any:
+            folds.append(0.0)
+            return fold_of(dashboard)
+
+        monkeypatch.setattr(web_boards, "Fold", fold)
+        async with scene.http.post("api/links", json={"run": run["id"]}, headers=ADA) as response:
+            link = {"Authorization": f"Bearer {(await response.json())['token']}"}
+        moment = run["started"] + 0.001
+        path = f"api/boards/dashboard?run={run['id']}&time={moment}"
+        for headers in (ADA, link):
+            del folds[:]
+            found = await asyncio.gather(*(scene.read(path, headers) for _ in range(10)))
+            found.append(await scene.read(path, headers))
+            assert len(set(found)) == 1
+            assert len(folds) == 1
+        many = [f"{path}{n}" for n in range(1, 40)]
+
+        async def status_of(path: str) -> int:
+            async with scene.http.get(path, headers=link) as response:
+                return response.status
+
+        statuses = await asyncio.gather(*map(status_of, many))
+        assert set(statuses) <= {200, 429}
+        # A run that is deleted is not shown from what is kept.
+        await delete(scene)
+        assert b"no_run" in await scene.read(path, ADA)
+
+
+async def test_an_error_after_the_stored_records_ends_a_board_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene_of() as scene, asyncio.timeout(SECONDS):
+        assert scene.log is not None
+
+        def runs(**_: object) -> Any:
+            raise OSError("the disk is gone")
+
+        monkeypatch.setattr(scene.log, "runs", runs)
+        errors: list[Exception] = []
+        failed = asyncio.Event()
+
+        def on_error(error: Exception) -> None:
+            errors.append(error)
+            failed.set()
+
+        log_records(scene.log).subscribe(lambda _: None, on_error)
+        await failed.wait()
+        assert [str(each) for each in errors] == ["the disk is gone"]
+
+
+async def test_a_message_from_another_thread_is_refused_in_a_sentence() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("Hi")
+    with pytest.raises(
+        LocalProtocolError, match=r"send\(\) must be called in the run's event loop"
+    ):
+        await asyncio.to_thread(run.send, "more")
+    await run
