@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         on_turn_end,
     )
     from rxworker.tools.decorate import tool
-    from rxworker.worker.decisions import Answer, Approve, Deny
+    from rxworker.worker.decisions import Answer, Approve, ApproveAlways, Deny
     from rxworker.worker.limits import Limits
     from rxworker.worker.nested import worker_tool
     from rxworker.worker.result import Finished, Paused, RunResult
@@ -40,7 +40,7 @@ __version__ = "0.2.0"
 _NAMES = {
     "rxworker.hooks.decorate": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
     "rxworker.tools.decorate": "tool",
-    "rxworker.worker.decisions": "Answer Approve Deny",
+    "rxworker.worker.decisions": "Answer Approve ApproveAlways Deny",
     "rxworker.worker.limits": "Limits",
     "rxworker.worker.nested": "worker_tool",
     "rxworker.worker.result": "Finished Paused RunResult",
@@ -104,6 +104,7 @@ __all__ = [
     # deciding about what waits
     "Answer",
     "Approve",
+    "ApproveAlways",
     "Deny",
     # tools and hooks
     "after_tool_call",

@@ -238,7 +238,7 @@ async def _go_on(session: Session, log: EventLog) -> str:
         text = f"{last.run_id} is {last.status}: decide about it with rxworker runs, or open it in full screen"
         raise CommandError(text)
     stored = await read_run(log, last.run_id)
-    session.go_on_from(stored.state, last.row.allowed)
+    await session.go_on_after(last, stored.state)
     session.labels[CONVERSATION] = found[0].id
     return found[0].title
 

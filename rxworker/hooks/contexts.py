@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
@@ -273,15 +273,21 @@ class ToolCallContext(CallContext):
     """Before a tool call. The ``input`` of the call may be changed in place, or the call replaced.
 
     Attributes:
-        allowed: The names of hooks that do not pause the run for this call, whatever they return, since a person has allowed it;
-            ``requires_approval`` for the policy of the tool. See `always_allow`.
+        allowed: The names of hooks that do not pause the run for this call, whatever they return; ``requires_approval`` for the policy of the tool. See
+            `always_allow`.
+        granted: Whether a person always allows the calls of the tool for which a hook of this name pauses, asked when it does.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
     changeable: ClassVar[tuple[str, ...]] = ("call", "input")
 
     allowed: set[str] = field(default_factory=set[str])
+    granted: Callable[[str], Awaitable[bool]] | None = None
     _of_text: tuple[str, JsonObject] | None = field(init=False, default=None)
+
+    async def allows(self, hook: str) -> bool:
+        """Whether this call is not paused for a hook of this name, since a hook or a person has allowed it."""
+        return hook in self.allowed or (self.granted is not None and await self.granted(hook))
 
     def prepare(self) -> None:
         """Give the next hook arguments of its own: a hook before it, or a watcher, may still hold the others, and change them behind its back."""

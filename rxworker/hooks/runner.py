@@ -143,7 +143,7 @@ async def _run(
     if answer is not None and not hook.chained:
         verdict = answer[0]
         is_call = isinstance(context, ToolCallContext)
-        if is_call and isinstance(verdict, Pause) and name in context.allowed:
+        if is_call and isinstance(verdict, Pause) and await context.allows(name):
             report(_event(hook, name, context, "Continue", ALLOWED))
             return None
         reason: str = getattr(verdict, "reason", "")

@@ -6,6 +6,7 @@ from rxworker.log.diff import RunDiff, diff_runs
 from rxworker.log.fleet import Fleet
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
+from rxworker.log.permissions import withdraw
 from rxworker.log.recover import dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
@@ -35,6 +36,7 @@ __all__ = [
     # who owns a run
     "dismiss_run",
     "set_allowed",
+    "withdraw",
     "Claim",
     # copies
     "export_run",

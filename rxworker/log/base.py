@@ -948,14 +948,18 @@ def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
 
 
 async def claim_or_release(
-    log: EventLog, run_id: str, statuses: Collection[StoredStatus] = OPEN
+    log: EventLog,
+    run_id: str,
+    statuses: Collection[StoredStatus] = OPEN,
+    *,
+    create: bool = False,
 ) -> Claim:
     """Claim a run, and release it if the caller is cancelled meanwhile: a store may have taken the claim by then, and it would last until its lease ends.
 
     Raises:
         LogError: As for `EventLog.claim`.
     """
-    claiming = asyncio.ensure_future(log.claim(run_id, statuses=statuses))
+    claiming = asyncio.ensure_future(log.claim(run_id, create=create, statuses=statuses))
     try:
         return await asyncio.shield(claiming)
     except asyncio.CancelledError:

@@ -39,6 +39,7 @@ from rxworker.log.base import (
 )
 from rxworker.log.follow import ALL_RUNS, CALLS, Waker
 from rxworker.log.format import check_continuable, records_of
+from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
 from rxworker.log.values import (
     DECIDE,
@@ -614,7 +615,9 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
 
 
 async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, str]]) -> None:
-    """Store which tools a person always allows with a run, as soon as no process runs it. A process that continues the run then has them.
+    """Set which tools a person always allows with a run, and no others, as soon as no process runs it. A process that continues the run then has them.
+
+    A program uses it; what a person decides is stored with the decision, and is withdrawn with `withdraw`.
 
     Args:
         log: The log of the run.
@@ -639,8 +642,10 @@ async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, s
     """
 
     def change(info: RunInfo) -> RunRow:
-        return replace(info.row, allowed=tuple(allowed))
+        return replace(info.row, allowed=pairs)
 
+    pairs = tuple(allowed)
+    await settle(log, run_id, (await log.existing(run_id)).row.labels, pairs)
     await change_row(log, run_id, LISTED, change)
 
 

@@ -24,6 +24,8 @@ OPEN: tuple[StoredStatus, ...] = ("queued", "running")
 """The statuses of a run that has not ended: a process runs it, or may take it."""
 CONVERSATION = "conversation"
 """The label of a run with the id of its conversation."""
+USER = "user"
+"""The label of a run with the name of its user, on a server that has users."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 

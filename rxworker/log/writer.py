@@ -118,6 +118,7 @@ class RunWriter:
         claim: The claim of the run.
         state: The state of the writer.
         stored_seq: The number of the last record that is stored.
+        row: Returns what a list shows of the run now.
         keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response by its name.
         before: The conversation that a new run continues.
         on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed. Nothing is written after that.
@@ -139,7 +140,7 @@ class RunWriter:
         self._durable_seq = self._put_seq = self.stored_seq
         self.keeps_cursor = False
         self._run = run_id
-        self._row = row
+        self.row = row
         self.on_failure: Callable[[Exception], None] = _ignore
         self._variables = variables
         self._stored_variables = b"{}"
@@ -399,7 +400,7 @@ class RunWriter:
             return Claim(self._run, info.epoch, info.last_seq, info.owner)
 
         found = await self._insist(
-            lambda: self.log.claim(self._run, create=True, row=self._row()), claimed
+            lambda: self.log.claim(self._run, create=True, row=self.row()), claimed
         )
         if self.state is _FAILED:
             await self._release(found)
@@ -426,7 +427,7 @@ class RunWriter:
         last = records[-1].seq if records else after
 
         async def append() -> bool:
-            row = self._stored_row = replace(self._row(), held=unseen)
+            row = self._stored_row = replace(self.row(), held=unseen)
             return await self.log.append(claim, entries, after=after, row=row, durable=durable)
 
         def appended(info: RunInfo) -> bool | None:

@@ -538,15 +538,11 @@ async def _ask(
             call=call,
             tool=tool,
             spared=frozenset(each.spared),
-            allowed={hook for name, hook in context.allowed if name == call.name},
+            granted=partial(context.allows, call.name),
             **context.hook_input(scope.variables),
         )
         verdict, hook = await context.worker.hooks.run(BEFORE, hook_context, emit)
         left = hook_context.call
-        # A person has approved exactly these arguments.
-        is_approved = REQUIRES_APPROVAL in hook_context.allowed or (
-            each.is_approved and (left is call or signature_of(left) == signature_of(call))
-        )
         result = result_by(verdict, hook, call, tool)
         if result is not None:
             results[place] = result
@@ -565,7 +561,14 @@ async def _ask(
                 return _begun(scope, waiting)
             case Pause(reason=reason):
                 pass
-            case _ if policy_of(tool).requires_approval and not is_approved:
+            case _ if (
+                policy_of(tool).requires_approval
+                # A person has approved exactly these arguments.
+                and not (
+                    each.is_approved and (left is call or signature_of(left) == signature_of(call))
+                )
+                and not await hook_context.allows(REQUIRES_APPROVAL)
+            ):
                 hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
             case _:
                 allowed.append(replace(each, call=left))

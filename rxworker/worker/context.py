@@ -32,6 +32,7 @@ from rxworker.events import (
 from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
+from rxworker.log.permissions import allowed_in
 from rxworker.messages import (
     Conversation,
     JsonObject,
@@ -235,6 +236,13 @@ class RunContext(Struct, frozen=True, eq=False):
     def line(self) -> tuple[RunContext, ...]:
         """This run and its parents."""
         return (self, *self.parents)
+
+    async def allows(self, tool: str, hook: str) -> bool:
+        """Whether a person always allows calls of a tool that a hook pauses for: in a log, in its conversation, now."""
+        writer = self.journal.writer
+        if writer is not None:
+            self.allowed[:] = await allowed_in(writer.log, self.journal.run_id, writer.row())
+        return (tool, hook) in self.allowed
 
     def hook_input(self, variables: dict[str, object]) -> HookInput:
         """The input of a hook now. The events that it emits are checked and recorded."""

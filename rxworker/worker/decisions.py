@@ -60,8 +60,11 @@ Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 """Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
 
 
-class ApproveAlways(Approve, frozen=True, tag="approve", forbid_unknown_fields=True):
-    """Run the call, and from now on calls of its tool in this conversation without approval. Only doors through which a person decides have it."""
+class ApproveAlways(Approve, frozen=True, tag="approve_always", forbid_unknown_fields=True):
+    """Run the call, and from now on calls of its tool in this conversation without approval. Only the call that a run paused at can be approved so.
+
+    It counts as soon as the decision does: where that is refused, since another one was first, nothing is allowed. `withdraw` ends it, in any process.
+    """
 
 
 GO_ON: Decisions = {}
@@ -258,6 +261,26 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
             )
             raise DecisionError(f"{why}, and no decision was given for it: give {EXAMPLES} for it")
     return tuple(decided)
+
+
+def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
+    """What is always allowed from now on, if decisions say so: the tool of the call that the run paused at, and the hook.
+
+    Raises:
+        DecisionError: The decisions do not fit the calls, or a call is always allowed that cannot be.
+
+    >>> granted_by(PendingCalls((ToolCall("x", "pay", {}),), (0,), "permit"), Decided([ApproveAlways()]))
+    ('pay', 'permit')
+    """
+    decided = decide(pending, given.decisions)
+    always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
+    if not always:
+        return None
+    if pending.allowable is None or always != [*pending.required]:
+        raise DecisionError(
+            "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
+        )
+    return pending.allowable
 
 
 def _check_decision(what: str, decision: object) -> None:
@@ -651,7 +674,7 @@ class StoredDecision(Decided, frozen=True):
         reserved: Seconds for which other processes leave the run to the one that has decided.
     """
 
-    decisions: tuple[Decision | None, ...]
+    decisions: tuple[Decision | ApproveAlways | None, ...]
     add: tuple[Message, ...] = ()
     shared_state: Json = None
     reserved: float = 0.0

@@ -55,6 +55,7 @@ from rxworker.worker.decisions import (
     StoredDecision,
     check_members,
     decide,
+    granted_by,
     read_stored,
     reply_of,
 )
@@ -76,9 +77,10 @@ def decide_command(paused: Paused[Any], given: Decided, *, reserved: float = 0.0
         DecisionError: The decisions do not fit the calls.
         ConfigurationError: The shared state is not JSON.
     """
-    decided = decide(PendingCalls.of(paused.pause), given.decisions)
-    shared = checked_json(given.shared_state)
-    data = msgspec.to_builtins(StoredDecision(decided, tuple(given.add), shared, reserved))
+    pending, shared = PendingCalls.of(paused.pause), checked_json(given.shared_state)
+    granted_by(pending, given)  # raises where it is always allowed and cannot be
+    stored = StoredDecision(decide(pending, given.decisions), tuple(given.add), shared, reserved)
+    data = msgspec.to_builtins(stored)
     return Command(DECIDE, data, key=DECIDE)
 
 

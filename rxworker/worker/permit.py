@@ -155,10 +155,8 @@ def permit(
             result = result_by(verdict, hook, ready, tool)
             if result is None and isinstance(verdict, Pause):
                 raise LocalProtocolError(_WAITS.format(f"the hook {hook!r} pauses", call.name))
-            requires = (
-                policy_of(tool).requires_approval and REQUIRES_APPROVAL not in context.allowed
-            )
-            if result is None and requires:
+            requires = policy_of(tool).requires_approval
+            if result is None and requires and not await context.allows(REQUIRES_APPROVAL):
                 raise LocalProtocolError(_WAITS.format("its tool requires approval of", call.name))
             answers.append(result or context.call)
         for place in invalid:  # no hook has checked them, so that they do not leave as calls

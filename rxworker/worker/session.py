@@ -34,11 +34,13 @@ from rxworker.events import (
     RunRecover,
     RunStart,
 )
+from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
+from rxworker.log.permissions import Pair, allowed_in, conversation_of, grant, own_of, set_given
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, RunRow, recorded_labels
+from rxworker.log.values import CONVERSATION, Claim, RunInfo, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Unstaged
@@ -55,7 +57,7 @@ from rxworker.worker.arguments import (
 )
 from rxworker.worker.collected import Collected
 from rxworker.worker.context import INSIDE, RunContext, TurnScope, continues, settings_of
-from rxworker.worker.decisions import Decided, Decisions
+from rxworker.worker.decisions import Decided, Decisions, PendingCalls, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget
@@ -238,10 +240,13 @@ class SessionVerbs:
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
         given = Decided(decisions, several, shared_state)
-        self.session._check_matchers()
-        return self.session._begin(
-            self.session._resume(waiting, given, output_of(output), claim=claim)
-        )
+        session, form = self.session, output_of(output)
+        session._check_matchers()
+        if session.log is not None and granted_by(PendingCalls.of(waiting.pause), given):
+            # What is always allowed counts when the decision does, which the log knows.
+            begin = partial(session._decide, session.log, waiting.run_id, given, form)
+            return session._begin(begin, resumed_id(waiting.run_id))
+        return session._begin(session._resume(waiting, given, form, claim=claim))
 
     @_in_script(resume)
     def resume_sync(self) -> None:
@@ -285,7 +290,10 @@ class SessionVerbs:
         session._check_free("decide")
         log, form = session._expect_log("decide"), output_of(output)
         several = expect_several("add", add, "add=[Message.user('...')]")
-        given = Decided(decisions, several, checked_json(shared_state))
+        given, waiting = Decided(decisions, several, checked_json(shared_state)), session._paused
+        if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
+            resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
+            granted_by(PendingCalls.of(waiting.pause), given)
         begin = partial(session._decide, log, run_id, given, form)
         return session._begin(begin, resumed_id(run_id))
 
@@ -399,7 +407,7 @@ class Session(SessionVerbs):
         conversation: The conversation to continue; by default that with which the sessions of the worker begin.
         shared_state: The state that tools and hooks share with user interfaces, at the beginning; by default that of the worker.
         allowed: The tools that a person always allows in this conversation, each with the hook that pauses no run for it, or ``requires_approval`` for the
-            policy of the tool: as with the hook `always_allow`.
+            policy of the tool: as with the hook `always_allow`. What is decided in the conversation later counts before them.
         log: The log of its runs; by default that of the worker.
         labels: Stored with each run, beside those of the worker.
 
@@ -407,8 +415,8 @@ class Session(SessionVerbs):
         worker: The worker.
         conversation: The conversation so far; the next run continues it.
         shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
-        allowed: The tools that a person always allows. The next run begins with them; afterwards it has its own, see `Run.allowed`. A stored run that
-            is recovered or decided about has what is stored with it, and leaves nothing here.
+        allowed: The tools that its program always allows, and without a log those that a person does. The next run begins with them; afterwards it has its own, see `Run.allowed`.
+            With a log, what is decided in the conversation is there, see `allowed_now`; a stored run that is recovered or decided about leaves nothing here.
         log: The log of its runs.
         labels: Stored with the next run.
         name: The name of the worker in the log, by default its own.
@@ -453,6 +461,7 @@ class Session(SessionVerbs):
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[Any] | None = None
+        self._last = ""
         self._paused: Paused[Any] | None = None
         self._paused_output: Output[Any] | None = None
         self._resumed: set[str] = set()
@@ -522,6 +531,76 @@ class Session(SessionVerbs):
         """
         self.conversation, self.shared_state = state.conversation, state.shared_state
         self.allowed[:] = allowed
+
+    async def go_on_after(self, last: RunInfo, state: RunState) -> None:
+        """Go on after a stored run of the log of this session: as `go_on_from`, with what is allowed there.
+
+        Args:
+            last: The stored run, the last one of its conversation.
+            state: The state of that run at its end.
+
+        Raises:
+            ConfigurationError: There is no log.
+            LogError: The log cannot be read.
+        """
+        self.go_on_from(state, await own_of(self._expect_log("go_on_after"), last.run_id, last.row))
+        self._last = last.run_id
+
+    async def allowed_now(self) -> tuple[Pair, ...]:
+        """What is always allowed in the conversation now, each tool with the hook that pauses no run for it: what the program allows, and what is decided, in any process.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        allowed = tuple(self.allowed)
+        if self.log is None:
+            return allowed
+        row = RunRow(labels=self.run_labels, allowed=allowed)
+        return await allowed_in(self.log, self._anchor, row)
+
+    async def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
+        """Always allow calls of a tool in this conversation. A call that waits is decided about with `ApproveAlways` instead.
+
+        Args:
+            tool: The name of the tool.
+            hook: The name of the hook that then pauses no run for it; by default the policy of the tool.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        await self._give((tool, hook), is_allowed=True)
+
+    async def disallow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
+        """Withdraw that: calls of the tool wait for approval again, from the next one on. With a log, in all processes; see `withdraw`.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        await self._give((tool, hook), is_allowed=False)
+
+    def inherit(self, before: Session) -> None:
+        """Take the place of another session of the same conversation: what is decided there holds here, where no log has it."""
+        if self.log is None:
+            self.allowed[:] = before.allowed
+
+    async def _give(self, pair: Pair, *, is_allowed: bool) -> None:
+        run = self._current
+        if self.log is None:
+            for allowed in (self.allowed, *(() if run is None else (run.allowed,))):
+                allowed[:] = [each for each in allowed if each != pair] + [pair] * is_allowed
+        else:
+            self._name_conversation()
+            await set_given(self.log, self.run_labels, pair, self._anchor, is_allowed=is_allowed)
+
+    @property
+    def _anchor(self) -> str:
+        """The id of its last run, by which a conversation without a label is known."""
+        return self._last if self._current is None else self._current.id
+
+    def _name_conversation(self) -> None:
+        """Note in the later runs which conversation they continue: what is allowed in it is looked up by that."""
+        if CONVERSATION not in self.run_labels:
+            self.labels[CONVERSATION] = conversation_of({}, self._anchor or new_id())
 
     def _start(
         self,
@@ -607,22 +686,15 @@ class Session(SessionVerbs):
             self._traceparent(),
             None if output is None else output.format,
         )
-        if waiting.run_id in self._resumed:
-            message = (
-                f"{waiting.run_id} was resumed already, or another run has begun since: no call is run twice, and none "
-                "that was reported to the model as not run"
-            )
-            raise LocalProtocolError(message)
+        pair = granted_by(PendingCalls.of(waiting.pause), given)
+        self._check_waits(waiting.run_id)
         shared = given.shared_state
         shared = waiting.shared_state if shared is None else checked_json(shared)
         if claim is not None:
             _check_claim(claim(waiting.run_id), waiting.run_id)
         scope.variables = dict(waiting.variables)
         stored, run = None, new_id()
-        labels = self.run_labels
-        if source is not None:
-            # What is noted for the next run, such as the request of its client, is the session's; the tenant and the user stay those of the run.
-            labels = {**source.labels, **self.labels, **recorded_labels(source.labels)}
+        labels = self.run_labels if source is None else self._labels_after(source)
         first[0] = replace(first[0], labels=recorded_labels(labels))
         if self.log is not None:
             title = title_of(last_input(waiting.conversation.messages))
@@ -634,13 +706,18 @@ class Session(SessionVerbs):
             # Two processes that resume one paused run make one id of it: the log takes the first.
             run = resumed_id(waiting.run_id)
         self._resumed.add(waiting.run_id)
+        allowed = [*(self.allowed if source is None else source.allowed)]
+        if pair is not None and pair not in allowed:
+            allowed.append(pair)
+        if source is None:
+            self.allowed[:] = allowed
         if self.worker.budget is not None:
             self.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
         return Beginning(
             first,
             scope,
             waiting.called,
-            allowed=self.allowed if source is None else source.allowed,
+            allowed=allowed,
             output=output,
             shared_state=shared,
             stored=stored,
@@ -656,8 +733,47 @@ class Session(SessionVerbs):
     ) -> Beginning:
         """What the run begins with that resumes a stored one, after the decisions are stored."""
         paused, row = await self._load_paused(run_id, given)
+        if self._paused is not None and self._paused.run_id == run_id:
+            paused = self._paused  # with the variables that no log can keep
+        self._check_waits(run_id)
         await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
-        return self._resume(paused, given, output, source=row)
+        return await self._apply(log, paused, given, output, row)
+
+    async def _apply(
+        self,
+        log: EventLog,
+        paused: Paused[Any],
+        given: Decided,
+        output: Output[Any] | None,
+        row: RunRow,
+        held: Claim | None = None,
+    ) -> Beginning:
+        """What the run begins with that resumes a stored one, after what its stored decision always allows is granted: each process that resumes it does the same."""
+        pair = granted_by(PendingCalls.of(paused.pause), given)
+        if pair is None:
+            return self._resume(paused, given, output, source=row, held=held)
+        if self._paused is not None and self._paused.run_id == paused.run_id:
+            self._name_conversation()
+        # Nothing is granted where another process has resumed it without this decision.
+        claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
+        try:
+            await grant(log, self._labels_after(row), pair, paused.run_id)
+            return self._resume(paused, given, output, source=row, held=claim)
+        except BaseException:
+            await release_shielded(log, claim)
+            raise
+
+    def _labels_after(self, source: RunRow) -> dict[str, str]:
+        """The labels of the run that resumes a stored one. What is noted for the next run, such as the request of its client, is the session's; the tenant and the user stay those of the run."""
+        return {**source.labels, **self.labels, **recorded_labels(source.labels)}
+
+    def _check_waits(self, run_id: str) -> None:
+        if run_id in self._resumed:
+            message = (
+                f"{run_id} was resumed already, or another run has begun since: no call is run twice, and none "
+                "that was reported to the model as not run"
+            )
+            raise LocalProtocolError(message)
 
     async def _fork(
         self,
@@ -727,7 +843,7 @@ class Session(SessionVerbs):
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
                 paused, row = await self._load_paused(run_id, decided)
-                return self._resume(paused, decided, output, source=row, held=held)
+                return await self._apply(log, paused, decided, output, row, held)
             raise LocalProtocolError(
                 f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) continues a paused run"
             ) from error

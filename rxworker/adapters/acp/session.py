@@ -21,7 +21,7 @@ from rxworker.events import Event, RunStart
 from rxworker.events.form import form_problem
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, RunInfo, dismiss_run, set_allowed
+from rxworker.log import EventLog, RunInfo, dismiss_run
 from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Conversation, Message, StopKind
 from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
@@ -30,7 +30,14 @@ from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason
 from rxworker.protocols.common import pump
 from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
 from rxworker.worker import Decision
-from rxworker.worker.decisions import CHOICES, Approve, Deny, PendingCalls, read_choice
+from rxworker.worker.decisions import (
+    CHOICES,
+    Approve,
+    ApproveAlways,
+    Deny,
+    PendingCalls,
+    read_choice,
+)
 from rxworker.worker.queue import end_of
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
@@ -205,7 +212,7 @@ class AcpSession:
         if last.status in OPEN:
             raise RpcError(INVALID_REQUEST, f"{last.run_id} of this session is running elsewhere")
         found = await read_run(log, last.run_id)
-        self.session.go_on_from(found.state, last.row.allowed)
+        await self.session.go_on_after(last, found.state)
         result = found.result(last.run_id) if last.status == "paused" else None
         if isinstance(result, Paused):
             encoder = AcpEncoder(self._cwd)
@@ -223,7 +230,6 @@ class AcpSession:
 
     async def _recover(self, last: RunInfo, message: Message) -> Run[Any]:
         """Continue a run whose process has ended, and send the message into it."""
-        self.session.allowed[:] = last.row.allowed
         run = await self.session.recover(last.run_id, reason="the client has come back").started()
         run.send(message)
         return await self._begun(run)
@@ -321,15 +327,15 @@ class AcpSession:
         if self._log is None:
             return await self._begun(self.session.resume(paused, decisions=decisions, add=add))
         run = await self.session.decide(paused.run_id, decisions, add=add).started()
-        run.allowed[:] = self.session.allowed
         return await self._begun(run)
 
     async def _decide(self, pending: PendingCalls, index: int, pause: ViewPause) -> Decision | None:
         """The decision about a call that needs one; ``None`` if the prompt was cancelled instead."""
-        waiting, cause = pause.pending[index], pending.allowable
+        waiting = pause.pending[index]
+        cause = pending.allowable if pending.required == (index,) else None
         if cause is not None and cause in self._rejected:
             return Deny(REJECTED)
-        if cause is not None and cause in self.session.allowed:
+        if cause is not None and cause in await self.session.allowed_now():
             return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
         question = waiting.question
@@ -347,11 +353,9 @@ class AcpSession:
         choice = await self._choose(call, kinds)
         if choice is None:
             return None
-        if cause is not None and choice == "allow_always":
-            self.session.allowed.append(cause)
-            if self._log is not None:
-                await set_allowed(self._log, pause.run_id, self.session.allowed)
-        elif cause is not None and choice == "reject_always":
+        if choice == "allow_always":
+            return ApproveAlways()
+        if cause is not None and choice == "reject_always":
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
 

@@ -175,12 +175,12 @@ class Commands:
             self._type("/allow ")
             return
         if argument in session.allowed:
-            session.disallow(argument)
+            await session.disallow(argument)
             self._inform(f"{argument} needs approval again.")
             return
         if argument not in self._tool_names():
             raise LocalProtocolError(f"there is no tool {argument}")
-        session.allow(argument)
+        await session.allow(argument)
         self._inform(f"{argument} is always allowed in this conversation.")
 
     async def theme(self, argument: str) -> None:

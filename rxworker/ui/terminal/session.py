@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any, Literal, TypeAlias
@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import (
+    CommandConflictError,
     ConfigurationError,
     HookError,
     LimitExceededError,
@@ -29,7 +30,8 @@ from rxworker.events.pause import Question
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import MemoryLog, set_allowed
+from rxworker.log import MemoryLog
+from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.usage import Usage
@@ -40,7 +42,7 @@ from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.worker.decisions import PendingCalls
+from rxworker.worker.decisions import Approve, ApproveAlways, PendingCalls
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
@@ -233,7 +235,7 @@ class TerminalSession:
     @property
     def allowed(self) -> list[str]:
         """The tools that are always allowed in this conversation."""
-        return [*dict.fromkeys(tool for tool, _ in self.current.allowed)]
+        return [*dict.fromkeys(tool for tool, _ in self._allowed)]
 
     @property
     def last_run(self) -> RunView:
@@ -325,21 +327,15 @@ class TerminalSession:
         Raises:
             RxWorkerError: The run cannot be resumed.
         """
-        index = self._next
+        index, allowable = self._next, self.allowable
+        if always and allowable is not None and isinstance(decision, Approve):
+            decision = ApproveAlways(decision.input)
+            self._allowed = (*self._allowed, allowable)  # until the run ends, which reads it
         if index is not None:
             self._decided[index] = decision  # by its index: two calls may have the same id
         if self._next is not None:
             return False
-        allowed = self.allowable if always else None
-        is_new = allowed is not None and allowed not in self.current.allowed
-        if allowed is not None:
-            self.allow(*allowed)
-        try:
-            self.resume()
-        except RxWorkerError:
-            if is_new:
-                self._allow([each for each in self.current.allowed if each != allowed])
-            raise
+        self.resume()
         return True
 
     def resume(self, message: Message | None = None) -> None:
@@ -359,8 +355,9 @@ class TerminalSession:
         add = [] if message is None else [message]
         self._decided.clear()
         # A resumed run continues the counts of the paused run.
-        self._started(self.current.resume(self.paused, decisions=decided, add=add))
-        self._held = Totals()
+        waiting = self.paused
+        self._started(self.current.decide(waiting.run_id, decided, add=add))
+        self._held, self._waiting = Totals(), waiting
 
     def send(self, message: Message, text: str) -> None:
         """Send a message into the running run.
@@ -377,42 +374,40 @@ class TerminalSession:
             return
         self.sent.send(self.active, message, text, is_ending=self._cancelling)
 
-    def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
-        """Always allow calls of a tool in this conversation.
+    def allow(self, tool: str) -> asyncio.Task[None]:
+        """Always allow calls of a tool in this conversation that its policy pauses for. The task is done when that is stored."""
+        return self._give(self.current.allow, [(tool, REQUIRES_APPROVAL)])
 
-        Args:
-            tool: The name of the tool.
-            hook: The hook that paused the run; by default what pauses for a tool that requires approval.
+    def disallow(self, tool: str) -> asyncio.Task[None]:
+        """Request approval for calls of a tool again. The task is done when that is stored."""
+        return self._give(
+            self.current.disallow, [each for each in self._allowed if each[0] == tool]
+        )
+
+    def _give(
+        self, give: Callable[[str, str], Awaitable[None]], pairs: Sequence[Pair]
+    ) -> asyncio.Task[None]:
+        before = self._storing
+
+        async def store() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            for pair in pairs:
+                await give(*pair)
+            await self.refresh()
+
+        self._storing = asyncio.get_running_loop().create_task(
+            store(), name="store what is allowed"
+        )
+        return self._storing
+
+    async def refresh(self) -> None:
+        """Read what is always allowed in this conversation now.
+
+        Raises:
+            LogError: The log cannot be read.
         """
-        if (tool, hook) not in self.current.allowed:
-            self._allow([*self.current.allowed, (tool, hook)])
-
-    def disallow(self, tool: str) -> None:
-        """Request approval for calls of a tool again."""
-        self._allow([each for each in self.current.allowed if each[0] != tool])
-
-    def _allow(self, allowed: list[tuple[str, str]]) -> None:
-        """Allow these tools, and store that with the last run as soon as it has ended; a later run has them from its start."""
-        self.current.allowed[:] = allowed
-        if self.active is not None:
-            self.active.allowed[:] = allowed
-        if self._last and self._storing is None:
-            loop = asyncio.get_running_loop()
-            self._storing = loop.create_task(self._store_allowed(), name="store what is allowed")
-
-    async def _store_allowed(self) -> None:
-        stored = None
-        try:
-            while (allowed := [*self.current.allowed]) != stored and self._last:
-                if self.active is not None:
-                    with suppress(Exception):
-                        await self.active
-                await set_allowed(self.log, self._last, allowed)
-                stored = allowed
-        except RxWorkerError as error:
-            logger.warning("what is always allowed was not stored: %s", error)
-        finally:
-            self._storing = None
+        self._allowed = await self.current.allowed_now()
 
     def pause(self) -> None:
         """Request a pause at the next safe moment."""
@@ -471,7 +466,7 @@ class TerminalSession:
             RxWorkerError: Its run cannot be continued.
         """
         lanes, totals, last = Lanes(), Totals(), stored.runs[-1]
-        opened = self._new(stored.id, last.row.allowed)
+        opened = self._new(stored.id)
         shown: dict[Lane, None] = {}
         run, paused = None, None
         for info in stored.runs:
@@ -484,16 +479,17 @@ class TerminalSession:
             shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
                 totals += totals_of(state)
-            opened.go_on_from(state, last.row.allowed)
+            await opened.go_on_after(info, state)
             paused = found.result(info.run_id) if info.status == "paused" else None
-        self._use(stored.id, opened, lanes, totals, last.run_id)
+        self._use(stored.id, opened, lanes, totals)
+        await self.refresh()
         if run is not None:
             self._started(run)
         elif isinstance(paused, Paused):
             self.paused = paused
         return list(shown)
 
-    def _new(self, name: str, allowed: Iterable[tuple[str, str]]) -> Session:
+    def _new(self, name: str, allowed: Iterable[Pair] = ()) -> Session:
         first = self._first
         return Session(
             self.worker,
@@ -510,11 +506,12 @@ class TerminalSession:
         session: Session | None = None,
         lanes: Lanes | None = None,
         totals: Totals = Totals(),  # noqa: B008 - frozen
-        last: str = "",
     ) -> None:
-        self.id, self._last = name, last
+        self.id = name
         self.current = session or self._new(name, self._first.allowed)
+        self._allowed: tuple[Pair, ...] = tuple(self.current.allowed)
         self.paused: Paused[Any] | None = None
+        self._waiting: Paused[Any] | None = None
         self.finished, self.pause_requested = True, False
         self._decided: dict[int, Decision] = {}
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
@@ -560,16 +557,20 @@ class TerminalSession:
             pass
         except Exception as error:
             lane = self.error_lane(error)
+            if ended.state.status == "new" and not isinstance(error, CommandConflictError):
+                self.paused = self._waiting  # its decision was not taken
         else:
             self.paused = result if isinstance(result, Paused) else None
             self.finished = self.paused is None
+        with suppress(RxWorkerError):
+            await self.refresh()
         if self.paused is None:
             self.pause_requested = False
         self._cancelling = False
         return lane
 
     def _started(self, begun: Run[Any]) -> None:
-        self.active, self.paused, self._last, self.latest = begun, None, begun.id, begun.id
+        self.active, self.paused, self._waiting, self.latest = begun, None, None, begun.id
         self._decided.clear()
         self.pause_requested = self._cancelling = False
 

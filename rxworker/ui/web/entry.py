@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import is_not
 from typing import Any, Literal, TypeAlias
@@ -26,7 +26,8 @@ from rxworker.errors import RunCancelledError
 from rxworker.events import Event, Fork, Record, RunResume, RunStart
 from rxworker.hub import Coalesce, WatcherState
 from rxworker.log import EventLog, Replica, RunInfo
-from rxworker.log.values import CONVERSATION, RunRow
+from rxworker.log.permissions import Pair
+from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.messages.usage import Usage
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
@@ -52,7 +53,6 @@ from rxworker.worker.session import Session
 from rxworker.worker.stored import counts_of
 from rxworker.worker.worker import Worker
 
-USER = "user"
 """The label of a run with the name of its user."""
 
 BRANCH = "branch"
@@ -157,9 +157,8 @@ class ConversationEntry:
         worker: The worker of its session, without the tools and the settings of a client.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
         output: The type of the answers of its runs.
-        allowed: The tools that its user always allows, each with the hook that pauses no run for it, as a session and the log have them.
-        deciding: Held while one of its runs is resumed: of two requests that resume a run, one fails, and must not withdraw what the other one has allowed.
-        storing: What is not stored yet, by the names of these attributes: what the log lists is older.
+        allowed: The tools that its user always allows, each with the hook that pauses no run for it, as they were read last.
+        is_marking: Whether its marks are not stored yet: what the log lists is older.
     """
 
     def __init__(
@@ -179,9 +178,8 @@ class ConversationEntry:
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
         self.output: type[Any] | None = None
-        self.allowed = tuple(session.allowed) if session else ()
-        self.storing = set[Literal["allowed", "marks"]]()
-        self.deciding = asyncio.Lock()
+        self.allowed: tuple[Pair, ...] = ()
+        self.is_marking = False
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self._session: Session | None = None
         if session is not None:
@@ -197,8 +195,11 @@ class ConversationEntry:
 
     def use(self, session: Session) -> None:
         """Set the session: that of a stored conversation begins when it is needed."""
+        if self._session is not None and self._session is not session:
+            session.inherit(self._session)
         self._session, self.worker = session, session.worker
-        self.allow(self.allowed)
+        if session.log is None:
+            self.allowed = tuple(session.allowed)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -218,15 +219,6 @@ class ConversationEntry:
         if self._session is not None:
             self._session.labels.pop(MARKS, None)
             self._session.labels.update(self.labels)
-
-    def allow(self, allowed: Iterable[tuple[str, str]]) -> None:
-        """Always allow calls of these tools, and of no others."""
-        self.allowed = tuple(allowed)
-        if self._session is not None:
-            self._session.allowed[:] = self.allowed
-        run = None if self.current is None else self.current.here
-        if run is not None and not run.done():
-            run.allowed[:] = self.allowed
 
     @property
     def allowed_tools(self) -> tuple[AllowedTool, ...]:

@@ -20,9 +20,10 @@ from rxworker.errors import (
     SessionBusyError,
 )
 from rxworker.log import RunInfo
+from rxworker.log.permissions import set_given
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import OPEN, RunRow
+from rxworker.log.values import OPEN, USER, RunRow
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
@@ -33,7 +34,7 @@ from rxworker.ui.web.store import RunFeed, RunStore, conversation_id
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, QueuedWorker, session_of
-from rxworker.worker.decisions import ApproveAlways, PendingCalls, decide
+from rxworker.worker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
 from rxworker.worker.run import Run
@@ -176,7 +177,7 @@ class Runs:
         if info is not None:
             self.store.note(info)
         await entry.open()
-        session.go_on_from(entry.run.state, conversation.allowed)
+        await session.go_on_after(entry.info, entry.run.state)
 
     def _session_of(self, conversation: ConversationEntry) -> Session:
         if not conversation.has_session:
@@ -343,31 +344,10 @@ class Runs:
             raise DecisionError(
                 f"the run waits until its client runs {names}: answer the call with its result, or deny it"
             )
-        always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
-        if always and (pending.allowable is None or always != [*pending.required]):
-            raise DecisionError(
-                "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
-            )
-        conversation = before.conversation
-        async with conversation.deciding:
-            if not always or pending.allowable is None:
-                return await self._resume(before, decided, add, shared_state)
-            await self.prepare(conversation)
-            old = conversation.allowed
-            try:
-                # The process that resumes a queued run has what is stored with the paused one.
-                await self.store.allow(conversation, dict.fromkeys((*old, pending.allowable)))
-                entry = await self._resume(before, decided, add, shared_state)
-            except BaseException:
-                # Another may have been withdrawn meanwhile.
-                left = [
-                    each
-                    for each in conversation.allowed
-                    if each != pending.allowable or each in old
-                ]
-                await self.store.allow(conversation, left)
-                raise
-        self._changed_in(conversation)
+        always = granted_by(pending, Decided(decided))
+        entry = await self._resume(before, decided, add, shared_state)
+        if always is not None:
+            await self.store.refresh(entry.conversation, always)
         return entry
 
     async def _resume(
@@ -395,8 +375,6 @@ class Runs:
                     resumed = await session.decide(
                         run, decisions, add=add, shared_state=shared_state
                     ).started()
-                    # The conversation may allow more than when the run paused, or less.
-                    resumed.allowed[:] = before.conversation.allowed
             except (CommandConflictError, SessionBusyError) as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
@@ -405,18 +383,27 @@ class Runs:
         return entry
 
     async def disallow(self, conversation: str, allowed: AllowedTool) -> None:
-        """Pause again for a tool that was always allowed in a conversation. A run that another process runs has it until it ends.
+        """Pause again for a tool that was always allowed in a conversation, from its next call on.
 
         Raises:
             ApiError: There is no such conversation, or the tool was not allowed.
             LogError: The log cannot be written.
         """
         found, pair = self.conversation(conversation), (allowed.tool, allowed.hook)
+        if found is not None:
+            await self.store.refresh(found)
         if found is None or pair not in found.allowed:
             message = f"{allowed.tool} is not always allowed in this conversation"
             raise ApiError(404, "not_allowed", message)
-        await self.store.allow(found, [each for each in found.allowed if each != pair])
-        self._changed_in(found)
+        current = found.current
+        if isinstance(current, StoredEntry):
+            assert self.store.log is not None
+            # A run that is queued just now is not in the log yet.
+            run = current.id if current.info.revision >= 0 else current.info.row.resumes
+            await set_given(self.store.log, found.labels, pair, run, is_allowed=False)
+        else:
+            await found.session.disallow(*pair)
+        await self.store.refresh(found)
 
     async def mark(self, conversation: str, **changes: Any) -> Marks:
         """Note something about a conversation: other values of `Marks`.
@@ -486,13 +473,6 @@ class Runs:
             message = "there is no such conversation: it was deleted, or the server was restarted"
             raise ApiError(404, "no_conversation", message)
         return found
-
-    def _changed_in(self, conversation: ConversationEntry) -> None:
-        """Report a change of all runs of a conversation."""
-        for run in conversation.runs:
-            entry = self.get(run)
-            if entry is not None:
-                self.store.changed(entry)
 
     async def fork(self, run_id: str, seq: int) -> RunEntry:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from reactivex import Observable, abc
@@ -16,14 +16,14 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import LogError
 from rxworker.hub import Latest
-from rxworker.log import EventLog, RunInfo, set_allowed
+from rxworker.log import EventLog, RunInfo
+from rxworker.log.permissions import Pair, allowed_in, conversation_of
 from rxworker.log.recover import change_row
-from rxworker.log.values import CONVERSATION, LISTED
+from rxworker.log.values import LISTED, USER
 from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
-    USER,
     ConversationEntry,
     LiveEntry,
     RunEntry,
@@ -38,8 +38,6 @@ from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
-
-WORDS = {"allowed": "what is always allowed", "marks": "what was noted about a conversation"}
 
 PERIOD = 0.25
 """The number of seconds between two lists of a client, if runs change all the time."""
@@ -296,6 +294,7 @@ class RunStore:
     def note(self, info: RunInfo) -> RunEntry | None:
         """Take the information of the log about a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
         entry = self._entries.get(info.run_id)
+        is_new = entry is None
         if info.status == "deleted":
             if entry is not None:
                 self.drop(entry)
@@ -311,9 +310,11 @@ class RunStore:
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
         conversation = entry.conversation
-        if conversation.current is entry and "allowed" not in conversation.storing:
-            conversation.allow(entry.info.row.allowed)
-        if conversation.current is entry and "marks" not in conversation.storing:
+        if conversation.current is entry and is_new:
+            conversation.allowed = entry.info.row.allowed
+        if conversation.current is entry and (is_new or conversation.allowed):
+            self._begin(self._read_allowed(conversation), entry.id)
+        if conversation.current is entry and not conversation.is_marking:
             self._mark(conversation, StoredMarks.of(entry.info.row.labels).marks)
         before = None if entry.resumes is None else self._entries.get(entry.resumes)
         if before is not None and before.resumed_as is None:
@@ -325,20 +326,25 @@ class RunStore:
         self.changed(entry)
         return entry
 
-    async def allow(
-        self, conversation: ConversationEntry, allowed: Iterable[tuple[str, str]]
-    ) -> None:
-        """Always allow calls of these tools in a conversation, and of no others, and store that with its last run: if it is running, when it has ended.
+    async def _read_allowed(self, conversation: ConversationEntry) -> None:
+        with suppress(LogError):  # it is read again with the next change
+            await self.refresh(conversation)
+
+    async def refresh(self, conversation: ConversationEntry, *more: Pair) -> None:
+        """Read what is always allowed in a conversation now. With ``more``, what a stored decision grants as soon as another process carries it out.
 
         Raises:
-            LogError: The log cannot be written.
+            LogError: The log cannot be read.
         """
-        conversation.allow(allowed)
-
-        async def store(log: EventLog, run_id: str) -> None:
-            await set_allowed(log, run_id, conversation.allowed)
-
-        await self._store(conversation, "allowed", store)
+        entry = conversation.current
+        if isinstance(entry, StoredEntry) and self.log is not None:
+            found = await allowed_in(self.log, entry.id, entry.info.row)
+        else:
+            found = await conversation.session.allowed_now()
+        if (allowed := tuple(dict.fromkeys((*found, *more)))) != conversation.allowed:
+            conversation.allowed = allowed
+            for run in conversation.runs:
+                self.changed(self._entries[run])
 
     async def mark(self, conversation: ConversationEntry, marks: Marks) -> None:
         """Set what is noted about a conversation, and store it with its last run: if it is running, when it has ended.
@@ -348,10 +354,16 @@ class RunStore:
         """
         self._mark(conversation, marks)
 
-        async def store(log: EventLog, run_id: str) -> None:
-            await change_row(log, run_id, LISTED, partial(marked_row, conversation.marks))
-
-        await self._store(conversation, "marks", store)
+        entry, log = conversation.current, self.log
+        if not isinstance(entry, StoredEntry) or log is None or conversation.is_marking:
+            return
+        conversation.is_marking = True
+        storing = asyncio.get_running_loop().create_task(self._keep_stored(log, conversation))
+        self._storing.add(storing)
+        storing.add_done_callback(self._storing.discard)
+        await entry.refresh()
+        if entry.is_over and not await asyncio.shield(storing):
+            raise LogError("what was noted about a conversation was not stored")
 
     def _mark(self, conversation: ConversationEntry, marks: Marks) -> None:
         if marks == conversation.marks:
@@ -360,49 +372,24 @@ class RunStore:
         for run in conversation.runs:
             self.changed(self._entries[run])
 
-    async def _store(
-        self,
-        conversation: ConversationEntry,
-        what: Literal["allowed", "marks"],
-        store: Callable[[EventLog, str], Awaitable[None]],
-    ) -> None:
-        entry, log = conversation.current, self.log
-        if not isinstance(entry, StoredEntry) or log is None or what in conversation.storing:
-            return
-        conversation.storing.add(what)
-        storing = asyncio.get_running_loop().create_task(
-            self._keep_stored(log, conversation, what, store)
-        )
-        self._storing.add(storing)
-        storing.add_done_callback(self._storing.discard)
-        await entry.refresh()
-        if entry.is_over and not await asyncio.shield(storing):
-            raise LogError(f"{WORDS[what]} was not stored")
-
-    async def _keep_stored(
-        self,
-        log: EventLog,
-        conversation: ConversationEntry,
-        what: Literal["allowed", "marks"],
-        store: Callable[[EventLog, str], Awaitable[None]],
-    ) -> bool:
-        """Store an attribute of a conversation with the last run when it has ended; return whether that has succeeded."""
+    async def _keep_stored(self, log: EventLog, conversation: ConversationEntry) -> bool:
+        """Store the marks of a conversation with its last run when that has ended; return whether that has succeeded."""
         stored = None
         try:
-            while (value := getattr(conversation, what)) != stored:
+            while (marks := conversation.marks) != stored:
                 entry = conversation.current
                 assert entry is not None
                 if entry.here is not None:
                     # A slow process may lose its lease: it must not take it itself.
                     with suppress(Exception):
                         await entry.here
-                await store(log, entry.id)
-                stored = value
+                await change_row(log, entry.id, LISTED, partial(marked_row, marks))
+                stored = marks
         except Exception as error:
-            logger.error("%s was not stored: %s", WORDS[what], error)
+            logger.error("what was noted about a conversation was not stored: %s", error)
             return False
         finally:
-            conversation.storing.discard(what)
+            conversation.is_marking = False
         return True
 
     def owner_of(self, info: RunInfo) -> str | None:
@@ -563,5 +550,4 @@ class RunStore:
 
 def conversation_id(info: RunInfo) -> str:
     """The id of the conversation of a stored run."""
-    root = info.run_id.partition("~")[0].removeprefix("run-")
-    return info.row.labels.get(CONVERSATION, f"conversation-{root}")
+    return conversation_of(info.row.labels, info.run_id)

@@ -476,6 +476,6 @@ async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_session() -> 
     first, again = (Session(Worker(ScriptedModel([])), allowed=allowed) for _ in range(2))
     conversation = ConversationEntry("c", "clerk", first)
     assert conversation.allowed == (("delete", "requires_approval"),)
-    conversation.allow(())
+    await first.disallow("delete")
     conversation.use(again)
     assert (conversation.allowed, again.allowed) == ((), [])

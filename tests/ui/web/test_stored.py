@@ -471,20 +471,19 @@ async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(
 
 
 async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(log: EventLog, run_id: str, allowed: object) -> None:
+    async def fail(self: EventLog, run_id: str, command: object) -> int:
         raise LogError("the disk is full")
 
     site, _ = await sites.open()
     run = await paused_at_delete(site, (await site.begin("delete"))["id"])
-    monkeypatch.setattr("rxworker.ui.web.store.set_allowed", fail)
+    monkeypatch.setattr(SQLiteLog, "send", fail)
     decisions = {run["pause"]["paused_at"]: {"type": "approve", "always": True}}
     status, _ = await site.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
     assert status >= 500
     now = await site.get(f"api/runs/{run['id']}")
     assert (now["status"], now["allowed"], site.deleted) == ("paused", [], [])
-    assert "not stored: the disk is full" in caplog.text
     monkeypatch.undo()
     await always(site, run)
 
