@@ -1,0 +1,337 @@
+"""What a person always allows, door x door: over one log, in one process and in two, and however a decision is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import aiohttp
+import pytest
+
+from rxworker import Approve, ApproveAlways, Deny, Paused, Session, Worker, tool
+from rxworker.adapters.acp.session import AcpSession
+from rxworker.errors import LogError, RxWorkerError
+from rxworker.log import EventLog, SQLiteLog, dismiss_run, withdraw
+from rxworker.log.permissions import allowed_in
+from rxworker.log.values import CONVERSATION
+from rxworker.messages import Message
+from rxworker.protocols.acp import wire
+from rxworker.providers import Request
+from rxworker.testing import Reply, ScriptedModel, call
+from rxworker.ui.terminal.session import TerminalSession
+from rxworker.ui.terminal.sessions import list_sessions
+from rxworker.ui.web import WebServer
+
+CHAT = "conversation-1"
+
+
+def answer(request: Request) -> Reply | str:
+    last = request.conversation.messages[-1]
+    return "Done." if last.tool_results else call("wipe", disk="a")
+
+
+class Desk:
+    """A process, as far as the log knows, with the worker of all doors."""
+
+    def __init__(self, log: EventLog) -> None:
+        self.log = log
+        self.wiped = 0
+
+        @tool(requires_approval=True)
+        async def wipe(disk: str) -> str:
+            """Wipe a disk."""
+            self.wiped += 1
+            return f"{disk} is empty"
+
+        self.worker = Worker(ScriptedModel(answer), tools=[wipe], log=log)
+
+
+class Door:
+    """A door of a process: a conversation at it is begun, allowed always, withdrawn, and continued."""
+
+    every: ClassVar[list[type[Door]]] = []
+
+    def __init_subclass__(cls) -> None:
+        Door.every.append(cls)
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Door]:
+        yield self
+
+    async def say(self) -> bool:
+        """Send the next message; whether the call waits."""
+        raise NotImplementedError
+
+    async def always(self) -> None:
+        raise NotImplementedError
+
+    async def withdraw(self) -> None:
+        raise NotImplementedError
+
+    async def last(self) -> str:
+        infos = await self.desk.log.list(limit=1)
+        return infos[0].run_id
+
+
+class Python(Door):
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self.session = Session(desk.worker, labels={CONVERSATION: CHAT})
+
+    async def say(self) -> bool:
+        return isinstance(await self.session.run("Clean up."), Paused)
+
+    async def always(self) -> None:
+        await self.session.decide(await self.last(), [ApproveAlways()])
+
+    async def withdraw(self) -> None:
+        await withdraw(self.desk.log, await self.last(), "wipe")
+
+
+class Terminal(Door):
+    shown: TerminalSession
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Door]:
+        self.shown = TerminalSession(Session(self.desk.worker, labels={CONVERSATION: CHAT}))
+        for stored in await list_sessions(self.desk.log):
+            await self.shown.open_session(stored)
+        yield self
+        await self.shown.close()
+
+    async def _follow(self) -> None:
+        async for _ in self.shown.follow():
+            pass
+
+    async def say(self) -> bool:
+        self.shown.begin(Message.user("Clean up."))
+        await self._follow()
+        return self.shown.paused is not None
+
+    async def always(self) -> None:
+        [stored] = await list_sessions(self.desk.log)
+        if self.shown.paused is None:
+            await self.shown.open_session(stored)
+        self.shown.decide(Approve(), always=True)
+        await self._follow()
+
+    async def withdraw(self) -> None:
+        await self.shown.refresh()
+        await self.shown.disallow("wipe")
+
+
+class Editor(Door):
+    """An editor, whose user approves the call always, or cancels the question."""
+
+    option = ""
+    asked = 0
+    race: Any = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Door]:
+        session = Session(self.desk.worker, labels={CONVERSATION: CHAT})
+        infos = [i for i in await self.desk.log.list() if i.row.labels.get(CONVERSATION) == CHAT]
+        self.acp = AcpSession(session, "/", cast("Any", self), infos[::-1])
+        yield self
+
+    async def notify(self, method: str, params: object) -> None:
+        pass
+
+    async def request(self, method: str, params: object, kind: object) -> wire.PermissionResult:
+        self.asked += 1
+        if self.race is not None:  # another door decides while the question is open
+            await self.race()
+            self.race = None
+        elif self.asked > 1:
+            self.option = ""
+        outcome = "selected" if self.option else "cancelled"
+        return wire.PermissionResult(wire.Outcome(cast("Any", outcome), self.option))
+
+    async def say(self) -> bool:
+        self.asked, self.option = 0, ""
+        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent("Clean up.")]))
+        return self.asked > 0
+
+    async def always(self) -> None:
+        self.option = "allow_always"
+        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent("Clean up, always.")]))
+
+
+class Page(Door):
+    paused = ""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Door]:
+        def make() -> Worker:
+            return Worker(ScriptedModel(answer), tools=list(self.desk.worker.tools))
+
+        server = WebServer(make, port=0, log=self.desk.log)
+        async with server, aiohttp.ClientSession(server.url, trust_env=False) as self.http:
+            yield self
+
+    async def _post(self, path: str, body: object) -> Any:
+        async with self.http.post(f"api/{path}", json=body) as response:
+            return await response.json()
+
+    async def _chats(self) -> bool:
+        async with self.http.get("api/runs") as response:
+            return any(one["conversation"] == CHAT for one in (await response.json())["runs"])
+
+    async def _over(self, run_id: str) -> str:
+        async with aclosing(self.desk.log.changes(every=0.0)) as changes:
+            async for infos in changes:
+                for info in infos:
+                    if info.run_id == run_id and info.status not in ("queued", "running"):
+                        return info.status
+        raise AssertionError(run_id)
+
+    async def say(self) -> bool:
+        while not await self._chats():
+            pass
+        said = await self._post("runs", {"input": "Clean up.", "conversation": CHAT})
+        return await self._over(said["id"]) == "paused"
+
+    async def always(self) -> None:
+        last = await self.last()
+        while True:
+            async with self.http.get(f"api/runs/{last}") as response:
+                if response.status == 200 and (await response.json())["status"] == "paused":
+                    break
+        resumed = await self._post(
+            f"runs/{last}/resume", {"decisions": [{"type": "approve", "always": True}]}
+        )
+        await self._over(resumed["id"])
+
+    async def withdraw(self) -> None:
+        while not await self._chats():
+            pass
+        body = {"tool": "wipe", "hook": "requires_approval"}
+        assert await self._post(f"conversations/{CHAT}/disallow", body) == {"allowed": []}
+
+
+@asynccontextmanager
+async def logs(file: Path, *, is_one: bool) -> AsyncGenerator[tuple[EventLog, EventLog]]:
+    """The log of two doors: one object of one process, or one of each of two."""
+    async with SQLiteLog(file) as one, SQLiteLog(file) as two:
+        yield one, one if is_one else two
+
+
+ALWAYS = [door for door in Door.every if door.always is not Door.always]
+WITHDRAW = [door for door in Door.every if door.withdraw is not Door.withdraw]
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+@pytest.mark.parametrize("other", WITHDRAW)
+@pytest.mark.parametrize("first", ALWAYS)
+async def test_what_is_allowed_at_one_door_and_withdrawn_at_another_is_asked_at_the_first(
+    first: type[Door], other: type[Door], is_one: bool, tmp_path: Path
+) -> None:
+    async with asyncio.timeout(60), logs(tmp_path / "runs.db", is_one=is_one) as (one, two):
+        desk, there = Desk(one), Desk(two)
+        assert await Python(desk).say()
+        async with first(desk).opened() as door, other(there).opened() as elsewhere:
+            await door.always()
+            assert not await door.say()
+            wiped = desk.wiped
+            await elsewhere.withdraw()
+            assert await door.say()
+            assert (desk.wiped, there.wiped) == (wiped, 0)
+
+
+async def allowed_now(log: EventLog, run_id: str) -> tuple[tuple[str, str], ...]:
+    info = await log.existing(run_id)
+    return await allowed_in(log, run_id, info.row)
+
+
+async def denied(log: EventLog, session: Session, run_id: str) -> None:
+    await session.decide(run_id, [Deny()])
+
+
+async def resumed(log: EventLog, session: Session, run_id: str) -> None:
+    paused = await session.load(run_id)
+    assert isinstance(paused, Paused)
+    await session.resume(paused, decisions=[Deny()])
+
+
+async def dismissed(log: EventLog, session: Session, run_id: str) -> None:
+    await dismiss_run(log, run_id, "not wanted")
+
+
+@pytest.mark.parametrize("race", [denied, resumed, dismissed])
+@pytest.mark.parametrize("door", ALWAYS)
+async def test_a_decision_that_another_one_was_faster_than_allows_nothing(
+    door: type[Door], race: Any, tmp_path: Path
+) -> None:
+    async with asyncio.timeout(60), logs(tmp_path / "runs.db", is_one=False) as (one, two):
+        desk, there = Desk(one), Desk(two)
+        assert await Python(desk).say()
+        async with door(desk).opened() as opened:
+            run_id = await opened.last()
+            decide = partial(race, two, Session(there.worker), run_id)
+            if isinstance(opened, Editor):
+                opened.race = decide
+            else:
+                await decide()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(opened, "last", lambda: _of(run_id))
+                # It is refused, in the way of the door.
+                with suppress(RxWorkerError, KeyError, TimeoutError, AssertionError, ValueError):
+                    async with asyncio.timeout(1):
+                        await opened.always()
+            assert await allowed_now(two, run_id) == ()
+
+
+async def _of(run_id: str) -> str:
+    return run_id
+
+
+def _is_cut(number: int, count: int, *, is_after: bool) -> bool:
+    """Whether the process has ended before a write."""
+    return count > number or (count == number and not is_after)
+
+
+WRITES = ("_send", "_claim", "_append", "_save_fold", "_release")
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_or_nothing(
+    is_after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 9):
+        file, is_cut = tmp_path / f"{number}.db", partial(_is_cut, number, is_after=is_after)
+        async with SQLiteLog(file, lease=0.2) as one:
+            desk = Desk(one)
+            assert await Python(desk).say()
+            run_id, count = (await one.list())[0].run_id, 0
+            with monkeypatch.context() as patch:
+                for name in WRITES:
+                    write = getattr(one, name)
+
+                    async def cut(
+                        *args: Any, write: Any = write, is_cut: Any = is_cut, **options: Any
+                    ) -> Any:
+                        nonlocal count
+                        count += 1
+                        if is_cut(count):
+                            raise LogError("the process has ended")
+                        return await write(*args, **options)
+
+                    patch.setattr(one, name, cut)
+                with suppress(RxWorkerError):
+                    await Session(desk.worker).decide(run_id, [ApproveAlways()])
+        async with SQLiteLog(file) as two:
+            counted = bool([c for c in await two.sent(run_id) if c.kind == "decide"])
+            granted = await allowed_now(two, run_id)
+            assert counted or granted == (), number
+            if not counted:  # a person denies after the restart, and the next message asks
+                there = Desk(two)
+                await Session(there.worker).decide(run_id, [Deny()])
+                assert await Python(there).say()
+                assert there.wiped == 0
