@@ -275,7 +275,7 @@ class ToolCallContext(CallContext):
     Attributes:
         allowed: The names of hooks that do not pause the run for this call, whatever they return; ``requires_approval`` for the policy of the tool. See
             `always_allow`.
-        granted: Whether a person always allows the calls of the tool for which a hook of this name pauses, asked when it does.
+        granted: Whether a person always allows the calls of the tool for which a hook of this name pauses, read when it does.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL

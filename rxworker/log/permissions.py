@@ -1,7 +1,7 @@
 """What a person always allows in a conversation: one document of its log for each conversation that has such a permission, which all processes read and change.
 
-Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of the run that was decided about: whoever resumes that run grants the
-same, and doing so twice changes nothing, also after a withdrawal. A run asks when a call would wait, and not when it begins, so that a withdrawal counts from the next call on, in any process.
+Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of the run that was decided about: each process that resumes that run grants the
+same, and doing so twice changes nothing, also after a withdrawal. A run reads it when a call would wait, and not when it begins, so that a withdrawal counts from the next call on, in any process.
 A pair that the document does not name is allowed where the run itself has it: from its program, or from a log of rxworker 0.2, where rows have permissions. A fork and an imported run have those alone that
 their own runs were given.
 """
