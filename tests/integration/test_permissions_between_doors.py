@@ -230,7 +230,7 @@ WITHDRAW = [door for door in Door.every if door.withdraw is not Door.withdraw]
 @pytest.mark.parametrize("is_one", [True, False])
 @pytest.mark.parametrize("other", WITHDRAW)
 @pytest.mark.parametrize("first", ALWAYS)
-async def test_what_is_allowed_at_one_door_and_withdrawn_at_another_is_asked_at_the_first(
+async def test_what_is_allowed_at_one_door_and_withdrawn_at_another_needs_approval_at_the_first(
     first: type[Door], other: type[Door], is_one: bool, tmp_path: Path
 ) -> None:
     async with asyncio.timeout(60), logs(tmp_path / "runs.db", is_one=is_one) as (one, two):
@@ -330,7 +330,7 @@ async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_o
             counted = bool([c for c in await two.sent(run_id) if c.kind == "decide"])
             granted = await allowed_now(two, run_id)
             assert counted or granted == (), number
-            if not counted:  # a person denies after the restart, and the next message asks
+            if not counted:  # a person denies after the restart, and the next message waits
                 there = Desk(two)
                 await Session(there.worker).decide(run_id, [Deny()])
                 assert await Python(there).say()
