@@ -23,7 +23,7 @@ from rxworker.log import RunInfo
 from rxworker.log.permissions import set_given
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import OPEN, USER, RunRow
+from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
@@ -400,7 +400,7 @@ class Runs:
             assert self.store.log is not None
             # A run that is queued just now is not in the log yet.
             run = current.id if current.info.revision >= 0 else current.info.row.resumes
-            await set_given(self.store.log, found.labels, pair, run, is_allowed=False)
+            await set_given(self.store.log, current.info.row.labels, pair, run, is_allowed=False)
         else:
             await found.session.disallow(*pair)
         await self.store.refresh(found)
