@@ -29,13 +29,18 @@ def response_ends(state: RunState, reason: str) -> list[Event]:
     return ends
 
 
-def call_ends(state: RunState, cause: Cause) -> list[Event]:
+def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
     """An end for each running tool, and an error result for each call whose result the hooks have not passed.
 
     The state adds them to the conversation, and answers the other calls.
     """
-    ended = {"cancel": "was cancelled", "limit": "reached a limit"}.get(cause, "failed")
-    text = f"The run {ended} while this tool ran. Whether it had an effect is not known."
+    ended = {
+        "cancel": "run was cancelled",
+        "limit": "run reached a limit",
+        "cut": "call was cut off",
+    }
+    what = ended.get(cause, "run failed")
+    text = f"The {what} while this tool ran. Whether it had an effect is not known."
     ends: list[Event] = []
     for each in state.calls:
         call, place = each.call, each.place

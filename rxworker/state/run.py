@@ -68,6 +68,8 @@ from rxworker.state.run_state import (
 from rxworker.state.shared_state import apply_change
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
+MAX_CYCLE = 8
+"""How many different rounds a cycle may have."""
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
 
 
@@ -261,20 +263,14 @@ def _answered(conversation: Conversation, answers: Message) -> Conversation:
 
 
 def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
-    """The calls and results of this turn, to be compared with those of the turn before it."""
+    """The calls and results of this turn, to be compared with those of the turns before it. Errors that are the same say nothing new, whatever the arguments."""
     calls: Iterable[ToolCall] = ()
     for message in reversed(conversation.messages):
         if calls := message.tool_calls:
             break
-    return (
-        [(call.name, call.input) for call in calls],
-        [(result.content, result.is_error) for result in results],
-    )
-
-
-def _is_same(one: Round, other: Round) -> bool:
-    # To Python 1, 1.0 and True are the same; to a tool they are not.
-    return one == other and _told(one) == _told(other)
+    told = [(result.content, result.is_error) for result in results]
+    failed = False not in [is_error for _, is_error in told]
+    return [(call.name, "" if failed else call.input) for call in calls], told
 
 
 def _told(told: Round) -> bytes:
@@ -298,7 +294,11 @@ def _turn_start(state: RunState, _: TurnStart) -> RunState:
 
 
 def _turn_stop(state: RunState, _: TurnStop) -> RunState:
-    return _end_calls(settle(state))
+    state = settle(state)
+    if not state.calls:
+        return state
+    left = _round(state.conversation, [_last_result(each) for each in state.calls])
+    return _with_round(_end_calls(state), left)
 
 
 def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
@@ -402,13 +402,24 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     ids = {result.tool_use_id for result in results}
     if len(ids) < len(results) or "" in ids:
         conversation = repair(conversation)  # no provider accepts two calls with one id
-    this = _round(before, results)
+    state = replace(state, conversation=conversation, calls=tuple(calls))
+    return _with_round(state, _round(before, results))
+
+
+def _with_round(state: RunState, this: Round) -> RunState:
+    """The run after another round. Rounds that come again, in whatever order, are a cycle, which is as long as the way back to the farthest of them."""
+    rounds, stale, cycle = state.rounds, 0, 1
+    for back, other in enumerate(rounds, 1):
+        if this == other and _told(this) == _told(other):  # to a tool 1, 1.0 and True differ
+            stale, cycle = state.stale + 1, max(state.cycle, back)
+            rounds = rounds[: back - 1] + rounds[back:]
+            break
     return replace(
         state,
-        conversation=conversation,
-        calls=tuple(calls),
-        round=this,
-        repeats=state.repeats + 1 if state.round and _is_same(this, state.round) else 1,
+        rounds=(this, *rounds[: MAX_CYCLE - 1]),
+        stale=stale,
+        cycle=cycle,
+        repeats=1 + stale // cycle,
     )
 
 

@@ -77,8 +77,10 @@ class RunState(Struct, frozen=True):
         cause: The kind of the abort.
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
-        repeats: How many turns in a row the same calls have had the same results, the last one included.
-        round: The calls of the last turn, and their results.
+        repeats: How often in a row the same calls have had the same results, the last time included; those of several turns in turn are a cycle, which counts as one.
+        rounds: The last different rounds of calls and their results, the newest first.
+        stale: How many rounds in a row were among these.
+        cycle: How many rounds back the farthest of those was.
         pause: The pause, while the run is paused.
         seq: The number of the last record.
         path: The path of the records that are folded; those of nested runs have a longer one.
@@ -113,7 +115,9 @@ class RunState(Struct, frozen=True):
     stop_reason: StopReason | None = None
     continuations: int = 0
     repeats: int = 0
-    round: Round | None = None
+    rounds: tuple[Round, ...] = ()
+    stale: int = 0
+    cycle: int = 1
     pause: PauseState | None = None
     seq: int = 0
     path: tuple[str, ...] = ()

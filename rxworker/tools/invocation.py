@@ -13,6 +13,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -45,6 +46,12 @@ Forwarder: TypeAlias = Callable[[str, Record], None]
 
 encode = Encoder().encode
 encode_sorted = Encoder(order="sorted").encode
+
+
+RUN_CALLS: ContextVar[tuple[str, tuple[tuple[int, ToolCall], ...]]] = ContextVar(
+    "rxworker_run_calls", default=("", ())
+)
+"""For an executor of a run: the prefix of its idempotency keys, and its calls with their places, which are the same when another process makes them again."""
 
 
 def ignore(event: ToolEvent) -> None:

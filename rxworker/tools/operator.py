@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from os import urandom
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.settings import check_plain, check_type
-from rxworker.tools.invocation import CallScope, Emit, ToolEvent, ignore
+from rxworker.tools.invocation import RUN_CALLS, CallScope, Emit, ToolEvent, ignore
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import FinishedCall, run_at
 from rxworker.tools.toolbox import Toolbox
@@ -41,7 +42,8 @@ def run_tools(
         toolbox: The tools.
         limit: How many calls may run at once; the others wait for their turn.
         emit: Receives the start, the progress and the end of each call.
-        scope: The prefix of idempotency keys; by default the id of the call.
+        scope: The prefix of idempotency keys. By default that of the run for which it is subscribed to, with the places that the calls have there; outside of a run
+            one of the subscription, since ids of calls may come again in other runs.
 
     Raises:
         ConfigurationError: The limit is below 1, or there is no toolbox.
@@ -96,6 +98,8 @@ class _Row:
             raise LocalProtocolError(
                 "run_tools was subscribed to outside an event loop: do it in a coroutine"
             ) from error
+        key, self._given = RUN_CALLS.get()
+        scope = scope or key or f"calls-{urandom(6).hex()}"
         self._toolbox, self._call_scope = toolbox, CallScope(self._tell, scope=scope)
         self._emit = emit
         self._places = count()
@@ -104,6 +108,14 @@ class _Row:
         self._tasks: deque[asyncio.Future[FinishedCall]] = deque()
         self._ended = False
         self._over = False
+
+    def _place_of(self, call: ToolCall) -> int:
+        at = next((at for at, (_, each) in enumerate(self._given) if each.id == call.id), None)
+        if at is None:
+            return next(self._places)
+        place, _ = self._given[at]
+        self._given = (*self._given[:at], *self._given[at + 1 :])
+        return place
 
     def take(self, call: ToolCall | ToolResult) -> None:
         if isinstance(call, ToolResult):
@@ -115,7 +127,7 @@ class _Row:
             return
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         call_scope = replace(self._call_scope, variables={})
-        place = next(self._places)
+        place = self._place_of(call)
         work = run_at(self._limiter, self._toolbox, call, place, call_scope, own_task=False)
         task = self._loop.create_task(work)
         self._tasks.append(task)

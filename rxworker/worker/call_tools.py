@@ -62,9 +62,10 @@ from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import content_of, step_block
+from rxworker.state.closing import call_ends
 from rxworker.tools import ClientTool, Tool
 from rxworker.tools.base import policy_of
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.invocation import RUN_CALLS, CallScope
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.run import EarlyCalls, run_call, run_calls
 from rxworker.transport.base import PRESSURE
@@ -248,6 +249,12 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 
 
 Executor: TypeAlias = Operator[ToolCall, ToolResult]
+Told: TypeAlias = dict[tuple[type[Event], int], list[Event]]
+TOOL_EVENTS = (ToolStart, ToolStop, ToolOutput)
+_CHANGED = (
+    "the stage call_tools, or an operator around it, changed a {}: watchers would see something other than what the tool received or the model reads. Change arguments in a "
+    "before_tool_call hook, and results in an after_tool_call hook or in an executor of call_tools"
+)
 _NO_START = (
     "an operator around the stage call_tools drops or holds back the start of a call, which a run with a log stores before the call is made, so that no other process makes it "
     "again: pass each ToolStart on at once"
@@ -295,6 +302,8 @@ async def make_calls(
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
+    if scope.told:
+        end_calls(context, scope, scope.told)  # those that the try before has left
     waiting = calls_of(context, scope)
     for each in waiting:
         context.called[each.call.name] = None
@@ -303,10 +312,58 @@ async def make_calls(
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
             key = scope.pause.key or f"{context.journal.run_id}/{context.journal.state.turns}"
             scope.pause = replace(scope.pause, key=key)
-            await _run_calls(context, scope, waiting, emitter.emit, executor)
+            emit = emitter.emit if scope.told is None else _noted(scope, scope.told, emitter.emit)
+            await _run_calls(context, scope, waiting, emit, executor)
     finally:
         if scope.early is not None:
             discard_early(context, scope)
+
+
+def _noted(scope: TurnScope, told: Told, emit: Emit) -> Emit:
+    """Note the events of tools, so that `expect_told` finds what an operator around the stage makes of them."""
+
+    def emit_noted(event: Event) -> None:
+        if isinstance(event, ToolStart) and scope.told is not told:
+            raise ConfigurationError("the stage call_tools was cut off: no further call starts")
+        if isinstance(event, TOOL_EVENTS):
+            told.setdefault((event.__class__, event.place), []).append(event)
+        emit(event)
+
+    return emit_noted
+
+
+def end_calls(context: RunContext, scope: TurnScope, told: Told) -> None:
+    """Emit the ends of the calls that an operator has cut off, and those that it has dropped."""
+    discard_early(context, scope)
+    for (kind, _), events in told.items():
+        for event in events if kind is not ToolStart else ():
+            context.journal.emit(event)
+    told.clear()
+    for event in call_ends(context.journal.state, "cut"):
+        context.journal.emit(event)
+
+
+def expect_told(context: RunContext, told: Told, event: Event) -> None:
+    """Check that an event of a tool is what the tool received, and what the model will read.
+
+    Raises:
+        ConfigurationError: An operator has changed it.
+    """
+    if isinstance(event, TOOL_EVENTS):
+        known = told.get((event.__class__, event.place))
+        if known is None:
+            return  # of a stage of the application
+        if event not in known:
+            raise ConfigurationError(_CHANGED.format(type(event).__name__))
+        known.remove(event)
+    elif isinstance(event, MessageAdd):
+        calls = context.journal.state.calls
+        for result in (each for message in event.messages for each in message.tool_results):
+            ends = [
+                c.result for c in calls if c.call.id == result.tool_use_id and c.phase == "ended"
+            ]
+            if ends and None not in ends and result not in ends:
+                raise ConfigurationError(_CHANGED.format("MessageAdd"))
 
 
 async def _run_calls(
@@ -369,6 +426,7 @@ async def _run_calls(
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
     barrier = None if context.journal.writer is None else context.journal.barrier
     if executor is not None:
+        RUN_CALLS.set((scope.pause.key, tuple([(each.place, each.call) for each in allowed])))
         await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
     else:
         finished = await run_calls(

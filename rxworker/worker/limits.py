@@ -36,7 +36,8 @@ class Limits(Settings, frozen=True):
         max_cost: Their cost, checked before each request. Where the prices of the model are not known, the usual limit does not hold, and a given one
             is refused by the worker.
         prices: The prices of the model's tokens; without them, those that the model has, which for most are in the table of `rxworker.providers.model_info`.
-        max_repeats: Turns in a row with the same calls and the same results, since such a run makes no progress.
+        max_repeats: How often in a row the same calls may have the same results, since such a run makes no progress: those of one turn, or of up to 8 that take turns.
+            Of calls that fail, the same errors count, whatever the arguments.
         max_depth: The depth of nested runs.
         max_seconds: Wall clock.
 

@@ -19,18 +19,24 @@ from rxworker.errors import ConfigurationError, ProviderError, TruncatedError, r
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BlockStart,
+    Error,
     Event,
     ResponseEvent,
     ResponseStatus,
+    Status,
+    Usage,
 )
+from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.operators import error_to_exception
+from rxworker.state.closing import response_ends
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
-from rxworker.worker.context import RunContext, Turn, TurnScope, continues, request_of
+from rxworker.worker.context import Emit, RunContext, Turn, TurnScope, continues, request_of
 from rxworker.worker.loop import Emitter
 from rxworker.worker.take_up import catch_up
 
@@ -87,7 +93,7 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
                 raise ConfigurationError(_HELD_BACK)
         try:
             await emitter.listen(response, context.scheduler, of_request)
-            _expect_end(context)
+            expect_end(context)
             return
         except BaseException as error:
             discard_early(context, scope)
@@ -103,10 +109,9 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             elif isinstance(error, Exception) and _may_repeat(context, begun):
                 wait = context.worker.response_retry.delay(error, attempts)
             if wait is None:
+                scope.failed = reason_of(error)
                 raise
-            scope.early = None
-            context.timeline.retract(reason_of(error))
-            emitter.emit(AttemptRetract(reason_of(error), wait))
+            retract(context, scope, reason_of(error), emitter.emit, wait)
         pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
         await emitter.listen(pause.pipe(ops.ignore_elements()))
         if taken is not None:
@@ -119,8 +124,48 @@ def _is_gone(error: BaseException) -> TypeGuard[ProviderError]:
     return isinstance(error, ProviderError) and error.status in (400, 404, 410)
 
 
-def _expect_end(context: RunContext) -> None:
-    """Check that the response has its terminal event, so that a truncated response is not taken for an answer.
+def retract(
+    context: RunContext, scope: TurnScope, reason: str, emit: Emit, wait: float = 0.0
+) -> None:
+    """Retract an attempt, with the calls that have begun early, before another one begins."""
+    discard_early(context, scope)
+    scope.early, scope.failed = None, ""
+    context.timeline.retract(reason)
+    emit(AttemptRetract(reason, wait))
+
+
+def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
+    """Begin the attempt that an event of the stage belongs to, if that is another one than before: of a stage of the application, or of an operator that tries again.
+
+    Raises:
+        ConfigurationError: A response is complete already, and may have been shown as final.
+    """
+    kind, emit = event.__class__, context.journal.emit
+    if kind not in PARTS:
+        return
+    response = context.journal.state.response
+    if response is not None and response.status is ResponseStatus.COMPLETED:
+        raise ConfigurationError(_AFTER_COMPLETED.format(kind.__name__))
+    is_other = scope.failed or kind is AttemptStart
+    if response is not None and (
+        is_other or (isinstance(event, BlockStart) and event.index in response.open)
+    ):
+        reason, response = scope.failed or _AGAIN, None
+        for end in response_ends(context.journal.state, reason):
+            emit(end)
+        retract(context, scope, reason, emit)
+    scope.failed = ""
+    if response is None and kind is not AttemptStart:
+        model = context.worker.model
+        emit(AttemptStart(model.name, model.model, context.worker.tools.own_names))
+
+
+def expect_end(context: RunContext, source: str = "") -> None:
+    """Check that there is a response that may be acted on: it has its terminal event, and has not failed. No other place says so.
+
+    Args:
+        context: The run.
+        source: What has emitted it, if not the model.
 
     Raises:
         TruncatedError: It does not.
@@ -131,8 +176,8 @@ def _expect_end(context: RunContext) -> None:
         return
     if response is not None and response.error is not None:
         raise error_to_exception(response.error)
-    which = f"the stream of {context.worker.model!r}"
-    if context.worker.operators:
+    which = source or f"the stream of {context.worker.model!r}"
+    if context.worker.operators and not source:
         which += ", or the output of the worker's operators,"
     raise TruncatedError(
         f"{which} completed without the event that ends a response, Status(COMPLETED)"
@@ -149,6 +194,12 @@ _HELD_BACK = (
     "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it can then not see whether the "
     "response is complete. Operators that wait, such as ops.delay, work on the response itself: operators=[...]"
 )
+PARTS = BLOCK_EVENTS | {AttemptStart, Status, Error, Usage, Deltas}
+_AFTER_COMPLETED = (
+    "the stage respond, or an operator around it, emitted a {} after Status(COMPLETED): a response is then complete, and watchers may have used it. To reject an answer, "
+    "fail in place of that event; ops.retry behind it then begins another attempt"
+)
+_AGAIN = "an operator around the stage respond has begun another attempt"
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
 NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest, reason_of
 from rxworker.events import (
     ConversationReplace,
     Event,
@@ -56,7 +56,14 @@ from rxworker.state import RunState
 from rxworker.state.response import message_of
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
-from rxworker.worker.call_tools import call_tools, make_calls
+from rxworker.worker.call_tools import (
+    Told,
+    call_tools,
+    discard_early,
+    end_calls,
+    expect_told,
+    make_calls,
+)
 from rxworker.worker.compaction import compacted
 from rxworker.worker.context import (
     KEPT_TURNS,
@@ -77,7 +84,7 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-from rxworker.worker.respond import receive, respond
+from rxworker.worker.respond import PARTS, begin_attempt, expect_end, receive, respond
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
@@ -103,17 +110,25 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
 
     async def follow(emitter: Emitter[Event]) -> None:
         left, taken = stages, scope.taken_up
-        if taken is not None:  # no request is sent, unless the response is gone
-            await emitter.follow(stages[1](one), context.scheduler)
-            left = stages[2:] if scope.taken_up is taken else stages
-        for stage in left:
-            if work := WORK.get(stage):  # awaited here, in the task of the run: it costs one call
-                await work(context, scope, emitter)
-            else:
-                await emitter.follow(stage(one), context.scheduler)
-            # The usual ones before the calls end no run, and each look at the state folds the records that are new.
-            if stage is not prepare and stage is not respond and journal.state.status != "running":
-                return
+        try:
+            if taken is not None:  # no request is sent, unless the response is gone
+                await emitter.follow(stages[1](one), context.scheduler)
+                left = stages[2:] if scope.taken_up is taken else stages
+            for stage in left:
+                if work := WORK.get(stage):  # awaited here, in the task of the run: one call
+                    await work(context, scope, emitter)
+                else:
+                    await emitter.follow(stage(one), context.scheduler)
+                # The usual ones before the calls end no run, and each look at the state folds the records that are new.
+                if (
+                    stage is not prepare
+                    and stage is not respond
+                    and journal.state.status != "running"
+                ):
+                    return
+        except BaseException:
+            discard_early(context, scope)  # before the last record
+            raise
         if journal.hub.flush_scheduler.is_needed:
             await let_watchers_act(journal.hub.flush_scheduler)
 
@@ -164,26 +179,76 @@ def _guarded(
     def guarded(turn: Turn) -> Observable[Event]:
         source = expect_observable(stage, stage(turn), "the stage", "the observable of its events")
         several = () if operator is None else (operator,)
-        events = apply_operators(several, _until_end(source), turn.scheduler, EVENTS, refusal)
-        has_ended = False
+        context, scope, has_ended = turn._context, turn._scope, False
+        told: Told | None = {} if name == "call_tools" else None
+        scope.told = told
+        marks: set[type[Event]] = set()
+        inner = _until_end(source, scope)
+        events = apply_operators(several, inner, turn.scheduler, EVENTS, refusal)
 
         def may_follow(event: Event) -> bool:
             """Nothing follows the end of a run."""
             nonlocal has_ended
             if has_ended:
                 return False
+            kind = event.__class__
+            if kind is TurnStart or kind is TurnStop:
+                if kind in marks:
+                    return False  # a turn starts and stops once
+                marks.add(kind)
+            elif name == "respond":
+                begin_attempt(context, scope, event)
+            elif kind in PARTS:
+                text = f"the stage {name}, or an operator around it, emitted a {kind.__name__}: the events of a response are those of the stage respond"
+                raise ConfigurationError(text)
+            elif told is not None:
+                expect_told(context, told, event)
             has_ended = isinstance(event, ENDS)
             return True
 
+        def completed(_: abc.SchedulerBase) -> Observable[Event]:
+            scope.told = None
+            if not has_ended:
+                _expect_whole(context, scope, name, marks, told or {})
+            return reactivex.empty()
+
         def failed(error: Exception, _: Observable[Event]) -> Observable[Event]:
+            scope.told = None
             return reactivex.empty() if has_ended else reactivex.throw(error)
 
-        return events.pipe(ops.filter(may_follow), ops.catch(failed))
+        whole = events.pipe(ops.filter(may_follow), ops.concat(reactivex.defer(completed)))
+        return whole.pipe(ops.catch(failed))
 
     return guarded
 
 
-def _until_end(stage: Observable[Event]) -> Observable[Event]:
+def _expect_whole(
+    context: RunContext, scope: TurnScope, name: StageName, marks: set[type[Event]], told: Told
+) -> None:
+    """Check that a stage of the application, or one with an operator around it, has left what the next one needs.
+
+    Raises:
+        TruncatedError: There is no complete response.
+        RxWorkerError: The response failed.
+        ConfigurationError: The turn has not started or stopped, or the start or the end of a call is not recorded.
+    """
+    if name == "respond":
+        expect_end(context, "the stage respond, or an operator around it,")
+        return
+    needed = {"prepare": TurnStart, "decide": TurnStop}.get(name)
+    lost = [kind.__name__ for (kind, _), events in told.items() if events]
+    if needed and needed not in marks and not (name == "prepare" and scope.is_recovered):
+        lost = [needed.__name__]
+    if name == "call_tools":
+        end_calls(context, scope, told)
+    if name == "prepare" and not context.worker.hooks.at(MESSAGE_SEND):
+        scope.request = None  # it is made of what is recorded, also where an operator has waited
+    if lost:
+        text = f"the stage {name} completed, and {lost[0]} is not recorded: a stage in place of it emits one, and an operator around it passes each on"
+        raise ConfigurationError(text)
+
+
+def _until_end(stage: Observable[Event], scope: TurnScope) -> Observable[Event]:
     """The events of a stage up to the end of the run. It holds for an operator that subscribes again too: then there are none, and after an abort by a hook the same error."""
     ends: list[RunAbortedError | None] = []
 
@@ -193,6 +258,7 @@ def _until_end(stage: Observable[Event]) -> Observable[Event]:
         return not ends
 
     def failed(error: Exception) -> None:
+        scope.failed = reason_of(error)
         if isinstance(error, RunAbortedError):
             ends.append(error)
 
@@ -315,8 +381,11 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if is_over:
             emit(RunStop())
         return
-    if scope.called or _has_results(journal.state, scope):
+    # The calls that a stage has left without a result are answered at the end of the turn, and the model reads that.
+    if scope.called or journal.state.calls or _has_results(journal.state, scope):
         emit(TurnStop())
+        if not scope.called:  # else it is checked already
+            check_limits(emit, context.worker.limits, max_repeats=journal.state.repeats)
         context.pause_request.take(emit, NO_PAUSE)
         return
     reason = journal.state.stop_reason

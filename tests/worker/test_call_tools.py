@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -25,16 +26,16 @@ from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunC
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.coerce import HookLike
-from rxworker.messages import validate
+from rxworker.messages import ToolCall, validate
 from rxworker.operators.kernel import Operator
 from rxworker.state import fold_run
 from rxworker.state.run import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
-from rxworker.tools import ToolContext
+from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import CallResult
-from rxworker.worker import StageName, load_paused, save_paused
+from rxworker.worker import StageName, Turn, call_tools, load_paused, save_paused
 
 PAID: list[tuple[int, str]] = []
 
@@ -502,3 +503,36 @@ async def test_the_result_of_a_tool_that_is_removed_while_it_runs_is_masked(
     result = await run
     assert "secret" not in str(records_of(run))
     assert "secret" not in str(result.conversation)
+
+
+async def test_the_key_of_a_call_by_run_tools_is_that_of_its_run_and_of_its_place() -> None:
+    """The ids of calls come again: those of one run are not those of another, also where the application runs the tools."""
+
+    def outside(turn: Turn) -> Observable[Event]:
+        return call_tools(turn, executor=run_tools(turn.tools))
+
+    async def keys_of(**given: Any) -> list[str]:
+        PAID.clear()
+        both = (Call("pay", {"euros": 5}, id="call_1"), Call("pay", {"euros": 5}, id="call_2"))
+        await Worker(ScriptedModel([Reply(tool_calls=both), "Done."]), tools=[pay], **given).run(
+            "go"
+        )
+        return [key for _, key in PAID]
+
+    ada = await keys_of(stages={"call_tools": outside})
+    bob = await keys_of(stages={"call_tools": outside})
+    usual = await keys_of()
+    assert len({*ada, *bob, *usual}) == 6
+    # Apart from the run, it is the key of the usual stage.
+    assert [key.split("/")[1:] for key in ada] == [key.split("/")[1:] for key in usual]
+    assert all(key.startswith("run-") for key in ada)
+
+
+async def test_the_keys_of_two_streams_of_calls_outside_of_a_run_differ() -> None:
+    async def key() -> str:
+        PAID.clear()
+        calls = reactivex.just(ToolCall("call_1", "pay", {"euros": 5}))
+        await calls.pipe(run_tools(Toolbox([pay])))
+        return PAID[0][1]
+
+    assert await key() != await key()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reactivex.subject import Subject
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
-from rxworker.errors import ConfigurationError, LimitExceededError
+from rxworker.errors import ConfigurationError, LimitExceededError, ToolError
 from rxworker.events import LimitReached, Record, TurnStop, Usage
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Prices
@@ -62,10 +62,49 @@ async def test_the_same_calls_with_the_same_results_are_not_progress() -> None:
     assert len(model.requests) == 3
 
 
-async def test_other_calls_in_between_are_progress() -> None:
-    answers = [call("look", at="x" if n % 2 else "y") for n in range(8)]
+async def test_another_call_in_between_is_progress() -> None:
+    answers = [call("look", at=str(n // 2 if n % 2 else -n)) for n in range(8)]
     worker = Worker(ScriptedModel([*answers, "done"]), tools=[look], limits=Limits(max_repeats=2))
     assert (await worker.run("go")).text == "done"
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+async def test_calls_that_take_turns_are_a_cycle_without_progress(length: int) -> None:
+    """Each of the calls is new to the one before it, and none to the run."""
+    model = ScriptedModel([call("look", at=str(n % length)) for n in range(90)])
+    worker = Worker(model, tools=[look], limits=Limits(max_turns=100, max_repeats=3))
+    assert await limit_of(worker) == "max_repeats"
+    assert len(model.requests) == 3 * length
+
+
+async def test_calls_that_come_again_in_any_order_are_no_progress() -> None:
+    order = "ABCACBBACABCCBA" * 4
+    model = ScriptedModel([call("look", at=each) for each in order])
+    assert await limit_of(Worker(model, tools=[look])) == "max_repeats"
+    assert len(model.requests) <= 20
+
+
+async def test_the_same_error_says_nothing_new_whatever_the_arguments() -> None:
+    @tool
+    def find(at: str) -> str:
+        """Find."""
+        raise ToolError("the index is closed")
+
+    model = ScriptedModel([call("find", at=str(n)) for n in range(9)])
+    assert await limit_of(Worker(model, tools=[find])) == "max_repeats"
+    assert len(model.requests) == 5
+
+
+async def test_the_same_result_of_other_calls_is_progress() -> None:
+    """Such as ten files that are written, one after the other."""
+
+    @tool
+    def write(at: str) -> str:
+        """Write."""
+        return "ok"
+
+    answers = [call("write", at=str(n)) for n in range(10)]
+    assert (await Worker(ScriptedModel([*answers, "done"]), tools=[write]).run("go")).text == "done"
 
 
 async def test_the_same_calls_with_other_results_are_progress() -> None:
