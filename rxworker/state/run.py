@@ -263,7 +263,7 @@ def _answered(conversation: Conversation, answers: Message) -> Conversation:
 
 
 def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
-    """The calls and results of this turn, to be compared with those of the turns before it. Errors that are the same say nothing new, whatever the arguments."""
+    """The calls and results of this turn, to be compared with those of the turns before it. Errors that are the same are compared without the arguments."""
     calls: Iterable[ToolCall] = ()
     for message in reversed(conversation.messages):
         if calls := message.tool_calls:

@@ -302,7 +302,7 @@ async def make_calls(
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
-    if scope.told:
+    if scope.told and not scope.called:
         end_calls(context, scope, scope.told)  # those that the try before has left
     waiting = calls_of(context, scope)
     for each in waiting:
