@@ -23,6 +23,7 @@ from rxworker.operators import Records, merge_runs
 from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.kernel import Sink, Source, Stage, connect
 from rxworker.transport.clock import loop_clock
+from rxworker.watchdog import watchdog
 
 A = TypeVar("A")
 
@@ -363,7 +364,9 @@ class Board:
 
     def _fold(self, record: Record) -> None:
         for cell in self._cells.values():
+            begun = watchdog.begin()
             cell.take(record)
+            watchdog.end(begun, "panel", cell.panel.name)
 
     def _take_past(self, seconds: float = NEVER) -> None:
         """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time. At most for so many seconds."""

@@ -32,6 +32,7 @@ from rxworker.events.turn import (
     HookMessage,
     HookVerdict,
     LimitReached,
+    LoopHold,
     MessageAdd,
     Record,
     ResponseEvent,
@@ -107,6 +108,7 @@ __all__ = [
     "HookMessage",
     "HookVerdict",
     "LimitReached",
+    "LoopHold",
     "WatcherDetach",
     "Gap",
     # the table of all kinds

@@ -74,6 +74,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(turn.HookMessage, "note", changes_state=False),
     EventKind(turn.HookVerdict, "note"),
     EventKind(turn.LimitReached, "note"),
+    EventKind(turn.LoopHold, "note", changes_state=False),
     EventKind(turn.WatcherDetach, "note", changes_state=False),
     EventKind(turn.Gap, "note", changes_state=False),
     EventKind(turn.RunPause),

@@ -258,6 +258,20 @@ class LimitReached(Struct, frozen=True, tag="limit_reached"):
     value: float
 
 
+class LoopHold(Struct, frozen=True, tag="loop_hold"):
+    """A tool or a hook of the run held the event loop, and all runs with it. Emitted the first time.
+
+    Attributes:
+        kind: ``tool`` or ``hook``.
+        name: Its name.
+        seconds: How long it did not return.
+    """
+
+    kind: str
+    name: str
+    seconds: float
+
+
 class WatcherDetach(Struct, frozen=True, tag="watcher_detach"):
     """A watcher raised and was detached. The run and the other watchers go on.
 
@@ -426,6 +440,7 @@ TurnEvent: TypeAlias = (
     | HookMessage
     | HookVerdict
     | LimitReached
+    | LoopHold
     | WatcherDetach
     | Gap
     | RunPause

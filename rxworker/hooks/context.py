@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
 
 from rxworker.errors import HookError, LocalProtocolError, nearest
-from rxworker.events import ConversationReplace, HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, LoopHold, MessageAdd
 from rxworker.hooks.command import CommandResult, run_command
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
@@ -21,7 +21,7 @@ from rxworker.messages.settings import awaited, check_plain
 if TYPE_CHECKING:
     from rxworker.tools import SharedState, Tool, Toolbox
 
-Emit = Callable[[HookMessage | MessageAdd | ConversationReplace], None]
+Emit = Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
 """Runs a tool by its name and arguments, for a hook."""
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
 from rxworker.errors import HookError, describe, message_of
-from rxworker.events import HookVerdict
+from rxworker.events import HookVerdict, LoopHold
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import CallContext, ToolCallContext, ToolResultContext, odd_message
@@ -37,6 +37,7 @@ from rxworker.hooks.points import (
 )
 from rxworker.messages import Message, ToolResult
 from rxworker.tools.cancellation import TooLateError, is_destroyed, within
+from rxworker.watchdog import Watched
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -202,14 +203,18 @@ async def _answer(
     hook: AnyHook, context: HookContext, report: Report, name: str
 ) -> NamedVerdict | None:
     task = asyncio.current_task()
+
+    def held(seconds: float) -> None:
+        context.emit(LoopHold("hook", name, seconds))
+
     try:
-        if not await hook.applies(context):
+        if not await Watched(hook.applies(context), "hook", name, held):
             return None
         if hook.chained:
             answer = await run_hooks(hook.chained, context, report, f"{name}/")
             context.enter(name)
             return answer
-        verdict: object = await hook(context)
+        verdict: object = await Watched(hook(context), "hook", name, held)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:

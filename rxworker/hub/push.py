@@ -25,6 +25,7 @@ from rxworker.hub.delivery import Delivery, count, take
 from rxworker.hub.detach import OnRaise, end_stream, fail_stream
 from rxworker.hub.history import History, expand
 from rxworker.hub.watcher import Watcher, WatcherState
+from rxworker.watchdog import watchdog
 
 Push: TypeAlias = Callable[[Record], None]
 
@@ -68,8 +69,10 @@ class ImmediateWatchers:
     def _push_round(self, entries: Sequence[Record]) -> None:
         event: Any = entries[0].event
         only = entries[0] if len(entries) == 1 and event.__class__ is not Deltas else None
+        clock = watchdog.clock
         records: list[Record] = []  # made for the first watcher that takes records
         for watcher in self.watchers:
+            begun = clock() - watchdog.reported
             try:
                 if only is not None:
                     watcher.push_record(only)
@@ -83,10 +86,12 @@ class ImmediateWatchers:
             except BaseException as error:
                 self.remove(watcher)
                 fail_stream(watcher.observer, watcher.name, error, self._on_raise)
+            if clock() - watchdog.reported - begun > watchdog.limit:
+                watchdog.end(begun, "watcher", watcher.name)
 
     def add(self, watcher: Watcher) -> bool:
         """Push everything that the others have received, and add it to them. ``False`` if it has raised."""
-        seen, history = watcher.seen, self._history
+        seen, history, begun = watcher.seen, self._history, watchdog.begin()
         try:
             while seen < (until := self._pushed_to if self.is_pushing else history.last_seq):
                 for record in history.records(seen, until):
@@ -95,6 +100,8 @@ class ImmediateWatchers:
         except BaseException as error:
             fail_stream(watcher.observer, watcher.name, error, self._on_raise)
             return False
+        finally:
+            watchdog.end(begun, "watcher", watcher.name)
         self.watchers = (*self.watchers, watcher)
         return True
 
@@ -212,6 +219,7 @@ class WatcherGroup:
         """Push one record to all members. Most time is spent here: one call for each member, and nothing else."""
         if self._is_stale:
             self._list_pushes()
+        begun = watchdog.clock() - watchdog.reported
         left = iter(self._pushes)
         while True:
             try:
@@ -221,7 +229,10 @@ class WatcherGroup:
                 place = len(self._pushes) - length_hint(left) - 1
                 self._fail(self._watchers[place], error)
             else:
-                return
+                break
+        if watchdog.clock() - watchdog.reported - begun > watchdog.limit:
+            names = " or ".join([watcher.name for watcher in self._watchers])
+            watchdog.end(begun, "watcher", names)
 
     def _list_pushes(self) -> None:
         self._is_stale = False
@@ -236,6 +247,7 @@ class WatcherGroup:
             self._push_to(watcher, batch)
 
     def _push_to(self, watcher: Watcher, batch: list[Record]) -> None:
+        begun = watchdog.begin()
         try:
             if watcher.push_batch is not None:
                 watcher.push_batch(batch)
@@ -244,6 +256,7 @@ class WatcherGroup:
                     watcher.push(record)
         except BaseException as error:
             self._fail(watcher, error)
+        watchdog.end(begun, "watcher", watcher.name)
 
     def _fail(self, watcher: Watcher, error: BaseException) -> None:
         if self.remove(watcher):

@@ -1,7 +1,7 @@
 """Comparing runs: up to where their records are equal, and how their conversations differ.
 
 Two runs never have equal times and ids, so these are not compared: a call is known by its place in the order in which the ids appear. Nor are records
-that only describe a process: `Ping`, `Fork`, `RunRecover`, `RunRequeue`, `HandOver`, `CommandTaken`, `WatcherDetach` and `Gap`.
+that only describe a process: `Ping`, `Fork`, `RunRecover`, `RunRequeue`, `HandOver`, `CommandTaken`, `LoopHold`, `WatcherDetach` and `Gap`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rxworker.events import (
     Fork,
     Gap,
     HandOver,
+    LoopHold,
     Ping,
     Record,
     RunRecover,
@@ -34,7 +35,7 @@ from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import RunStatus
 
 _NOT_COMPARED = frozenset(
-    {Ping, Fork, RunRecover, RunRequeue, HandOver, CommandTaken, WatcherDetach, Gap}
+    {Ping, Fork, RunRecover, RunRequeue, HandOver, CommandTaken, LoopHold, WatcherDetach, Gap}
 )
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
 # Seals, names and times that are made anew each time.

@@ -56,9 +56,9 @@ from rxworker.log.values import (
     first_id,
     resumed_id,
 )
-from rxworker.messages.settings import awaited
 from rxworker.state import fold_run
 from rxworker.state.closing import call_ends, response_ends
+from rxworker.watchdog import call_watched
 
 R = TypeVar("R")
 W = TypeVar("W")
@@ -228,7 +228,7 @@ class RunSource:
     async def make(self, make_worker: WorkerMaker[W], info: RunInfo) -> W | None:
         """Make a worker for a run; ``None`` if it is left to other processes, or cannot be made now."""
         try:
-            worker = await awaited(make_worker(info))
+            worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
             pause = self.pending.retry(info.run_id, time.time())
             logger.exception(

@@ -27,7 +27,7 @@ from rxworker.errors import (
     ToolTimeoutError,
     describe,
 )
-from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events import LoopHold, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.events.pause import Begun
 from rxworker.messages import Json, ToolCall, ToolResult
@@ -37,8 +37,9 @@ from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import QuestionError, ToolContext
 from rxworker.tools.results import must_pass, to_result
 from rxworker.tools.shared_state import SharedState
+from rxworker.watchdog import Watched
 
-ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
+ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold
 Emit: TypeAlias = Callable[[ToolEvent], None]
 """Receives the start, the progress and the end of each call."""
 Forwarder: TypeAlias = Callable[[str, Record], None]
@@ -149,6 +150,9 @@ class _Line(ToolContext):
         if not self.cancelled:
             self._call_scope.emit(ToolProgress(self.call_id, value, self._place))
 
+    def note_hold(self, seconds: float) -> None:
+        self._call_scope.emit(LoopHold("tool", self.tool, seconds))
+
     def _relay(self, record: Record) -> None:
         self._call_scope.relay(self.call_id, record)
 
@@ -209,9 +213,11 @@ async def attempts(
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = call.name, line.close
-                value = await tool.execute(arguments, line)
+                value = await Watched(
+                    tool.execute(arguments, line), "tool", call.name, line.note_hold
+                )
             else:
-                work = _executed(tool, arguments, line)
+                work = _executed(tool, arguments, line, line.note_hold)
                 value = await within(work, policy.timeout, call.name)
             return value if isinstance(value, str) else to_result(value, call.name)
         except BaseException as error:
@@ -253,10 +259,13 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
 
 
 async def _executed(
-    tool: Tool, arguments: str | bytes, context: ToolContext
+    tool: Tool,
+    arguments: str | bytes,
+    context: ToolContext,
+    held: Callable[[float], None],
 ) -> ResultContent | ToolResult:
     """Run a tool in a task of its own. ``SystemExit`` must not leave a task: asyncio would raise it out of the event loop."""
     try:
-        return await tool.execute(arguments, context)
+        return await Watched(tool.execute(arguments, context), "tool", context.tool, held)
     except SystemExit as error:
         raise ExecutionFailedError(describe(error), tool=context.tool) from error

@@ -9,7 +9,6 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
-from rxworker.messages.settings import awaited
 from rxworker.tools.base import (
     USUAL,
     ClientTool,
@@ -24,6 +23,7 @@ from rxworker.tools.described import ToolLike, adapted
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
 from rxworker.tools.results import ErrorFormatter, format_error
+from rxworker.watchdog import call_watched
 
 META = attrgetter("meta")
 logger = logging.getLogger("rxworker.tools")
@@ -142,7 +142,7 @@ class Toolbox:
 
     async def _formatted(self, formatter: ErrorFormatter, error: ToolError) -> str:
         try:
-            text = cast("object", await awaited(formatter(error)))
+            text = cast("object", await call_watched("error_formatter", formatter, error))
             if isinstance(text, str):
                 return text
             raise TypeError(f"it returned {text!r:.60}, which is not a text")

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rxworker.errors import LocalProtocolError
+from rxworker.watchdog import Watched, watchdog
 
 A = TypeVar("A")
 
@@ -37,6 +38,7 @@ class Callback(Generic[A]):
         limit: int = 256,
     ) -> None:
         self._function = function
+        self._name: str = getattr(function, "__qualname__", type(function).__qualname__)
         self._failed = failed
         self._in_order = in_order
         self._limit = limit
@@ -51,11 +53,14 @@ class Callback(Generic[A]):
             else:
                 self._failed(item, LocalProtocolError(f"{self._limit} calls wait for their turn"))
             return
+        begun = watchdog.begin()
         try:
             result = self._function(item)
         except (*LOGGED, asyncio.CancelledError) as error:
             self._failed(item, error)
             return
+        finally:
+            watchdog.end(begun, "callback", self._name)
         if inspect.isawaitable(result):
             # A context of its own: it must not keep the run that has caused the call.
             task = asyncio.get_running_loop().create_task(
@@ -66,7 +71,7 @@ class Callback(Generic[A]):
 
     async def _finish(self, item: A, result: Awaitable[object]) -> None:
         try:
-            await result
+            await Watched(result, "callback", self._name)
         except LOGGED as error:
             self._failed(item, error)
 

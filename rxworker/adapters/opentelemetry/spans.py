@@ -31,6 +31,7 @@ from rxworker.events import (
     HandOver,
     HookVerdict,
     LimitReached,
+    LoopHold,
     Record,
     ResponseStatus,
     RunAbort,
@@ -592,6 +593,7 @@ _BEGINNINGS: frozenset[type[object]] = frozenset({RunStart, RunResume, RunRecove
 _NOTES: dict[type[object], tuple[str, ...]] = {
     RunRecover: ("rxworker.run.recover", "epoch", "owner", "reason"),
     LimitReached: ("rxworker.limit", "limit", "value"),
+    LoopHold: ("rxworker.loop.hold", "kind", "name", "seconds"),
     WatcherDetach: ("rxworker.watcher.detach", "watcher", "error"),
     HandOver: ("rxworker.run.hand_over", "reason"),
 }
@@ -613,5 +615,6 @@ _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] =
     HookVerdict: RunSpans._verdict,
     HandOver: RunSpans._noted,
     LimitReached: RunSpans._noted,
+    LoopHold: RunSpans._noted,
     WatcherDetach: RunSpans._noted,
 }

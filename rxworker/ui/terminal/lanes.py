@@ -21,6 +21,7 @@ from rxworker.events import (
     HookMessage,
     HookVerdict,
     InputValueDelta,
+    LoopHold,
     MessageAdd,
     Opaque,
     PauseState,
@@ -187,6 +188,8 @@ def note_of(record: Record) -> Iterable[Lane]:
         case ConversationCompact(replaced=count):
             what = f"{plural(count, 'message')} sent in a shorter form from here on"
             return (_note(record, "shortened", what if count else "no summary was written"),)
+        case LoopHold(kind=kind, name=name, seconds=seconds):
+            return (_note(record, kind, f"{name} held the event loop for {seconds:.2f} s"),)
         case WatcherDetach(watcher=watcher, error=error):
             return (_note(record, "watcher", f"{watcher} failed and was detached: {error}"),)
         case SharedStateChange(op=op, path=path, value=value):

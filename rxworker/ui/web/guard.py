@@ -28,7 +28,6 @@ from rxworker.errors import (
     RemoteProtocolError,
     RunStatusError,
 )
-from rxworker.messages.settings import awaited
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.health import PROBES
@@ -44,6 +43,7 @@ from rxworker.ui.web.responses import (
 )
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
+from rxworker.watchdog import call_watched
 
 
 class Token:
@@ -222,7 +222,7 @@ class Guard:
         """
         if self._user is None:
             return
-        name = await awaited(self._user(request))
+        name = await call_watched("user", self._user, request)
         if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the program's function
             logger.error("user= returned %.60r: return the name of a user as a str, or None", name)
             name = None

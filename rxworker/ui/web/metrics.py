@@ -30,6 +30,7 @@ from rxworker.log.fleet import Totals
 from rxworker.state.run_state import TOOL_BOUNDS
 from rxworker.ui.web.boards import BoardStates
 from rxworker.ui.web.fleet import owners_of, queues_of, recovering_of
+from rxworker.watchdog import watchdog
 
 GROUP = ("worker", "tenant")
 
@@ -110,6 +111,7 @@ class _FleetCollector(Collector):
             labels, totals = (group.worker, group.tenant), group.totals
             durations.add_metric(labels, _buckets(totals), totals.tool_seconds)
         yield durations
+        yield from _held()
         text = "Clients that watch runs on this server"
         yield _gauge("server_clients", text, {(): self.clients})
         yield from self._panels()
@@ -125,6 +127,16 @@ class _FleetCollector(Collector):
                         values[board.name, panel.name, group, panel.unit] = value
         labels = ("board", "panel", "group", "unit")
         yield _gauge("panel", "What a panel of a dashboard shows of all runs", values, labels)
+
+
+def _held() -> Iterator[Metric]:
+    """What has held the event loop of this process."""
+    texts = {"holds": "How often a function held the event loop", "hold_seconds": "How long"}
+    for place, (name, text) in enumerate(texts.items()):
+        counter = CounterMetricFamily(f"rxworker_loop_{name}", text, labels=["kind", "name"])
+        for key, numbers in watchdog.held.items():
+            counter.add_metric(key, numbers[place])
+        yield counter
 
 
 def _meters(states: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:

@@ -559,6 +559,17 @@ export interface LimitReached {
   value: number;
 }
 
+/** A tool or a hook of the run held the event loop, and all runs with it. Emitted the first time. */
+export interface LoopHold {
+  type: "loop_hold";
+  /** ``tool`` or ``hook``. */
+  kind: string;
+  /** Its name. */
+  name: string;
+  /** How long it did not return. */
+  seconds: number;
+}
+
 /** A watcher raised and was detached. The run and the other watchers go on. */
 export interface WatcherDetach {
   type: "watcher_detach";
@@ -755,7 +766,7 @@ export interface Record {
   /** Seconds since the epoch. */
   time: number;
   /** The event. */
-  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
   /** The tool calls that lead to it, for a run inside a run. */
   path?: string[];
   /** How many records this one stands for, itself among them. More than one where a delivery has merged adjacent deltas, or left some out: it stands for ``first`` to ``seq``. */
@@ -896,6 +907,6 @@ export interface PanelState {
   error?: string;
 }
 
-export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
 
 export type Delivery = "coalesce" | "reliable" | "latest" | "drop_oldest";

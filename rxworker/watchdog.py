@@ -1,0 +1,133 @@
+"""Names what holds an event loop: the tool, hook, watcher, panel or callback that does not return for longer than a limit.
+
+Theory of operation. An event loop runs one function at a time, so that a function which blocks holds all runs of the process. Where the library calls a function of the
+program, it reads the clock before and after. A coroutine is measured by its steps: what it awaits does not count. A function may call others that are measured: what was reported of these is
+taken off, so that each second is reported once, of the innermost. No thread watches and nothing waits; what never returns is not reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from time import perf_counter
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from rxworker.messages.settings import awaited
+
+A = TypeVar("A")
+
+logger = logging.getLogger("rxworker.hub")
+
+MOST = 1000
+"""The maximum number of names that are counted."""
+
+
+class Watchdog:
+    """Measures the functions that the library calls on an event loop.
+
+    Attributes:
+        limit: Seconds for which a function may hold the event loop; more is reported.
+        clock: Returns the time in seconds.
+        reported: The seconds that were reported, of all functions.
+        held: For the kind and the name of each function that was reported: how often it was, and for how many seconds together.
+    """
+
+    def __init__(self) -> None:
+        self.limit = 0.2
+        self.clock: Callable[[], float] = perf_counter
+        self.held: dict[tuple[str, str], tuple[int, float]] = {}
+        self.reported = 0.0
+        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, set[tuple[str, str]]] = (
+            WeakKeyDictionary()
+        )
+
+    def begin(self) -> float:
+        """A mark, for `end`: the time now, less what was reported before."""
+        return self.clock() - self.reported
+
+    def end(self, begun: float, kind: str, name: str) -> float | None:
+        """Report a function that has returned, if it took too long: each on a loop once at WARNING. The seconds, if they are to be an event too."""
+        seconds = self.clock() - self.reported - begun
+        if seconds <= self.limit:
+            return None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return None  # it held no event loop
+        self.reported += seconds
+        key = kind, name
+        count, total = self.held.get(key, (0, 0.0))
+        if count or len(self.held) < MOST:
+            self.held[key] = count + 1, total + seconds
+        known = self._known.setdefault(loop, set())
+        if key in known or len(known) >= MOST:
+            return None
+        known.add(key)
+        logger.warning(
+            "%s %s held the event loop for %.2f s, and all runs with it: await what waits, or call it with asyncio.to_thread(...)",
+            kind,
+            name,
+            seconds,
+            extra={"kind": kind, "holder": name, "seconds": seconds},
+        )
+        return seconds
+
+
+watchdog = Watchdog()
+"""The watchdog of the process."""
+
+
+async def call_watched(name: str, function: Callable[..., A | Awaitable[A]], *given: Any) -> A:
+    """Call a plain or a coroutine function of the program, which is measured as a callback of this name."""
+
+    async def work() -> A:
+        return await awaited(function(*given))
+
+    return await Watched(work(), "callback", name)
+
+
+class Watched(Awaitable[A]):
+    """An awaitable whose steps are measured.
+
+    Args:
+        work: What is awaited.
+        kind: ``tool``, ``hook`` or ``callback``.
+        name: Its name.
+        held: Called with the seconds of the first step that takes too long.
+    """
+
+    __slots__ = ("_held", "_kind", "_name", "_work")
+
+    def __init__(
+        self,
+        work: Awaitable[A],
+        kind: str,
+        name: str,
+        held: Callable[[float], object] | None = None,
+    ) -> None:
+        self._work, self._kind, self._name, self._held = work, kind, name, held
+
+    def __await__(self) -> Generator[Any, Any, A]:
+        """Await it."""
+        steps = self._work.__await__()
+        step: Callable[[Any], Any] = steps.send
+        given: Any = None
+        while True:
+            begun = watchdog.begin()
+            try:
+                waits_for = step(given)
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                seconds = watchdog.end(begun, self._kind, self._name)
+                if seconds is not None and self._held is not None:
+                    self._held(seconds)
+            try:
+                step, given = steps.send, (yield waits_for)
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as error:
+                step, given = steps.throw, error
