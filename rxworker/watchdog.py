@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from time import perf_counter
+from types import coroutine
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -85,11 +86,17 @@ async def call_watched(name: str, function: Callable[..., A | Awaitable[A]], *gi
     async def work() -> A:
         return await awaited(function(*given))
 
-    return await Watched(work(), "callback", name)
+    return await watched(work(), "callback", name)
 
 
-class Watched(Awaitable[A]):
-    """An awaitable whose steps are measured.
+@coroutine
+def watched(
+    work: Awaitable[A],
+    kind: str,
+    name: str,
+    held: Callable[[float], object] | None = None,
+) -> Generator[Any, Any, A]:
+    """Await a coroutine, or another awaitable, whose steps are measured.
 
     Args:
         work: What is awaited.
@@ -97,37 +104,25 @@ class Watched(Awaitable[A]):
         name: Its name.
         held: Called with the seconds of the first step that takes too long.
     """
-
-    __slots__ = ("_held", "_kind", "_name", "_work")
-
-    def __init__(
-        self,
-        work: Awaitable[A],
-        kind: str,
-        name: str,
-        held: Callable[[float], object] | None = None,
-    ) -> None:
-        self._work, self._kind, self._name, self._held = work, kind, name, held
-
-    def __await__(self) -> Generator[Any, Any, A]:
-        """Await it."""
-        steps = self._work.__await__()
-        step: Callable[[Any], Any] = steps.send
-        given: Any = None
-        while True:
-            begun = watchdog.begin()
-            try:
-                waits_for = step(given)
-            except StopIteration as stop:
-                return stop.value
-            finally:
-                seconds = watchdog.end(begun, self._kind, self._name)
-                if seconds is not None and self._held is not None:
-                    self._held(seconds)
-            try:
-                step, given = steps.send, (yield waits_for)
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:
-                step, given = steps.throw, error
+    steps: Any = work if hasattr(work, "send") else work.__await__()
+    step: Callable[[Any], Any] = steps.send
+    given: Any = None
+    clock, dog = watchdog.clock, watchdog
+    while True:
+        begun = clock() - dog.reported
+        try:
+            waits_for = step(given)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            if clock() - dog.reported - begun > dog.limit:
+                seconds = dog.end(begun, kind, name)
+                if seconds is not None and held is not None:
+                    held(seconds)
+        try:
+            step, given = steps.send, (yield waits_for)
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as error:
+            step, given = steps.throw, error

@@ -14,7 +14,7 @@ from rxworker.hooks.contexts import MessageSendContext, ToolCallContext
 from rxworker.hub import Coalesce
 from rxworker.panels import count
 from rxworker.testing import ScriptedModel, call
-from rxworker.watchdog import Watched, call_watched, watchdog
+from rxworker.watchdog import call_watched, watchdog, watched
 from rxworker.worker.callbacks import Callback
 
 
@@ -201,7 +201,7 @@ async def test_what_is_watched_is_cancelled_and_raises_as_it_does_alone(clock: C
         return 0
 
     async def watch() -> int:
-        return await Watched(work(), "tool", "work")
+        return await watched(work(), "tool", "work")
 
     task = asyncio.create_task(watch())
     await asyncio.sleep(0)
@@ -213,4 +213,4 @@ async def test_what_is_watched_is_cancelled_and_raises_as_it_does_alone(clock: C
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await Watched(fail(), "tool", "fail")
+        await watched(fail(), "tool", "fail")

@@ -37,7 +37,7 @@ from rxworker.hooks.points import (
 )
 from rxworker.messages import Message, ToolResult
 from rxworker.tools.cancellation import TooLateError, is_destroyed, within
-from rxworker.watchdog import Watched
+from rxworker.watchdog import watched
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 NamedVerdict: TypeAlias = tuple[Verdict, str]
@@ -208,13 +208,13 @@ async def _answer(
         context.emit(LoopHold("hook", name, seconds))
 
     try:
-        if not await Watched(hook.applies(context), "hook", name, held):
+        if not await watched(hook.applies(context), "hook", name, held):
             return None
         if hook.chained:
             answer = await run_hooks(hook.chained, context, report, f"{name}/")
             context.enter(name)
             return answer
-        verdict: object = await Watched(hook(context), "hook", name, held)
+        verdict: object = await watched(hook(context), "hook", name, held)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:

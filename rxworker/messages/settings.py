@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True, metaclass=_SettingsMeta):
     """
 
 
-_AWAITED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+AWAITED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def is_coroutine_function(function: object) -> bool:
@@ -55,7 +55,7 @@ def is_coroutine_function(function: object) -> bool:
         function = function.func
     known: Any = function
     code = getattr(known, "__code__", None) or getattr(type(known).__call__, "__code__", None)
-    return code is not None and code.co_flags & _AWAITED != 0
+    return code is not None and code.co_flags & AWAITED != 0
 
 
 async def awaited(result: A | Awaitable[A]) -> A:
@@ -77,7 +77,7 @@ def check_plain(name: str, *functions: object, instead: str = "") -> None:
     """
     for function in functions:
         code = getattr(function, "__code__", None)  # that of most, without a call for each
-        is_plain = function is None or (code is not None and not code.co_flags & _AWAITED)
+        is_plain = function is None or (code is not None and not code.co_flags & AWAITED)
         if not is_plain and is_coroutine_function(function):
             raise ConfigurationError(
                 f"{name}: give a plain function, not a coroutine function, which nothing awaits there{instead}"

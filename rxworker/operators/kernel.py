@@ -36,6 +36,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from functools import cached_property, partial
+from types import BuiltinFunctionType, NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
@@ -44,7 +45,7 @@ from reactivex.internal import default_error, noop
 from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.events.deltas import Parts, flatten
-from rxworker.messages.settings import check_plain
+from rxworker.messages.settings import AWAITED, check_plain
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.factories import expect_operator
 
@@ -276,7 +277,11 @@ class Stage(Observable[A]):
         push: Any = on_next  # or an observer
         if callable(getattr(push, "on_next", None)):
             push, on_error, on_completed = push.on_next, push.on_error, push.on_completed
-        check_observer(push, on_error, on_completed)
+        for function in (push, on_error, on_completed):
+            if not isinstance(function, (NoneType, BuiltinFunctionType)):
+                code = getattr(function, "__code__", None)
+                if code is None or code.co_flags & AWAITED:
+                    check_observer(function)
         guard: Guard[A] = Guard(push, on_error, on_completed)
         if self.is_direct or not TRAMPOLINE.schedule_required():
             guard.begin(self._subscribe_core, scheduler)

@@ -37,7 +37,7 @@ from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import QuestionError, ToolContext
 from rxworker.tools.results import must_pass, to_result
 from rxworker.tools.shared_state import SharedState
-from rxworker.watchdog import Watched
+from rxworker.watchdog import watched
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold
 Emit: TypeAlias = Callable[[ToolEvent], None]
@@ -213,7 +213,7 @@ async def attempts(
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = call.name, line.close
-                value = await Watched(
+                value = await watched(
                     tool.execute(arguments, line), "tool", call.name, line.note_hold
                 )
             else:
@@ -266,6 +266,6 @@ async def _executed(
 ) -> ResultContent | ToolResult:
     """Run a tool in a task of its own. ``SystemExit`` must not leave a task: asyncio would raise it out of the event loop."""
     try:
-        return await Watched(tool.execute(arguments, context), "tool", context.tool, held)
+        return await watched(tool.execute(arguments, context), "tool", context.tool, held)
     except SystemExit as error:
         raise ExecutionFailedError(describe(error), tool=context.tool) from error

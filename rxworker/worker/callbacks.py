@@ -11,7 +11,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from rxworker.errors import LocalProtocolError
-from rxworker.watchdog import Watched, watchdog
+from rxworker.watchdog import watchdog, watched
 
 A = TypeVar("A")
 
@@ -71,7 +71,7 @@ class Callback(Generic[A]):
 
     async def _finish(self, item: A, result: Awaitable[object]) -> None:
         try:
-            await Watched(result, "callback", self._name)
+            await watched(result, "callback", self._name)
         except LOGGED as error:
             self._failed(item, error)
 
