@@ -354,7 +354,7 @@ def test_what_is_not_a_stage_is_refused(given: dict[str, Any], text: str) -> Non
 async def test_what_a_stage_returns_must_be_an_observable() -> None:
     async def ask(turn: Turn) -> None: ...
 
-    with pytest.raises(ConfigurationError, match="function of a Turn"):
+    with pytest.raises(ConfigurationError, match="give a plain function"):
         Worker(ScriptedModel([]), stages={"respond": cast("Any", ask)})
 
     def nothing(turn: Turn) -> Any: ...
