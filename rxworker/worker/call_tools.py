@@ -302,8 +302,8 @@ async def make_calls(
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
-    if scope.told and not scope.called:
-        end_calls(context, scope, scope.told)  # those that the try before has left
+    if scope.noted and not scope.called:
+        end_calls(context, scope, scope.noted)  # those that the try before has left
     waiting = calls_of(context, scope)
     for each in waiting:
         context.called[each.call.name] = None
@@ -312,7 +312,7 @@ async def make_calls(
             # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
             key = scope.pause.key or f"{context.journal.run_id}/{context.journal.state.turns}"
             scope.pause = replace(scope.pause, key=key)
-            emit = emitter.emit if scope.told is None else _noted(scope, scope.told, emitter.emit)
+            emit = emitter.emit if scope.noted is None else _noted(scope, scope.noted, emitter.emit)
             await _run_calls(context, scope, waiting, emit, executor)
     finally:
         if scope.early is not None:
@@ -323,7 +323,7 @@ def _noted(scope: TurnScope, told: Told, emit: Emit) -> Emit:
     """Note the events of tools, so that `expect_told` finds what an operator around the stage makes of them."""
 
     def emit_noted(event: Event) -> None:
-        if isinstance(event, ToolStart) and scope.told is not told:
+        if isinstance(event, ToolStart) and scope.noted is not told:
             raise ConfigurationError("the stage call_tools was cut off: no further call starts")
         if isinstance(event, TOOL_EVENTS):
             told.setdefault((event.__class__, event.place), []).append(event)

@@ -293,7 +293,7 @@ class TurnScope(Struct, eq=False):
         error: Why a recovered run ends at once, if it does.
         taken_up: The response that a recovered turn continues, if there is one.
         failed: Why the last attempt failed, until another one has begun.
-        told: With an operator around the stage: the events of tools that `call_tools` has emitted and that are not recorded, by their kinds and places.
+        noted: With an operator around the stage: the events of tools that `call_tools` has emitted and that are not recorded, by their kinds and places.
     """
 
     variables: dict[str, object] = {}
@@ -309,7 +309,7 @@ class TurnScope(Struct, eq=False):
     error: Exception | None = None
     taken_up: OpenResponse | None = None
     failed: str = ""
-    told: dict[tuple[type[Event], int], list[Event]] | None = None
+    noted: dict[tuple[type[Event], int], list[Event]] | None = None
 
     @property
     def waiting(self) -> tuple[PausedCall, ...]:

@@ -181,7 +181,7 @@ def _guarded(
         several = () if operator is None else (operator,)
         context, scope, has_ended = turn._context, turn._scope, False
         told: Told | None = {} if name == "call_tools" else None
-        scope.told = told
+        scope.noted = told
         marks: set[type[Event]] = set()
         inner = _until_end(source, scope)
         events = apply_operators(several, inner, turn.scheduler, EVENTS, refusal)
@@ -207,13 +207,13 @@ def _guarded(
             return True
 
         def completed(_: abc.SchedulerBase) -> Observable[Event]:
-            scope.told = None
+            scope.noted = None
             if not has_ended:
                 _expect_whole(context, scope, name, marks, told or {})
             return reactivex.empty()
 
         def failed(error: Exception, _: Observable[Event]) -> Observable[Event]:
-            scope.told = None
+            scope.noted = None
             return reactivex.empty() if has_ended else reactivex.throw(error)
 
         whole = events.pipe(ops.filter(may_follow), ops.concat(reactivex.defer(completed)))
