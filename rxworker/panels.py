@@ -12,15 +12,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.cell import MOST_GROUPS, OTHERS
-from rxworker.boards.panel import Group, LabelGroup
+from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptStart,
@@ -40,6 +41,7 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
     TurnStart,
+    TurnStop,
     is_block_event,
 )
 from rxworker.log.values import END_WORDS
@@ -48,7 +50,6 @@ from rxworker.operators import (
     Span,
     UsageChange,
     Window,
-    combine_gauges,
     decode,
     events,
     only,
@@ -58,9 +59,11 @@ from rxworker.operators import (
     spans,
     usage_changes,
 )
+from rxworker.operators.gauges import UsageChanges
 from rxworker.operators.kernel import Operator
 from rxworker.operators.window import slide
-from rxworker.providers.models import model_info
+from rxworker.providers.models import prices_of
+from rxworker.state.tools import RunningTool, step_tools
 from rxworker.worker.stored import last_input, title_of
 
 A = TypeVar("A")
@@ -97,12 +100,13 @@ class RunLine(Struct, frozen=True):
     Attributes:
         title: The beginning of its input.
         status: As `status` emits it.
-        turns: How many turns have started, those of nested runs included.
-        tools: How many tools have started.
-        tokens: The tokens, read and written.
-        cost: The cost of those whose prices are known.
+        turns: How many turns have started, without those of nested runs.
+        tools: How many tools have started, those of nested runs included.
+        tokens: The tokens, read and written, those of nested runs included.
+        cost: The cost of those whose prices are known; ``None`` if none are.
         seconds: From its first record to the last.
-        run: Its id.
+        run: Its id; of a run that was resumed that of the last run that resumes it.
+        unpriced: The models whose prices are not known: the cost is without their tokens.
     """
 
     title: str = ""
@@ -110,9 +114,10 @@ class RunLine(Struct, frozen=True):
     turns: int = 0
     tools: int = 0
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
     seconds: float = 0.0
     run: str = ""
+    unpriced: str = ""
 
 
 def run_of(record: Record) -> str:
@@ -144,10 +149,8 @@ def label_of(name: str, default: str | None = None) -> Group:
     return LabelGroup(name, default)
 
 
-def model_of(record: Record) -> str | None:
-    """The model of a request that a record starts, as a group; ``None`` for any other record."""
-    event = record.event
-    return event.model or "unknown" if isinstance(event, AttemptStart) else None
+model_of: Group = ModelGroup()
+"""The model of the request that a record belongs to, as a group; ``None`` for a record of no request."""
 
 
 def total(values: Observable[float]) -> Observable[float]:
@@ -160,16 +163,22 @@ def total(values: Observable[float]) -> Observable[float]:
     return values.pipe(ops.scan(_add, 0.0))
 
 
-def count(kind: type[Event]) -> Operator[Record, int]:
+def count(kind: type[Event], *, nested: bool | None = None) -> Operator[Record, int]:
     """How many events of a class there were so far.
 
     --a--b-----a--|     a is of the class
     [ count(A) ]
     --1--------2--|
+
+    Args:
+        kind: The class.
+        nested: Whether those of nested runs count. By default they do, except for the beginnings, pauses and ends of runs and turns: ``count(RunStart)`` is how many runs
+            there were, and ``count(ToolStart)`` is how many tools, as in the row of a run.
     """
+    is_deep = kind not in _OWN if nested is None else nested
 
     def pipeline(records: Observable[Record]) -> Observable[int]:
-        return records.pipe(events(), only(kind), ops.scan(_one_more, 0))
+        return records.pipe(events(nested=is_deep), only(kind), ops.scan(_one_more, 0))
 
     return pipeline
 
@@ -183,22 +192,57 @@ def tokens(records: Observable[Record]) -> Observable[int]:
     return records.pipe(usage_changes(), ops.map(tokens_of), ops.scan(int.__add__, 0))
 
 
-def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float]:
-    """The cost so far, of the models whose prices are known.
+def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float | Partial]:
+    """The cost so far. As soon as there are tokens of a model whose prices are not known, it is a `Partial` that names the model.
 
     Args:
-        prices: The prices by the names of models; for other models those of the table of models.
+        prices: The prices by the names of models; see `rxworker.providers.prices_of`.
     """
 
-    def pipeline(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(usage_changes(), ops.map(_coster(prices)), total)
+    def pipeline(records: Observable[Record]) -> Observable[float | Partial]:
+        return records.pipe(usage_changes(), decode(partial(_Costs, prices)))
 
     return pipeline
 
 
-def cost_by_model(prices: Mapping[str, Prices] | None = None) -> Operator[Record, dict[str, float]]:
-    """The cost so far by the names of the models, of those whose prices are known; see `cost`. There are at most 100 names; all further ones are ``others``."""
-    return _by_model(_coster(prices))
+class _Costs:
+    """The sum of what is known, and the models whose prices are not."""
+
+    def __init__(self, prices: Mapping[str, Prices] | None) -> None:
+        self._cost_of = _coster(prices)
+        self.known: float | None = None
+        self.missing: dict[str, None] = {}
+
+    def feed(self, data: UsageChange) -> Sequence[float | Partial]:
+        found = self._cost_of(data)
+        if found is None:
+            self.missing[data.model or UNNAMED] = None
+        else:
+            self.known = (self.known or 0.0) + found
+        return (self.value,)
+
+    @property
+    def value(self) -> float | Partial:
+        return Partial(self.known, (*self.missing,)) if self.missing else self.known or 0.0
+
+    def finish(self) -> Sequence[float | Partial]:
+        return ()
+
+
+def cost_by_model(
+    prices: Mapping[str, Prices] | None = None,
+) -> Operator[Record, dict[str, float] | Partial]:
+    """The cost so far by the names of the models, of which those whose prices are not known have ``None``; see `cost`. There are at most 100 names; all further ones are ``others``."""
+
+    def pipeline(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
+        return records.pipe(_by_model(_coster(prices)), ops.map(_with_missing))
+
+    return pipeline
+
+
+def _with_missing(sums: dict[str, float | None]) -> dict[str, float] | Partial:
+    missing = tuple(name for name, value in sums.items() if value is None)
+    return cast("Any", Partial(cast("Any", sums), missing) if missing else sums)
 
 
 def tokens_by_model(records: Observable[Record]) -> Observable[dict[str, float]]:
@@ -210,15 +254,18 @@ def tokens_by_model(records: Observable[Record]) -> Observable[dict[str, float]]
     return records.pipe(_by_model(tokens_of))
 
 
-def _by_model(value_of: Callable[[UsageChange], float]) -> Operator[Record, dict[str, float]]:
-    def step(sums: dict[str, float], change: UsageChange) -> dict[str, float]:
-        name = change.model or "unknown"
+def _by_model(
+    value_of: Callable[[UsageChange], A],
+) -> Operator[Record, dict[str, A]]:
+    def step(sums: dict[str, Any], change: UsageChange) -> dict[str, Any]:
+        name = change.model or UNNAMED
         if name not in sums and len(sums) >= MOST_GROUPS:
             name = OTHERS
-        return {**sums, name: sums.get(name, 0.0) + value_of(change)}
+        found, before = value_of(change), sums.get(name, 0.0)
+        return {**sums, name: None if found is None or before is None else before + found}
 
-    def pipeline(records: Observable[Record]) -> Observable[dict[str, float]]:
-        start: dict[str, float] = {}
+    def pipeline(records: Observable[Record]) -> Observable[dict[str, A]]:
+        start: dict[str, Any] = {}
         return records.pipe(usage_changes(), ops.scan(step, start))
 
     return pipeline
@@ -301,22 +348,36 @@ def waits(records: Observable[Record]) -> Observable[float]:
     return records.pipe(spans(asked, answered), ops.map(_seconds_of))
 
 
+def tool_stops(records: Observable[Record]) -> Observable[ToolStop]:
+    """The ends of the tools that have run, those of nested runs included. A call that was refused or skipped did not run."""
+    return records.pipe(decode(_ToolStops))
+
+
+class _ToolStops:
+    """The tools that are running."""
+
+    def __init__(self) -> None:
+        self._running: tuple[RunningTool, ...] = ()
+
+    def feed(self, data: Record) -> Sequence[ToolStop]:
+        event = data.event
+        if not isinstance(event, ToolStart | ToolStop):
+            return ()
+        self._running, has_ended = step_tools(self._running, (data.run_id, *data.path), event)
+        return (event,) if has_ended and isinstance(event, ToolStop) else ()
+
+    def finish(self) -> Sequence[ToolStop]:
+        return ()
+
+
 def tool_seconds(records: Observable[Record]) -> Observable[float]:
-    """The seconds that each tool ran. A call that was skipped did not run."""
-
-    def seconds_of(stop: ToolStop) -> float:
-        return stop.seconds
-
-    return records.pipe(events(), only(ToolStop), ops.map(seconds_of), ops.filter(bool))
+    """The seconds that each tool ran, those of nested runs included. One that was cancelled has none."""
+    return records.pipe(tool_stops, ops.map(lambda stop: stop.seconds), ops.filter(bool))
 
 
 def failures(records: Observable[Record]) -> Observable[int]:
-    """How many tools have failed so far."""
-
-    def has_failed(stop: ToolStop) -> bool:
-        return stop.is_error
-
-    return records.pipe(events(), only(ToolStop), ops.filter(has_failed), ops.scan(_one_more, 0))
+    """How many tools have failed so far, those of nested runs included."""
+    return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.scan(_one_more, 0))
 
 
 def run_seconds(records: Observable[Record]) -> Observable[float]:
@@ -434,41 +495,56 @@ class _RunsByStatus:
 
 
 def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, RunLine]:
-    """What a run has taken so far, for the records of one run.
+    """What a run has taken so far, for the records of one run, and of those that resume it.
 
     Args:
         prices: As for `cost`.
     """
+    return decode(partial(_Line, prices))
 
-    def seconds(records: Observable[Record]) -> Observable[float]:
-        def step(known: tuple[float, float], record: Record) -> tuple[float, float]:
-            return known[0] or record.time, record.time
 
-        return records.pipe(ops.scan(step, (0.0, 0.0)), ops.map(lambda known: known[1] - known[0]))
+class _Line:
+    """The line of a run, and what it is computed of."""
 
-    def name(records: Observable[Record]) -> Observable[str]:
-        return records.pipe(ops.take(1), ops.map(run_of))
+    def __init__(self, prices: Mapping[str, Prices] | None) -> None:
+        self._line = RunLine()
+        self._began: float | None = None
+        self._changes, self._costs = UsageChanges(), _Costs(prices)
 
-    def title_at(record: Record) -> str:
-        begun = record.event
-        if record.path or not isinstance(begun, RunStart | RunResume):
-            return ""
-        return title_of(last_input(begun.conversation.messages))
+    def feed(self, data: Record) -> Sequence[RunLine]:
+        line, event = self._line, data.event
+        if self._began is None:
+            self._began = data.time
+            line = replace(line, run=data.run_id)
+        self._line = line = replace(line, seconds=data.time - self._began)
+        if not is_block_event(event):
+            self._line = line = self._stepped(line, data)
+        return (line,)
 
-    def title(records: Observable[Record]) -> Observable[str]:
-        return records.pipe(ops.map(title_at), ops.filter(bool))
+    def _stepped(self, line: RunLine, data: Record) -> RunLine:
+        event = data.event
+        line = replace(
+            line,
+            status=_status_of(data) or line.status,
+            turns=line.turns + (isinstance(event, TurnStart) and not data.path),
+            tools=line.tools + isinstance(event, ToolStart),
+        )
+        if isinstance(event, RunStart | RunResume) and not data.path:
+            title = title_of(last_input(event.conversation.messages))
+            line = replace(line, run=data.run_id, title=title or line.title)
+        for change in self._changes.feed(data):
+            self._costs.feed(change)
+            known, missing = self._costs.known, self._costs.missing
+            line = replace(
+                line,
+                tokens=line.tokens + change.tokens,
+                cost=known if missing else known or 0.0,
+                unpriced=", ".join(missing),
+            )
+        return line
 
-    return combine_gauges(
-        RunLine(),
-        title=title,
-        status=status,
-        turns=count(TurnStart),
-        tools=count(ToolStart),
-        tokens=tokens,
-        cost=cost(prices),
-        seconds=seconds,
-        run=name,
-    )
+    def finish(self) -> Sequence[RunLine]:
+        return ()
 
 
 def by_time(step: float, steps: int) -> Operator[float, dict[str, float]]:
@@ -617,7 +693,7 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
 
 
 def runs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
-    """A line for each run, and the totals.
+    """A line for each run, and the totals. A run and those that resume it are one line.
 
     Args:
         prices: As for `usage`.
@@ -627,7 +703,7 @@ def runs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
             panel("Running", in_flight, view="line"),
             panel("Tokens", tokens),
             panel("Cost", cost(prices), unit=_currency(prices)),
-            panel("Runs", run_line(prices), view="table", group=run_of),
+            panel("Runs", run_line(prices), view="table", group=RunGroup()),
         ],
         title="Runs",
     )
@@ -653,6 +729,26 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
 
         return panel(title, pipeline, view="bar", unit=unit)
 
+    def costs(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
+        known = _Costs(prices)
+
+        def amount(change: UsageChange) -> float:
+            before = known.known or 0.0
+            known.feed(change)
+            return (known.known or 0.0) - before
+
+        def with_missing(sums: dict[str, float]) -> dict[str, float] | Partial:
+            if not known.missing:
+                return sums
+            return Partial(None if known.known is None else sums, (*known.missing,))
+
+        return records.pipe(
+            usage_changes(), ops.map(amount), by_time(step, steps), ops.map(with_missing)
+        )
+
+    def failed(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.map(lambda _: 1.0))
+
     def slow(records: Observable[Record]) -> Observable[float]:
         return records.pipe(tool_seconds, high(95, step * steps))
 
@@ -668,9 +764,9 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
             chart("Failed runs", _each(_has_failed)),
             chart("Tokens read", _tokens_of("input_tokens")),
             chart("Tokens written", _tokens_of("output_tokens")),
-            chart("Cost", _costs(prices), _currency(prices)),
+            panel("Cost", costs, view="bar", unit=_currency(prices)),
             chart("Tools", _each(_is_call)),
-            chart("Failed tools", _each(_is_failed_call)),
+            chart("Failed tools", failed),
             chart("Recoveries", recoveries),
             panel("Tools, 95 %", slow, unit="s"),
             panel("First token, 95 %", first, unit="s"),
@@ -702,13 +798,6 @@ def _tokens_of(name: str) -> Operator[Record, float]:
     return pipeline
 
 
-def _costs(prices: Mapping[str, Prices] | None) -> Operator[Record, float]:
-    def pipeline(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(usage_changes(), ops.map(_coster(prices)))
-
-    return pipeline
-
-
 def _has_ended(record: Record) -> bool:
     return not record.path and isinstance(record.event, RunStop | RunAbort)
 
@@ -722,20 +811,21 @@ def _is_call(record: Record) -> bool:
     return isinstance(record.event, ToolStart)
 
 
-def _is_failed_call(record: Record) -> bool:
-    return isinstance(record.event, ToolStop) and record.event.is_error
+def _has_failed_tool(stop: ToolStop) -> bool:
+    return stop.is_error
 
 
 def _currency(prices: Mapping[str, Prices] | None) -> str:
     return next((each.currency for each in (prices or {}).values()), "USD")
 
 
-def _coster(prices: Mapping[str, Prices] | None) -> Callable[[UsageChange], float]:
-    table, currency = prices or {}, _currency(prices)
+def _coster(prices: Mapping[str, Prices] | None) -> Callable[[UsageChange], float | None]:
+    """Returns the cost of a change; ``None`` if no prices in this currency are known."""
+    currency = _currency(prices)
 
-    def cost_of(change: UsageChange) -> float:
-        found = table.get(change.model) or model_info(change.model).prices
-        return 0.0 if found is None or found.currency != currency else change.cost(found)
+    def cost_of(change: UsageChange) -> float | None:
+        found = prices_of(change.model, change.prices, prices)
+        return None if found is None or found.currency != currency else change.cost(found)
 
     return cost_of
 
@@ -766,6 +856,12 @@ def _status_of(record: Record) -> str:
     return _STATUSES.get(type(event), "")
 
 
+_OWN = frozenset(
+    {
+        *(RunStart, RunResume, RunRecover, RunRequeue, RunPause, RunStop, RunAbort, Fork),
+        *(TurnStart, TurnStop),
+    }
+)
 _STARTS = (RunStart, RunResume, RunRequeue, Fork)
 _BEGINS = (*_STARTS, RunRecover)
 _ENDS = (RunStop, RunAbort, RunPause)
@@ -817,6 +913,7 @@ __all__ = [
     "tokens_by_model",
     "tool_of",
     "tool_seconds",
+    "tool_stops",
     "total",
     "usage",
     "waits",

@@ -5,7 +5,17 @@ and a value. A `Board` computes it over records as they come; `Dashboard.at` com
 """
 
 from rxworker.boards.dashboard import Board, Dashboard
-from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, View, above, below, panel
+from rxworker.boards.panel import (
+    Alert,
+    AlertChange,
+    Panel,
+    PanelState,
+    Partial,
+    View,
+    above,
+    below,
+    panel,
+)
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
 from rxworker.boards.stored import fold_alerts, fold_log, log_records
 from rxworker.boards.text import board_text
@@ -22,6 +32,7 @@ __all__ = [
     "OperatorState",
     "Panel",
     "PanelState",
+    "Partial",
     "Published",
     "View",
     "WatchItems",

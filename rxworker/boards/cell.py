@@ -20,7 +20,18 @@ from reactivex import abc
 
 from rxworker.boards.clock import RecordClock
 from rxworker.boards.operator_names import explained
-from rxworker.boards.panel import NUMBERS, AlertChange, LabelGroup, Panel, PanelState, Shown
+from rxworker.boards.panel import (
+    NUMBERS,
+    AlertChange,
+    Group,
+    LabelGroup,
+    ModelGroup,
+    Panel,
+    PanelState,
+    Partial,
+    RunGroup,
+    Shown,
+)
 from rxworker.boards.xray import XRay, source_of
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
@@ -41,39 +52,57 @@ MOST_ROWS = 200
 """The maximum number of rows, and of spans; the oldest are dropped."""
 MOST_POINTS = 300
 """The maximum number of points of a line. Above it the line gets coarser."""
+MOST_OF_STEP = 3
+"""How many points a step of a line has, at most."""
 FINEST = 0.05
 """Seconds between two points of a line, at least."""
 
 
 class Series:
-    """The course of a number, in at most `MOST_POINTS` points: the last value of each step, which is doubled as the line gets longer.
+    """The course of a number, in at most `MOST_POINTS` points: the least, the greatest and the last value of each step, which is doubled as the line gets longer.
 
     >>> series = Series()
     >>> for at in range(1000):
-    ...     series.add(float(at), at)
-    >>> len(series.points) <= MOST_POINTS, series.points[-1]
-    (True, (999.0, 999))
+    ...     series.add(float(at), 7 if at == 501 else at % 2)
+    >>> len(series.points) <= MOST_POINTS, series.points[-1], max(value for _, value in series.points)
+    (True, (999.0, 1), 7)
     """
 
-    __slots__ = ("_step", "points")
+    __slots__ = ("_begin", "_step", "points")
 
     def __init__(self) -> None:
         self._step = FINEST
+        self._begin = 0
         self.points: list[tuple[float, float]] = []
 
     def add(self, time: float, value: float) -> None:
         """Add a point, not before the last one."""
         points = self.points
-        if points and self._place(points[-1][0]) == self._place(time):
-            points[-1] = time, value
-            return
+        if points and points[-1][0] // self._step != time // self._step:
+            self._begin = len(points)  # of the step
         points.append((time, value))
+        if len(points) - self._begin > MOST_OF_STEP:
+            points[self._begin :] = _outline(points[self._begin :])
         if len(points) > MOST_POINTS:
-            self._step = max(2 * self._step, 2 * (time - points[0][0]) / MOST_POINTS)
-            self.points = [*{self._place(point[0]): point for point in points}.values()]
+            span = time - points[0][0]
+            self._step = max(2 * self._step, 2 * MOST_OF_STEP * span / MOST_POINTS)
+            steps: dict[float, list[tuple[float, float]]] = {}
+            for point in points:
+                steps.setdefault(point[0] // self._step, []).append(point)
+            outlines = [_outline(each) for each in steps.values()]
+            self.points = [point for each in outlines for point in each]
+            self._begin = len(self.points) - len(outlines[-1])
 
-    def _place(self, time: float) -> float:
-        return time // self._step
+
+def _outline(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The least, the greatest and the last of the points of a step, in their order."""
+    places = range(len(points))
+    kept = {
+        min(places, key=lambda at: points[at][1]),
+        max(places, key=lambda at: points[at][1]),
+        len(points) - 1,
+    }
+    return [points[at] for at in sorted(kept)]
 
 
 class Cell:
@@ -96,7 +125,10 @@ class Cell:
         self._board = board
         self.version = 0
         self._on_alert = on_alert
-        self._group = panel.group.begin() if isinstance(panel.group, LabelGroup) else panel.group
+        group = panel.group
+        has_state = isinstance(group, LabelGroup | RunGroup | ModelGroup)
+        self._group = group.begin() if has_state else group
+        self._column = "" if group is None else _column(group)
         self._clock = RecordClock()
         self._most = MOST_GROUPS if panel.view in NUMBERS else MOST_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
@@ -104,7 +136,9 @@ class Cell:
         self._subscriptions: dict[str, abc.DisposableBase] = {}
         self._emitted = 0
         self._values: dict[str, Any] = {}
+        self._keys: dict[str, tuple[str, ...]] = {}
         self._rows: list[dict[str, Any]] = []
+        self._missing: dict[str, tuple[str, ...]] = {}
         self._series: dict[str, Series] = {}
         self._since: dict[str, abc.DisposableBase] = {}
         self._firing: dict[str, float] = {}
@@ -126,6 +160,7 @@ class Cell:
             {name: [*series.points] for name, series in self._series.items()},
             {**self._firing},
             self._error,
+            {**self._missing},
         )
 
     def take(self, record: Record) -> None:
@@ -240,7 +275,13 @@ class Cell:
         if self._emitted > MOST_EMITTED:
             raise ConfigurationError("the pipeline emits without end: give it a period above 0")
         if panel.view in NUMBERS:
-            self._put_numbers(name, value)
+            missing: tuple[str, ...] = ()
+            if isinstance(value, Partial):
+                value, missing = cast("object", value.value), value.missing
+                self._missing[name] = missing
+            elif self._missing:
+                self._missing.pop(name, None)
+            self._put_numbers(name, value, missing)
         elif panel.view == "table":
             self._put_rows(name, value)
         elif panel.view == "lane":
@@ -251,34 +292,52 @@ class Cell:
             raise misfit(panel, value, "texts")
         self._note()
 
-    def _put_numbers(self, name: str, value: object) -> None:
-        if isinstance(value, Mapping) and not name:
-            found = self._greatest(cast("Mapping[object, object]", value))
-            for gone in self._values.keys() - found.keys():
+    def _put_numbers(self, name: str, value: object, missing: tuple[str, ...]) -> None:
+        panel, is_grouped, found = (
+            self.panel,
+            self.panel.group is not None,
+            dict[str, float | None](),
+        )
+        if isinstance(value, Mapping):
+            found = self._greatest(cast("Mapping[object, object]", value), missing)
+            if is_grouped:
+                found = {f"{name}: {key}": number for key, number in found.items()}
+            known = self._keys.get(name, ()) if is_grouped else self._values
+            for gone in [key for key in known if key not in found]:
                 self._forget(gone)
-            self._values = found
+                del self._values[gone]
+            self._keys[name] = (*found,)
         else:
-            found = {name: _number(self.panel, cast("object", value))}
-            self._values.update(found)
+            found[name] = None if value is None and missing else _number(panel, value)
+        self._values.update(found)
         now = self._clock.to_seconds(self._clock.now)
         for key, number in found.items():
-            if self.panel.view in ("line", "area"):
+            if number is not None and panel.view in ("line", "area"):
                 self._add_point(key, now, number)
-            self._watch(key, number)
+            self._watch(key, number, missing)
 
-    def _greatest(self, given: Mapping[object, object]) -> dict[str, float]:
+    def _greatest(
+        self, given: Mapping[object, object], missing: tuple[str, ...]
+    ) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""
         panel = self.panel
-        found: dict[str, float] = {}
+        found: dict[str, float | None] = {}
         for key, each in given.items():
-            name, number = str(key)[:LONGEST], _number(panel, each)
-            found[name] = found[name] + number if name in found else number  # of a name that is cut
+            name, number = (
+                str(key)[:LONGEST],
+                None if each is None and missing else _number(panel, each),
+            )
+            found[name] = (
+                _sum(found[name], number) if name in found else number
+            )  # of a name that is cut
         names = found.keys() - {OTHERS}
         if len(names) <= MOST_GROUPS:
             return found
         # Of equal ones the first by name, so that they do not take turns.
-        others = {*sorted(names, key=lambda name: (-found[name], name))[MOST_GROUPS:]}
-        rest = found.pop(OTHERS, 0) + sum(found[name] for name in others)
+        others = {*sorted(names, key=lambda name: (-(found[name] or 0), name))[MOST_GROUPS:]}
+        rest: float | None = found.pop(OTHERS, 0)
+        for name in others:
+            rest = _sum(rest, found[name])
         kept = {name: number for name, number in found.items() if name not in others}
         return {**kept, OTHERS: _number(panel, rest)}
 
@@ -294,11 +353,20 @@ class Cell:
     def _put_rows(self, name: str, value: object) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
             rows = cast("Sequence[object]", value)
-            self._rows = [_row(self.panel, each) for each in rows[-MOST_ROWS:]]
+            found = [self._of_group(name, _row(self.panel, each)) for each in rows[-MOST_ROWS:]]
+            if self.panel.group is None:
+                self._rows = found
+            else:
+                self._values[name] = found
         elif self.panel.group is None:
             self._add_row(_row(self.panel, value))
         else:
-            self._values[name] = _row(self.panel, value)
+            self._values[name] = self._of_group(name, _row(self.panel, value))
+
+    def _of_group(self, name: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A row with a column of the name of its group, unless it has such a column."""
+        column = self._column
+        return {column: name, **row} if column and column not in row else row
 
     def _add_row(self, row: dict[str, Any]) -> None:
         self._rows.append(row)
@@ -311,18 +379,22 @@ class Cell:
             last = {*[name for name in self._lanes if name in values][-MOST_GROUPS:]}
             values = {name: value for name, value in values.items() if name in last}
         if panel.view in ("table", "lane"):
-            return [*self._rows, *values.values()] if self._changed else None
+            rows = [*self._rows]
+            for each in values.values():
+                rows += cast("list[dict[str, Any]]", each if isinstance(each, list) else [each])
+            return rows[-MOST_ROWS:] if self._changed else None
         if "" in values and panel.group is None:
             return values[""]
         return {**values} if values else None
 
     # Alerts
 
-    def _watch(self, key: str, number: float) -> None:
+    def _watch(self, key: str, number: float | None, missing: tuple[str, ...]) -> None:
         alert = self.panel.alert
         if alert is None:
             return
-        if not alert.matches(number):
+        # A value that is not known may be beyond the limit.
+        if number is not None and not missing and not alert.matches(number):
             self._forget(key)
         elif key not in self._since:
             self._since[key] = NOTHING
@@ -352,8 +424,9 @@ class Cell:
             self._report(key, self._cause(), is_firing=False)
 
     def _report(self, key: str, time: float, *, is_firing: bool) -> None:
-        value = self._values[key]
-        self._on_alert(AlertChange(self.panel.name, time, value, is_firing, key, self._board))
+        value, missing = self._values[key], self._missing.get(key, ())
+        change = AlertChange(self.panel.name, time, value, is_firing, key, self._board, missing)
+        self._on_alert(change)
 
 
 def _number(panel: Panel, value: object) -> float:
@@ -362,6 +435,17 @@ def _number(panel: Panel, value: object) -> float:
     if not isfinite(value):
         raise ConfigurationError(f"the pipeline emitted {value}: emit a finite number")
     return value
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    """The sum of two numbers, which is not known if one of them is not."""
+    return None if one is None or other is None else one + other
+
+
+def _column(group: Group) -> str:
+    """The name of the column of a table that has the names of the groups: ``tenant`` for a label, ``tool`` for `tool_of`."""
+    name = getattr(group, "name", None) or getattr(group, "__name__", "")
+    return name.removesuffix("_of") if str(name).isidentifier() else "group"
 
 
 def _row(panel: Panel, value: object) -> dict[str, Any]:

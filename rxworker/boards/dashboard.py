@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import force_setattr, replace
 from reactivex import Observable, abc
@@ -39,6 +40,10 @@ TURN = 0.01
 """Seconds for which records of before are taken until other tasks run."""
 
 NEVER = float("inf")
+
+
+Progress: TypeAlias = Callable[[int, int], object]
+"""Called with how many stored runs are read, and how many there are; 0 of 0 when nothing is left to be read."""
 
 
 class Dashboard(Settings, frozen=True):
@@ -189,8 +194,9 @@ class StoredFirst(Stage[Record]):
         observer: abc.ObserverBase[Record],
         stored: Callable[[Record], object],
         scheduler: abc.SchedulerBase | None,
+        progress: Progress = noop,
     ) -> abc.DisposableBase:
-        """Subscribe, with a function of its own for what is stored."""
+        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""
         raise NotImplementedError
 
 
@@ -241,13 +247,18 @@ class Board:
         self._source = CompositeDisposable()
         self._runs: Source[Records] = Source()
         self._follow(merge_runs(self._runs), self._take)
+        self._stored: tuple[int, int] | None = None
+        self._left: Counter[str] = Counter()  # records of each run that are in the past
+        self._is_reading = False
         self._past: list[Record] = []  # the first is the last of the list
         self._is_sorted = True
         self._is_beginning = True
         given: object = getattr(records, "records", records)
         if isinstance(given, StoredFirst):
             sink = Sink(self._take, self._fail, noop)
-            self._source.add(given.follow(sink, self._take_stored, self._clock))
+            self._stored = 0, 0
+            follow = given.follow(sink, self._take_stored, self._clock, self._note_progress)
+            self._source.add(follow)
         elif isinstance(given, Observable):
             self._follow(cast("Observable[Record | Records]", given), self._take_any)
         else:
@@ -272,7 +283,17 @@ class Board:
     def soon(self) -> tuple[PanelState, ...]:
         """As `states`, but if there is much that was there already, without the rest of it: it is among the changes that follow."""
         self._take_past(TURN)
-        return tuple(cell.state for cell in self._cells.values()) if self._past else self.states
+        if not self._past:
+            return self.states
+        reading = self.reading
+        return tuple(self._shown_of(cell, reading) for cell in self._cells.values())
+
+    @property
+    def reading(self) -> tuple[int, int] | None:
+        """How many of the stored runs are read, and how many there are; ``None`` when all are, and the panels show everything. See `PanelState`."""
+        if self._stored is not None or not self._past:
+            return self._stored
+        return sum(not left for left in self._left.values()), len(self._left)
 
     def state(self, name: str) -> PanelState:
         """What a panel shows now.
@@ -323,7 +344,14 @@ class Board:
         now = self._now()
         if now >= self._reads_until:
             cell.move_to(now)
-        return cell.state
+        return self._shown_of(cell, self.reading)
+
+    def _shown_of(self, cell: Cell, reading: tuple[int, int] | None) -> PanelState:
+        return cell.state if reading is None else replace(cell.state, reading=reading)
+
+    def _note_progress(self, read: int, total: int) -> None:
+        self._stored = (read, total) if read < total else None
+        self._wake(self._last + self._every)
 
     def _follow(self, source: Observable[A], take: Callable[[A], None]) -> None:
         self._source.add(connect(source, Sink(take, self._fail, noop), self._clock))
@@ -341,6 +369,7 @@ class Board:
         is_old = self._note(record)
         if is_old or self._is_beginning or self._past:
             self._past.append(record)
+            self._left[record.run_id] += 1
             self._is_sorted = False
         else:
             self._fold(record)
@@ -376,7 +405,9 @@ class Board:
             self._is_sorted = True
         end = perf_counter() + seconds
         while past:
-            self._fold(past.pop())
+            record = past.pop()
+            self._left[record.run_id] -= 1
+            self._fold(record)
             if perf_counter() > end:
                 return
 
@@ -426,13 +457,15 @@ class Board:
                 self._wake(now)
                 return
         self._last = now
+        reading, was_reading = self.reading, self._is_reading
+        self._is_reading = reading is not None
         dues: list[float] = []
         for name, cell in self._cells.items():
             if now >= self._reads_until:
                 cell.move_to(now)
-            if cell.version != self._shown[name]:
+            if cell.version != self._shown[name] or was_reading or self._is_reading:
                 self._shown[name] = cell.version
-                self._push(self.changes, cell.state)
+                self._push(self.changes, self._shown_of(cell, reading))
             if cell.due is not None:
                 dues.append(cell.due)
         if self._earlier and now >= self._reads_until:

@@ -6,7 +6,17 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from rxworker.boards.panel import MOST_SHOWN, Panel, PanelState, number
+from rxworker.boards.panel import (
+    MOST_SHOWN,
+    NOT_KNOWN,
+    Panel,
+    PanelState,
+    columns_of,
+    number,
+    ranked,
+    reading_of,
+    without,
+)
 
 WIDTH, HEIGHT = 300.0, 48.0
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#8b5cf6", "#ef4444", "#06b6d4")
@@ -30,9 +40,11 @@ def board_html(title: str, panels: Sequence[Panel], states: Sequence[PanelState]
     >>> "a &lt; b" in html, "2.5 s" in html
     (True, True)
     """
+    read = reading_of(states)
+    reading = f" <small>{read}</small>" if read else ""
     cards = [_card(*pair) for pair in zip(panels, states, strict=True)]
     return (
-        f'<div class="rxworker-board"><b>{_text(title)}</b>'
+        f'<div class="rxworker-board"><b>{_text(title)}</b>{reading}'
         f'<div style="display:flex;flex-wrap:wrap;gap:.6em;margin-top:.4em">{"".join(cards)}</div></div>'
     )
 
@@ -44,8 +56,12 @@ def _card(panel: Panel, state: PanelState) -> str:
     elif isinstance(value, list):
         body = _lanes(value) if panel.view == "lane" else _table(value)
     else:
-        body = f'<div style="font-size:1.4em">{_text(number(value, panel.unit))}</div>'
+        known = NOT_KNOWN if value is None and state.missing else number(value, panel.unit)
+        body = f'<div style="font-size:1.4em">{_text(known)}</div>'
         body += _lines(state.points)
+    for group in state.missing:
+        name = f"{group}: " if group else ""
+        body += f"<div><small>{_text(name + without(state, group))}</small></div>"
     border = ";border-color:#ef4444" if state.alerts else ""
     firing = ' <b style="color:#ef4444">(!)</b>' if state.alerts else ""
     error = f"<div><small>has stopped: {_text(state.error)}</small></div>" if state.error else ""
@@ -54,19 +70,18 @@ def _card(panel: Panel, state: PanelState) -> str:
 
 
 def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
-    shown = [*value.items()][:MOST_SHOWN]
-    most = max((each for each in value.values() if isinstance(each, int | float)), default=0)
+    shown = ranked(panel, state)
+    most = max((each for _, each in shown if isinstance(each, int | float)), default=0)
     colours = _colours(state.points)
     rows: list[str] = []
     for name, each in shown:
         style = f' style="color:{colours[name]}"' if name in colours else ""
         mark = ' <b style="color:#ef4444">(!)</b>' if name in state.alerts else ""
+        known = NOT_KNOWN if each is None else number(each, panel.unit)
         bar = ""
         if panel.view == "bar" and most > 0:
-            bar = f'<td style="width:10em">{_bar(max(each, 0) / most)}</td>'
-        cells = (
-            f"<td{style}>{_text(name)}</td>{bar}<td>{_text(number(each, panel.unit))}{mark}</td>"
-        )
+            bar = f'<td style="width:10em">{_bar(max(each or 0, 0) / most)}</td>'
+        cells = f"<td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td>"
         rows.append(f"<tr>{cells}</tr>")
     more = f"<small>and {len(value) - MOST_SHOWN} more</small>" if len(value) > MOST_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
@@ -78,7 +93,7 @@ def _bar(share: float) -> str:
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     shown = rows[-MOST_SHOWN:]
-    names = list(dict.fromkeys(name for row in shown for name in row))
+    names = columns_of(shown)
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
     lines = ["".join(f"<td>{_text(number(row.get(name)))}</td>" for name in names) for row in shown]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -109,6 +124,8 @@ def _lines(points: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     if len(every) < 2:
         return ""
     first, last = min(time for time, _ in every), max(time for time, _ in every)
+    if first == last:  # one value does not make a course
+        return ""
     low, high = min(0.0, *(v for _, v in every)), max(0.0, *(v for _, v in every))
     wide, tall = WIDTH / (last - first or 1.0), (HEIGHT - 4) / (high - low or 1.0)
     colours = _colours(points)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
-from rxworker.events import Fork, Record, RunResume, RunStart
+from rxworker.events import (
+    AttemptStart,
+    ConversationCompact,
+    Fork,
+    Record,
+    RunResume,
+    RunStart,
+)
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -39,6 +46,11 @@ class LabelGroup:
         self._default = default
         self._known: dict[str, str | None] = {}
 
+    @property
+    def name(self) -> str:
+        """The name of the label."""
+        return self._name
+
     def begin(self) -> LabelGroup:
         """One that has seen no run, for a panel that is computed."""
         return LabelGroup(self._name, self._default)
@@ -53,10 +65,82 @@ class LabelGroup:
         return known.get(run, self._default)
 
 
+class RunGroup:
+    """The run of a record, as a group: a run that resumes a paused one belongs to that one. Made by `begin`; see `rxworker.panels.RUNS`."""
+
+    name = "run"
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def begin(self) -> RunGroup:
+        """One that has seen no run, for a panel that is computed."""
+        return RunGroup()
+
+    def __call__(self, record: Record) -> str:
+        """The group of the next record."""
+        return self._known.get(record.run_id) or self._first(record)
+
+    def _first(self, record: Record) -> str:
+        known, run, event = self._known, record.run_id, record.event
+        paused = event.resumes if isinstance(event, RunResume) and not record.path else ""
+        known[run] = known.get(paused, paused) or run
+        if len(known) > MOST_RUNS:
+            del known[next(iter(known))]
+        return known[run]
+
+
+class ModelGroup:
+    """The model of the request that a record belongs to, as a group, of each run on its own; see `rxworker.panels.model_of`."""
+
+    name = "model"
+
+    def __init__(self, known: dict[str, dict[tuple[str, ...], str]] | None = None) -> None:
+        self._known = known
+
+    def begin(self) -> ModelGroup:
+        """One that has seen no run, for a panel that is computed."""
+        return ModelGroup({})
+
+    def __call__(self, record: Record) -> str | None:
+        """The group of the next record."""
+        event, known = record.event, self._known
+        if isinstance(event, AttemptStart):
+            model = event.model or UNNAMED
+            if known is not None:
+                known.setdefault(record.run_id, {})[record.path] = model
+                if len(known) > MOST_RUNS:
+                    del known[next(iter(known))]
+            return model
+        if isinstance(event, ConversationCompact):
+            return event.model or UNNAMED
+        of_run = None if known is None else known.get(record.run_id)
+        return None if of_run is None else of_run.get(record.path)
+
+
+UNNAMED = "unknown"
+"""The name of a model whose request was not seen."""
+
+
+class Partial(Struct, frozen=True):
+    """A figure of which a part is not known, such as a cost: a panel of numbers shows what is known, and what is missing.
+
+    Attributes:
+        value: What is known; ``None`` if nothing is.
+        missing: What is not known: the names of the models whose prices are not.
+
+    >>> Partial(None, ("my-model",)).missing
+    ('my-model',)
+    """
+
+    value: float | Mapping[str, float] | None
+    missing: tuple[str, ...]
+
+
 Shown: TypeAlias = (
-    float | str | Mapping[str, float] | Mapping[str, str] | list[dict[str, Any]] | None
+    float | str | Mapping[str, float | None] | Mapping[str, str] | list[dict[str, Any]] | None
 )
-"""What a panel shows: a number or a text, one of them for each group, or rows."""
+"""What a panel shows: a number or a text, one of them for each group, or rows. A number that is not known is ``None``."""
 
 
 class Alert(Settings, frozen=True):
@@ -138,6 +222,8 @@ class PanelState(Struct, frozen=True, omit_defaults=True):
         points: The course of a ``line`` or an ``area``: for each group, or for the empty name, pairs of a time and a value, the oldest first.
         alerts: The groups whose value is beyond the limit, with the time since which each has been reported; of a panel without groups the empty name.
         error: Why it, or one of its groups, has stopped.
+        reading: While stored runs are still read: how many are, and how many there are; what is shown is that of those.
+        missing: What is not known of a group, or for the empty name: the models whose prices are not; the value is without them.
     """
 
     panel: str
@@ -146,6 +232,8 @@ class PanelState(Struct, frozen=True, omit_defaults=True):
     points: dict[str, list[tuple[float, float]]] = {}
     alerts: dict[str, float] = {}
     error: str = ""
+    missing: dict[str, tuple[str, ...]] = {}
+    reading: tuple[int, int] | None = None
 
 
 class AlertChange(Struct, frozen=True):
@@ -154,18 +242,20 @@ class AlertChange(Struct, frozen=True):
     Attributes:
         panel: The name of the panel.
         time: When, in seconds since the epoch, by the times of the records.
-        value: The value.
-        is_firing: Whether it is beyond the limit.
+        value: The value; ``None`` if it is not known.
+        is_firing: Whether it is beyond the limit, or not known, so that it may be.
         group: The group; empty without groups.
         board: The name of the dashboard.
+        missing: What is not known of the value; see `PanelState`.
     """
 
     panel: str
     time: float
-    value: float
+    value: float | None
     is_firing: bool
     group: str = ""
     board: str = ""
+    missing: tuple[str, ...] = ()
 
 
 def one_name(change: AlertChange) -> str:
@@ -180,6 +270,7 @@ def one_name(change: AlertChange) -> str:
 
 VIEWS: tuple[View, ...] = get_args(View)
 NOTHING_YET = "..."
+NOT_KNOWN = "unknown"
 MOST_SHOWN = 20
 """The maximum number of groups, and of rows, that are printed; of rows the last."""
 MOST_DIGITS = 1e15
@@ -210,7 +301,8 @@ def panel(
     - ``table``: a sequence of Structs or mappings, which are all rows; or one Struct or mapping, which is one more row or, with groups, the row of its group.
     - ``lane``: a `Span`; each is drawn in the lane of its group.
 
-    In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups. Operators that look at a time, such as `rate`, need no
+    In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups; with ``group=``, the names are those of the group and of the
+    number, such as ``acme: median``. A `Partial` is a number, or such a mapping, of which a part is not known. Operators that look at a time, such as `rate`, need no
     scheduler in a panel.
 
     Args:
@@ -218,7 +310,7 @@ def panel(
         pipeline: The operator, over the records of one run or of many.
         view: How its values are shown.
         unit: The unit of its numbers, for example ``USD`` or ``s``.
-        group: The name of the group that a record belongs to. Each group has a pipeline of its own.
+        group: The name of the group that a record belongs to. Each group has a pipeline of its own. A table has a column with the name, unless its rows have one.
         alert: A limit of its numbers: `above` or `below`.
         name: Its name in addresses and metrics; by default made from the title.
 
@@ -245,6 +337,55 @@ def panel(
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
     name = read_name("panel", name, title)
     return Panel(title, pipeline, view, name, unit, group, alert)
+
+
+def ranked(panel: Panel, state: PanelState, most: int = MOST_SHOWN) -> list[tuple[str, Any]]:
+    """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest; of steps of time the newest.
+
+    >>> cost = panel("Cost", lambda records: records, view="bar")
+    >>> ranked(cost, PanelState("cost", value={"a": 1, "b": 3, "c": 2}), 2)
+    [('b', 3), ('c', 2)]
+    """
+    items: list[tuple[str, Any]] = [*cast("Mapping[str, Any]", state.value).items()]
+    if all("Z/PT" in name for name, _ in items):
+        return sorted(items)[-most:]
+
+    def rank(item: tuple[str, Any]) -> tuple[bool, float]:
+        name, value = item
+        is_number = panel.view in NUMBERS - {"number"} and isinstance(value, int | float)
+        return name in state.alerts, value if is_number else float("-inf")
+
+    return sorted(items, key=rank, reverse=True)[:most]
+
+
+def without(state: PanelState, group: str = "") -> str:
+    """What is not known of a value, as users see it.
+
+    >>> without(PanelState("cost", missing={"": ("my-model",)}))
+    'without my-model'
+    """
+    missing = state.missing.get(group)
+    return f"without {', '.join(missing)}" if missing else ""
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of a table: those in which a row has a value, or all if none has.
+
+    >>> columns_of([{"title": "Hi", "unpriced": ""}, {"title": "", "unpriced": ""}])
+    ['title']
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return [name for name in names if any(row.get(name) not in (None, "") for row in rows)] or names
+
+
+def reading_of(states: Iterable[PanelState]) -> str:
+    """How far stored runs are read, as users see it; empty when all are.
+
+    >>> reading_of([PanelState("cost", reading=(120, 500))]), reading_of([PanelState("cost")])
+    ('read 120 of 500 runs', '')
+    """
+    found = next((state.reading for state in states if state.reading), None)
+    return f"read {found[0]:,} of {found[1]:,} runs" if found else ""
 
 
 def slug(title: str) -> str:

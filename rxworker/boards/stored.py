@@ -13,7 +13,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards.dashboard import TURN, Dashboard, Fold, StoredFirst
+from rxworker.boards.dashboard import TURN, Dashboard, Fold, Progress, StoredFirst
 from rxworker.boards.panel import AlertChange, PanelState
 from rxworker.errors import LogError
 from rxworker.events import Record
@@ -181,8 +181,9 @@ class _LogRecords(StoredFirst):
         observer: abc.ObserverBase[Record],
         stored: Callable[[Record], object],
         scheduler: abc.SchedulerBase | None,
+        progress: Progress = noop,
     ) -> abc.DisposableBase:
-        """Subscribe, with a function of its own for what is stored."""
+        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""
         log, since = self._log, self._since
         last: dict[str, int] = {}
         subscription = SerialDisposable()
@@ -198,10 +199,11 @@ class _LogRecords(StoredFirst):
 
         async def read() -> None:
             try:
-                async with aclosing(_in_order(log, since, None)) as records:
+                async with aclosing(_in_order(log, since, None, progress)) as records:
                     async for record in records:
                         last[record.run_id] = record.seq
                         stored(record)
+                progress(0, 0)
                 self._on_read()
                 sink = Sink(push, observer.on_error, observer.on_completed)
                 runs = log.runs(since=since).pipe(ops.map(later))
@@ -215,11 +217,13 @@ class _LogRecords(StoredFirst):
 
 
 async def _in_order(
-    log: EventLog, since: float | None, runs: Sequence[str] | None
+    log: EventLog, since: float | None, runs: Sequence[str] | None, progress: Progress = noop
 ) -> AsyncGenerator[Record, None]:
     """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be read."""
     count, unread, end = 0, list[LogError](), perf_counter() + TURN
     waiting = await _begun(log, since, runs)  # the first to begin is the last
+    total = len(waiting)
+    progress(0, total)
     heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
     try:
         while heap or waiting:
@@ -237,6 +241,7 @@ async def _in_order(
                     end = perf_counter() + TURN
                 if (following := await anext(records, None)) is None:
                     heappop(heap)
+                    progress(total - len(waiting) - len(heap), total)
                 else:
                     heapreplace(heap, (following.time, run, following.seq, following, records))
         if unread and not count:

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from rxworker.boards.dashboard import Dashboard
-from rxworker.boards.panel import MOST_SHOWN, Panel, PanelState, number
+from rxworker.boards.panel import (
+    MOST_SHOWN,
+    NOT_KNOWN,
+    Panel,
+    PanelState,
+    columns_of,
+    number,
+    ranked,
+    reading_of,
+    without,
+)
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -31,7 +41,9 @@ def board_text(dashboard: Dashboard, states: Sequence[PanelState], *, width: int
     """
     pairs = [*zip(dashboard.panels, states, strict=True)]
     margin = max(len(panel.title) for panel in dashboard.panels)
-    return "\n".join(line for pair in pairs for line in _lines(*pair, margin, width))
+    lines = [line for pair in pairs for line in _lines(*pair, margin, width)]
+    reading = reading_of(states)
+    return "\n".join([reading, *lines] if reading else lines)
 
 
 def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable[str]:
@@ -44,24 +56,28 @@ def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable
         yield f"{panel.title}{mark}"
         yield from _rows(panel, value, width)
     else:
-        shown = f"{panel.title:<{margin}}  {number(value, panel.unit)}{mark}"
+        known = NOT_KNOWN if value is None and state.missing else number(value, panel.unit)
+        shown = f"{panel.title:<{margin}}  {known}{mark}"
         points = state.points.get("")
         yield f"{shown}  {_spark(points, width - len(shown) - 2)}".rstrip() if points else shown
+    for group in state.missing:
+        yield f"  {f'{_name(group)}: ' if group else ''}{_name(without(state, group))}"
     if state.error:
         yield f"  has stopped: {state.error}"
 
 
 def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: int) -> Iterable[str]:
-    shown = {name: number(each, panel.unit) for name, each in [*value.items()][:MOST_SHOWN]}
+    items = ranked(panel, state)
+    shown = {n: NOT_KNOWN if each is None else number(each, panel.unit) for n, each in items}
     names = max((len(_name(name)) for name in shown), default=0)
     room = max(width - names - 6 - max(map(len, shown.values()), default=0), 1)
-    most = max((each for each in value.values() if isinstance(each, int | float)), default=0)
+    most = max((each for _, each in items if isinstance(each, int | float)), default=0)
     for name, text in shown.items():
         bar = ""
         if name in state.points:
             bar = _spark(state.points[name], room)
         elif panel.view == "bar" and most > 0:
-            bar = "█" * round(room * (max(value[name], 0) / most))
+            bar = "█" * round(room * (max(value[name] or 0, 0) / most))
         column = f"{bar:<{room}}  " if panel.view in ("bar", "line", "area") else ""
         mark = " (!)" if name in state.alerts else ""
         yield f"  {_name(name):<{names}}  {column}{text}{mark}"
@@ -74,7 +90,7 @@ def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]
         yield from _lanes(rows, width)
         return
     shown = rows[-MOST_SHOWN:]
-    names = list(dict.fromkeys(name for row in shown for name in row))
+    names = columns_of(shown)
     table = [[*map(_name, names)], *[[number(row.get(name)) for name in names] for row in shown]]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table if names else ():
@@ -102,16 +118,19 @@ def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
 
 
 def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
-    """A line of bars, the last point of each step of time."""
+    """A line of bars, the greatest point of each step of time, or else the last one before it; empty for less than two moments."""
     first, last = points[0][0], points[-1][0]
+    if first == last:
+        return ""
     room = max(min(room, len(points)), 1)
     steps = [0.0] * room
     at = 0
     for place in range(room):
         until = first + (last - first) * (place + 1) / room
+        begin = at
         while at + 1 < len(points) and points[at + 1][0] <= until:
             at += 1
-        steps[place] = points[at][1]
+        steps[place] = max(value for _, value in points[min(begin + 1, at) : at + 1])
     low, high = min(0.0, *steps) / 2, max(0.0, *steps) / 2  # halves, whose difference is finite
     return "".join(
         BARS[round((each / 2 - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps

@@ -219,11 +219,14 @@ class Webhook:
 
 def _message_of(change: AlertChange) -> tuple[str, bytes]:
     """The id and the body of an alert."""
-    digest = hashlib.sha256(encode_lenient(change)).digest()
+    data = to_builtins(change)
+    if not change.missing:
+        del data["missing"]
+    digest = hashlib.sha256(encode_lenient(data)).digest()
     body = {
         "type": "alert.firing" if change.is_firing else "alert.resolved",
         "timestamp": datetime.fromtimestamp(change.time, UTC).isoformat(),
-        "data": to_builtins(change),
+        "data": data,
     }
     return f"alert_{digest.hex()[:32]}", encode_lenient(body)
 

@@ -18,7 +18,7 @@ from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
 from rxworker.messages.output import OutputFormat
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import Prices, Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."
 """The result of a call that was started before its response was complete, and that the response then did not keep. Views compare it with the text in stored logs: do not change it."""
@@ -60,11 +60,15 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
         model: The name of the model.
         own_tools: The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may
             run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it.
+        prices: The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or of the model itself.
+        is_unpriced: Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service.
     """
 
     provider: str = ""
     model: str = ""
     own_tools: tuple[str, ...] | None = None
+    prices: Prices | None = None
+    is_unpriced: bool = False
 
 
 class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
@@ -312,9 +316,14 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     Attributes:
         conversation: The conversation so far.
         pause: The pause as the decisions have left it: its calls run first, unless a hook prevents it.
-        usage: The tokens of the run so far.
+        usage: The tokens of the run so far, those of nested runs included.
         turns: Its turns so far.
-        tool_calls: Its tool calls so far.
+        tool_calls: How many tools it has started so far, those of nested runs included, as for the next three.
+        tool_errors: How many of them have failed.
+        tool_seconds: How long they took together.
+        tool_durations: How many of them took how long, as in `RunState`.
+        usage_by_model: The tokens by the names of the models.
+        prices: Their prices so far, by their names, where requests have recorded them; ``None`` if they are not known.
         continuations: How often hooks have sent an answer back so far.
         resumes: The id of the run that was paused.
         traceparent: The trace context of the caller, as in `RunStart`.
@@ -336,6 +345,11 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     tools: dict[str, str] = {}
     own_tools: tuple[str, ...] | None = None
     labels: dict[str, str] = {}
+    tool_errors: int = 0
+    tool_seconds: float = 0.0
+    tool_durations: tuple[int, ...] = ()
+    usage_by_model: dict[str, Usage] = {}
+    prices: dict[str, Prices | None] = {}
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

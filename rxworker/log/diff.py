@@ -31,6 +31,7 @@ from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import records_of
 from rxworker.messages import Message
+from rxworker.providers.models import cost_of
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import RunStatus
 
@@ -54,7 +55,7 @@ class RunTotals(Struct, frozen=True):
         tool_calls: How many tools were started, with those of the runs inside.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
-        cost: Their cost, where prices are known.
+        cost: The cost of the tokens whose prices are known; ``None`` if none are.
     """
 
     run_id: str
@@ -153,8 +154,8 @@ async def diff_runs(log: EventLog, a: str, b: str) -> RunDiff:
         first_a,
         first_b,
         diff_messages(state_a.conversation.messages, state_b.conversation.messages),
-        await _totals(log, a, state_a),
-        await _totals(log, b, state_b),
+        _totals(a, state_a),
+        _totals(b, state_b),
     )
 
 
@@ -186,7 +187,7 @@ async def _stored(log: EventLog, run_id: str) -> list[Record]:
     return list(records_of([entry async for entry in log.read(run_id)], run_id))
 
 
-async def _totals(log: EventLog, run_id: str, state: RunState) -> RunTotals:
+def _totals(run_id: str, state: RunState) -> RunTotals:
     usage = state.usage
     return RunTotals(
         run_id,
@@ -195,7 +196,7 @@ async def _totals(log: EventLog, run_id: str, state: RunState) -> RunTotals:
         state.all_tool_calls,
         usage.input_tokens or 0,
         usage.output_tokens or 0,
-        (await log.existing(run_id)).row.cost,
+        cost_of(state.usage_by_model, state.prices).known,
     )
 
 

@@ -2,7 +2,7 @@
 
 Theory of operation. A run contributes the difference between its last values and those before, so that a change costs the same with any
 number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and contribute what they have added. A nested run is a part of the
-outer one, which counts its tokens; only its tools are its own. Differences are added to the minute and the hour in which the run was updated; old minutes and
+outer one, which counts what it takes. A paused run that was resumed counts as the run that resumes it. Differences are added to the minute and the hour in which the run was updated; old minutes and
 hours are dropped.
 """
 
@@ -42,12 +42,13 @@ class Totals(Struct):
         ended: How many have finished, or were aborted.
         failed: How many of those were aborted for another cause than a cancellation.
         recovered: How often they were recovered.
-        turns: How many turns have started.
+        turns: How many turns have started, without those of nested runs.
         input_tokens: The tokens that the models have read.
         output_tokens: The tokens that the models have written.
-        cost: Their cost, where prices are known.
+        cost: The cost of those whose prices are known.
+        unpriced: The names of the models whose prices are not known.
         estimated_cost: The part of the cost that was estimated; see `Fleet`.
-        tool_calls: How many tools have started.
+        tool_calls: How many tools have started, those of nested runs included, as for the next three.
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
         tool_durations: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
@@ -61,6 +62,7 @@ class Totals(Struct):
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
+    unpriced: set[str] = field(default_factory=set[str])
     estimated_cost: float = 0.0
     tool_calls: int = 0
     tool_errors: int = 0
@@ -77,6 +79,7 @@ class Totals(Struct):
         self.input_tokens += times * other.input_tokens
         self.output_tokens += times * other.output_tokens
         self.cost += times * other.cost
+        self.unpriced |= other.unpriced
         self.estimated_cost += times * other.estimated_cost
         self.tool_calls += times * other.tool_calls
         self.tool_errors += times * other.tool_errors
@@ -109,7 +112,7 @@ class Group(Struct):
     Attributes:
         worker: The name of the worker.
         tenant: The value of the label ``tenant``.
-        runs: How many runs have which status now.
+        runs: How many runs have which status now. One that was resumed is not paused any more.
         totals: Their consumption since they were first seen; it does not shrink when runs are deleted.
     """
 
@@ -154,6 +157,7 @@ class Fleet:
         self._infos: dict[str, RunInfo] = {}
         self._open: dict[str, RunInfo] = {}
         self._heirs: dict[str, list[str]] = {}
+        self._resumed: set[str] = set()
         self._order: list[tuple[float, str]] = []
         self._is_sorted = True
         self.groups: dict[tuple[str, str], Group] = {}
@@ -171,11 +175,13 @@ class Fleet:
             self._infos.pop(run, None)
             self._open.pop(run, None)
             self._heirs.pop(run, None)
+            self._resumed.discard(run)
             return
-        if before is None or before.row is not info.row:
+        if not info.row.outer and (before is None or before.row is not info.row):
             self._add(info, before)
         if before is None:
             self._inherit(info)
+            self._resume(info.row)
             place = info.created, run
             self._is_sorted &= not self._order or self._order[-1] < place
             self._order.append(place)
@@ -192,6 +198,10 @@ class Fleet:
         queued = sum(info.status == "queued" for info in self._open.values())
         for bucket in self._buckets(now):
             bucket.most_queued = max(bucket.most_queued, queued)
+
+    def is_resumed(self, run: str) -> bool:
+        """Whether a run has paused, and another one resumes it."""
+        return run in self._resumed and run in self._infos
 
     @property
     def open(self) -> list[RunInfo]:
@@ -225,15 +235,19 @@ class Fleet:
         """A log lists the newest runs first: a run may come before the one that it continues. Then it has counted everything."""
         source = info.row.resumes or info.row.fork_of
         # A source that was deleted never comes.
-        if source and source not in self._infos and len(self._heirs) < self._most_runs:
+        if (
+            source
+            and source not in self._infos
+            and info.row.copied is None
+            and len(self._heirs) < self._most_runs
+        ):
             self._heirs.setdefault(source, []).append(info.run_id)
         for run in self._heirs.pop(info.run_id, ()):
             heir = self._infos.get(run)
             if heir is not None:
-                base = _taken_over(heir.row, info.row)
                 for totals in (self._group(heir.row).totals, *self._buckets(heir.updated)):
                     totals.add(self._difference(heir.row, _NOTHING), -1)
-                    totals.add(self._difference(heir.row, base))
+                    totals.add(self._difference(heir.row, replace(info.row, recoveries=0)))
 
     def _group(self, row: RunRow) -> Group:
         key = row.worker, row.labels.get(TENANT, "")
@@ -245,18 +259,33 @@ class Fleet:
         return group
 
     def _count(self, before: RunInfo | None, info: RunInfo) -> None:
+        if info.run_id in self._resumed:
+            return  # the run that resumes it counts
         if before is not None:
             self._group(before.row).runs[before.status] -= 1
         if info.status != "deleted":
             self._group(info.row).runs[info.status] += 1
 
+    def _resume(self, row: RunRow) -> None:
+        """The run that this one resumes, if it is one, counts no more; it may come later."""
+        paused = row.resumes
+        if not paused or row.outer or paused in self._resumed:
+            return
+        if len(self._resumed) < self._most_runs:
+            self._resumed.add(paused)
+        known = self._infos.get(paused)
+        if known is not None:
+            self._group(known.row).runs[known.status] -= 1
+
     def _add(self, info: RunInfo, before: RunInfo | None) -> None:
         """Add the consumption of a run since its last values, or since those of the run that it continues, if that is known."""
         base = _NOTHING if before is None else before.row
-        if before is None and (source := self._infos.get(info.row.resumes or info.row.fork_of)):
-            base = _taken_over(info.row, source.row)
+        if before is None and info.row.copied is not None:
+            base = info.row.copied
+        elif before is None and (source := self._infos.get(info.row.resumes or info.row.fork_of)):
+            base = replace(source.row, recoveries=0)
         taken = self._difference(info.row, base)
-        if not info.row.outer and not _is_over(before):
+        if not _is_over(before):
             taken.ended = int(_is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
         self._group(info.row).totals.add(taken)
@@ -265,7 +294,7 @@ class Fleet:
 
     def _difference(self, row: RunRow, base: RunRow) -> Totals:
         taken = _taken(row, base)
-        if self._estimate is None or row.outer or (row.cost is not None and base.cost is not None):
+        if self._estimate is None or (row.cost is not None and base.cost is not None):
             return taken
         before = (self._estimate(base) if base.cost is None else base.cost) or 0.0
         after = self._estimate(row) if row.cost is None else row.cost
@@ -302,8 +331,9 @@ class Fleet:
             info = self._infos.get(each[1])
             if info is None:
                 continue
-            if surplus > 0 and _is_over(info):
+            if surplus > 0 and (_is_over(info) or info.run_id in self._resumed):
                 surplus -= 1
+                self._resumed.discard(info.run_id)
                 del self._infos[each[1]]
             else:
                 kept.append(each)
@@ -314,16 +344,18 @@ def _is_over(info: RunInfo | None) -> bool:
     return info is not None and info.status in ("finished", "aborted")
 
 
-def _taken_over(row: RunRow, source: RunRow) -> RunRow:
-    """The values that a run has from the one that it continues. A run that resumes another carries its tokens on, and not its tools."""
-    if not row.resumes:
-        return source
-    return replace(source, tool_errors=0, tool_seconds=0.0, tool_durations=())
-
-
 def _taken(row: RunRow, base: RunRow) -> Totals:
     """The difference between two values of a run. A retracted response does not count negative."""
-    totals = Totals(tool_durations=_NO_TOOLS)
+    totals = Totals(
+        unpriced={*row.unpriced},
+        recovered=max(row.recoveries - base.recoveries, 0),
+        turns=max(row.turns - base.turns, 0),
+        input_tokens=max(row.input_tokens - base.input_tokens, 0),
+        output_tokens=max(row.output_tokens - base.output_tokens, 0),
+        cost=max((row.cost or 0.0) - (base.cost or 0.0), 0.0),
+        tool_calls=max(row.tool_calls - base.tool_calls, 0),
+        tool_durations=_NO_TOOLS,
+    )
     if row.tool_durations != base.tool_durations:
         totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)
         totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
@@ -331,11 +363,4 @@ def _taken(row: RunRow, base: RunRow) -> Totals:
         for at, count in enumerate(row.tool_durations):
             before = base.tool_durations[at] if at < len(base.tool_durations) else 0
             totals.tool_durations[at] = max(count - before, 0)
-    if not row.outer:
-        totals.recovered = max(row.recoveries - base.recoveries, 0)
-        totals.turns = max(row.turns - base.turns, 0)
-        totals.input_tokens = max(row.input_tokens - base.input_tokens, 0)
-        totals.output_tokens = max(row.output_tokens - base.output_tokens, 0)
-        totals.cost = max((row.cost or 0.0) - (base.cost or 0.0), 0.0)
-        totals.tool_calls = max(row.tool_calls - base.tool_calls, 0)
     return totals

@@ -34,11 +34,13 @@ KINDS = (
     "run_resume",
     "message_add",
     "text_delta",
+    "thinking_delta",
     "tool_start",
     "tool_stop",
     "tool_output",
 )
 """The kinds of entries that have texts."""
+DELTAS = frozenset({"text_delta", "thinking_delta"})
 
 TABLES = (
     "CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(text, tokenize='trigram')",
@@ -75,7 +77,7 @@ class Texts(Struct, frozen=True):
     """What is searched of a run.
 
     Attributes:
-        text: The messages to the run, its answers, and the arguments and results of its tools.
+        text: The messages to the run, its thinking and its answers, and the arguments and results of its tools.
         tools: The names of the tools that it has started.
     """
 
@@ -119,34 +121,41 @@ def excerpt(words: Sequence[str], title: str, text: str) -> str:
 
 
 def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
-    """The texts of a run, of the kinds and bodies of its entries, in order."""
-    pieces: list[str] = []
+    """The texts of a run, of the kinds and bodies of its entries, in order. What runs write at the same time, or a run in several blocks, are texts of their own."""
+    pieces: list[list[str]] = []
+    blocks: dict[tuple[object, ...], list[str]] = {}
     tools: dict[str, None] = {}
-    size, was_delta = 0, False
+    size = 0
     for kind, body in bodies:
         if kind not in KINDS:
             continue
         try:
-            event = _event(body)
-            texts = [event["text"]] if kind == "text_delta" else _texts(kind, event, tools)
+            record = _record(body)
+            event = record["event"]
+            is_delta = kind in DELTAS
+            texts = [event["text"]] if is_delta else _texts(kind, event, tools)
             texts = [text for text in texts if isinstance(text, str)]
+            names = (event.get(name) for name in ("index", "choice"))
+            block = (*record.get("path", ()), record["turn"], record["attempt"], kind, *names)
         except UNREADABLE:
             continue  # a damaged entry must not end the search of all runs
         for text in texts:
-            # The deltas of one answer are one text.
-            pieces.append(text if was_delta and kind == "text_delta" else f"\n{text}")
+            if is_delta and block in blocks:
+                blocks[block].append(text)  # the deltas of one block are one text
+            else:
+                pieces.append([f"\n{text}"])
+                blocks[block] = pieces[-1]
             size += len(text)
-        was_delta = kind == "text_delta"
         if size > MOST_TEXT:
             break
-    return Texts("".join(pieces)[:MOST_TEXT], tuple(tools))
+    return Texts("".join(map("".join, pieces))[:MOST_TEXT], tuple(tools))
 
 
-def _event(body: bytes) -> dict[str, Any]:
+def _record(body: bytes) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(body)["event"]
+        return msgspec.json.decode(body)
     except msgspec.DecodeError:  # half of a surrogate pair
-        return json.loads(body)["event"]
+        return json.loads(body)
 
 
 def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str]:

@@ -31,11 +31,12 @@ from rxworker.log.format import (
     private_of,
     read_line,
     record_of,
+    records_of,
     round_time,
     without_results,
     write_line,
 )
-from rxworker.log.values import OPEN, RunRow, is_storable, recorded_labels
+from rxworker.log.values import OPEN, RunRow, is_storable, recorded_labels, with_figures
 from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
@@ -222,11 +223,13 @@ async def fork_run(
     last = record_of(entries[-1], run_id)
     begin = Fork(run_id, seq, recorded_labels(given))
     fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), begin)
+    state = fold_run(records_of(entries, run_id))
     row = replace(
-        info.row,
+        with_figures(info.row, state),
         status="running",
         labels=given,
         fork_of=run_id,
+        copied=with_figures(RunRow(), state),
         outer="",
         resumes="",
         reason="",

@@ -10,7 +10,10 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.messages import JsonObject, Message, ToolResult
+from rxworker.messages import JsonObject, Message, Prices, ToolResult
+from rxworker.messages.usage import Usage
+from rxworker.providers.models import cost_of
+from rxworker.state import RunState
 
 StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
 """The status of a stored run."""
@@ -57,21 +60,24 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         status: The status of the run; a deleted run leaves only that.
         title: The beginning of its input.
         worker: The name of the worker that runs it, by which `recover_all` finds one.
-        turns: How many turns have started.
-        tool_calls: How many tools were started.
-        tool_errors: How many of its own tools have failed.
-        tool_seconds: How long its own tools took, together.
+        turns: How many turns have started, without those of nested runs. This and what follows counts from before a pause on, and in a fork what it has copied.
+        tool_calls: How many tools have started, those of nested runs included, as for the next three.
+        tool_errors: How many tools have failed.
+        tool_seconds: How long the tools took, together.
         tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
         cache_read_tokens: The part of the input that came from a cache.
         cache_creation_tokens: The part of the input that was written to a cache.
-        cost: Their cost, where prices are known.
-        by_model: The tokens by the names of the models: read, written, from a cache, to a cache; without those from before a pause.
+        cost: The cost of the tokens whose prices are known; ``None`` if none are.
+        unpriced: The models whose prices are not known: the cost is without their tokens.
+        prices: The prices of models that the worker was given, by their names; others have those of the table of models.
+        by_model: The tokens by the names of the models: read, written, from a cache, to a cache.
         reason: Why it was aborted or paused.
         outer: The id of the run that it is nested in.
         resumes: The id of the paused run that it continues.
         fork_of: The id of the run that it is a fork of.
+        copied: Of a fork: the figures of the records that it has copied.
         recoveries: How often it was recovered.
         cause: The cause of an abort, such as ``cancel``.
         labels: Labels of the application, for example the name of a tenant; see ``labels`` of `Worker`.
@@ -95,11 +101,14 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_creation_tokens: int = 0
     cost: float | None = None
+    unpriced: tuple[str, ...] = ()
+    prices: dict[str, Prices | None] = {}
     by_model: dict[str, tuple[int, int, int, int]] = {}
     reason: str = ""
     outer: str = ""
     resumes: str = ""
     fork_of: str = ""
+    copied: RunRow | None = None
     recoveries: int = 0
     cause: str = ""
     labels: dict[str, str] = {}
@@ -107,6 +116,42 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     allowed: tuple[tuple[str, str], ...] = ()
     imported: int = 0
     held: dict[int, ToolResult] = {}
+
+
+def with_figures(row: RunRow, state: RunState) -> RunRow:
+    """The row of a run with the figures of its state."""
+    usage, by_model = state.usage, state.usage_by_model
+    cost = cost_of(by_model, state.prices)
+    return replace(
+        row,
+        turns=state.turns,
+        tool_calls=state.all_tool_calls,
+        tool_errors=state.tool_errors,
+        tool_seconds=round(state.tool_seconds, 3),
+        tool_durations=state.tool_durations,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cache_read_tokens or 0,
+        cache_creation_tokens=usage.cache_creation_tokens or 0,
+        cost=cost.known,
+        unpriced=cost.unpriced,
+        prices=state.prices,
+        by_model={model: counts_of(each) for model, each in by_model.items()},
+    )
+
+
+def counts_of(usage: Usage) -> tuple[int, int, int, int]:
+    """The tokens of a usage that have prices: read, written, from a cache, to a cache.
+
+    >>> counts_of(Usage(10, 5))
+    (10, 5, 0, 0)
+    """
+    return (
+        usage.input_tokens or 0,
+        usage.output_tokens or 0,
+        usage.cache_read_tokens or 0,
+        usage.cache_creation_tokens or 0,
+    )
 
 
 class RunInfo(Struct, frozen=True):

@@ -7,7 +7,7 @@ at once, while ``start_with`` still waits for its turn, and some operators would
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import add
 from types import UnionType
@@ -19,7 +19,15 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import AttemptStart, ConversationCompact, Record, RunAbort, RunPause, RunStop
+from rxworker.events import (
+    AttemptStart,
+    ConversationCompact,
+    Record,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStop,
+)
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
@@ -301,6 +309,7 @@ class UsageChange(Struct, frozen=True):
         model: The name of the model; empty if the request was not seen.
         before: The tokens of the response as they were known.
         after: The tokens of the response as they are known now.
+        prices: The prices that the requests of the run have recorded, by the names of models; see `rxworker.events.AttemptStart`.
     """
 
     record: Record
@@ -308,6 +317,7 @@ class UsageChange(Struct, frozen=True):
     model: str
     before: Usage
     after: Usage
+    prices: Mapping[str, Prices | None] = {}
 
     @property
     def tokens(self) -> int:
@@ -361,8 +371,10 @@ class _Changes:
 
     def __init__(self) -> None:
         self._open: dict[str, dict[tuple[str, ...], _Response]] = {}
+        self._prices: dict[str, dict[str, Prices | None]] = {}
 
     def feed(self, data: Record) -> Sequence[UsageChange]:
+        """Take the next record."""
         if data.__class__ is not Record:
             raise no_record("usage_changes()", data)
         event: Any = data.event
@@ -372,17 +384,28 @@ class _Changes:
         if isinstance(event, AttemptStart):
             response = _Response(data.turn, data.attempt, event.provider, event.model)
             self._open.setdefault(data.run_id, {})[data.path] = response
+            if event.prices or event.is_unpriced:
+                self._prices.setdefault(data.run_id, {})[event.model] = event.prices
         elif isinstance(event, ConversationCompact) and event.usage != _NO_USAGE:
-            return (UsageChange(data, "", event.model, _NO_USAGE, event.usage),)
+            prices = self._prices.get(data.run_id, _NO_PRICES)
+            return (UsageChange(data, "", event.model, _NO_USAGE, event.usage, prices),)
         elif kind in _OVER:
             if data.path:
                 self._open.get(data.run_id, {}).pop(data.path, None)
             else:
                 self._open.pop(data.run_id, None)
+                self._prices.pop(data.run_id, None)
+        elif kind is RunResume:
+            self._resume(data.run_id, data.event)
         return ()
 
     def finish(self) -> Sequence[UsageChange]:
+        """Nothing more comes."""
         return ()
+
+    def _resume(self, run: str, event: Any) -> None:
+        if event.prices:
+            self._prices[run] = {**event.prices}
 
     def _change(self, record: Record, usage: Usage) -> Sequence[UsageChange]:
         of_run = self._open.setdefault(record.run_id, {})
@@ -394,8 +417,13 @@ class _Changes:
         before, response.usage = response.usage, usage
         if before == usage:
             return ()
-        return (UsageChange(record, response.provider, response.model, before, usage),)
+        prices = self._prices.get(record.run_id, _NO_PRICES)
+        return (UsageChange(record, response.provider, response.model, before, usage, prices),)
 
+
+UsageChanges = _Changes
+"""For what counts tokens beside other things."""
 
 _OVER = frozenset({RunStop, RunAbort, RunPause})
 _NO_USAGE = Usage()
+_NO_PRICES: Mapping[str, Prices | None] = {}

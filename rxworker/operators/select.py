@@ -31,14 +31,17 @@ from rxworker.operators.kernel import (
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 
-def events() -> Operator[Record, Event]:
+def events(*, nested: bool = False) -> Operator[Record, Event]:
     """The event of each record, so that what is written for a response works on a run.
 
-    The records of runs inside the run, those with a ``path``, are left out: their blocks would mix with the run's own.
+    The records of runs inside the run, those with a ``path``, are left out by default: their blocks would mix with the run's own.
 
         -1-2-3-|               records
         [ events() ]
         -a-b-c-|
+
+    Args:
+        nested: Whether the events of runs inside the run are emitted too, for what counts them.
 
     >>> from reactivex import of
     >>> from rxworker.events import Ping
@@ -59,7 +62,7 @@ def events() -> Operator[Record, Event]:
         def on_next(record: Record) -> None:
             if record.__class__ is not Record:
                 refuse(record)
-            elif not record.path:
+            elif nested or not record.path:
                 event: Any = record.event
                 if event.__class__ is Deltas:  # an entry
                     push_many((event,))
@@ -74,7 +77,7 @@ def events() -> Operator[Record, Event]:
                     push_many(found)
                     refuse(record)
                     return
-                if not record.path:
+                if nested or not record.path:
                     found.append(record.event)
             push_many(found)
 

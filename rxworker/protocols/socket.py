@@ -356,7 +356,7 @@ class RunSummary(Struct, frozen=True):
         turns: The number of turns that started.
         tool_calls: The number of tool calls that started, nested runs included.
         usage: Its tokens.
-        cost: Their cost, if the prices are known.
+        cost: The cost of those whose prices are known; ``None`` if none are.
         reason: Why it was aborted or paused.
         cause: The cause of the abort; ``queued`` or ``recovering`` while no process runs it.
         pause: The pause, if it is paused.
@@ -367,6 +367,7 @@ class RunSummary(Struct, frozen=True):
         can_requeue: Whether it has failed, or was set aside, and a log can put it back.
         branch: The message of another conversation that its conversation replaces.
         marks: What a person has noted about its conversation.
+        unpriced: The models whose prices are not known: the cost is without their tokens.
     """
 
     id: str
@@ -391,6 +392,7 @@ class RunSummary(Struct, frozen=True):
     can_requeue: bool = False
     branch: Branch | None = None
     marks: Marks = Marks()
+    unpriced: tuple[str, ...] = ()
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

@@ -8,14 +8,15 @@ an explicit cache is not a price of tokens, and not among them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.messages.settings import Settings
-from rxworker.messages.usage import Prices
+from rxworker.messages.usage import Prices, Usage
 
 DATED = "2026-11-26"
 SOURCES = {
@@ -638,6 +639,70 @@ def model_info(model: str, host: str | None = None) -> ModelInfo:
     named = (vendor for vendor, family in _FAMILIES.items() if family.match(_bare(model)))
     vendor = next(named, at)
     return next((row for row in MODELS if row.vendor == vendor), UNKNOWN)
+
+
+class Cost(Struct, frozen=True):
+    """What tokens cost.
+
+    Attributes:
+        known: The cost of the tokens whose prices are known; ``None`` if there are tokens, and no price of them is known.
+        currency: Its currency; empty without any cost.
+        unpriced: The names of the models whose prices are not known, or are in another currency, since nothing is converted.
+    """
+
+    known: float | None = 0.0
+    currency: str = ""
+    unpriced: tuple[str, ...] = ()
+
+
+def prices_of(
+    model: str,
+    recorded: Mapping[str, Prices | None] = {},
+    table: Mapping[str, Prices] | None = None,
+) -> Prices | None:
+    """The prices of a model, for every figure that is a cost.
+
+    Args:
+        model: The name of the model.
+        recorded: The prices that requests have recorded, by the names of models; ``None`` if they are not known. They come first.
+        table: The prices that a program has given, by the names of models. Any other model has those of the table of models.
+
+    >>> prices_of("claude-opus-5-5").input, prices_of("mine"), prices_of("mine", table={"mine": Prices(1.0, 2.0)}).input
+    (4.0, None, 1.0)
+    """
+    found = recorded.get(model) or (table or {}).get(model)
+    return model_info(model).prices if found is None and model not in recorded else found
+
+
+def cost_of(
+    by_model: Mapping[str, Usage],
+    recorded: Mapping[str, Prices | None],
+    table: Mapping[str, Prices] | None = None,
+    currency: str = "",
+) -> Cost:
+    """What the tokens of models cost, each by its own prices; see `prices_of`.
+
+    Args:
+        by_model: The tokens by the names of the models.
+        recorded: As for `prices_of`.
+        table: As for `prices_of`.
+        currency: The currency; by default that of the first prices.
+
+    >>> cost_of({"mine": Usage(1_000_000, 0), "other": Usage(5, 5)}, {"mine": Prices(1.5, 2.0)})
+    Cost(known=1.5, currency='USD', unpriced=('other',))
+    """
+    known: float | None = None
+    unpriced: list[str] = []
+    for model, usage in by_model.items():
+        if not usage.input_tokens and not usage.output_tokens:
+            continue
+        prices = prices_of(model, recorded, table)
+        currency = currency or (prices.currency if prices else "")
+        if prices is None or prices.currency != currency:
+            unpriced.append(model or "unknown")
+        else:
+            known = (known or 0.0) + prices.cost(usage)
+    return Cost(known if unpriced else known or 0.0, currency, tuple(unpriced))
 
 
 def nearest_effort(word: str, efforts: Sequence[str]) -> str | None:

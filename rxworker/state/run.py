@@ -66,6 +66,7 @@ from rxworker.state.run_state import (
     with_duration,
 )
 from rxworker.state.shared_state import apply_change
+from rxworker.state.tools import step_tools
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 MAX_CYCLE = 8
@@ -148,6 +149,11 @@ def _step_first(state: RunState, before: ResponseState, event: Any) -> RunState:
 
 
 def _step_inner(state: RunState, record: Record) -> RunState:
+    event = record.event
+    if isinstance(event, ToolStart | ToolStop):
+        state = _count_tool(state, record.path, event)
+    elif isinstance(event, AttemptStart) and (event.prices or event.is_unpriced):
+        state = replace(state, prices={**state.prices, event.model: event.prices})
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
@@ -179,7 +185,12 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         # What the run took before the pause counts.
         spent=as_sum(event.usage) if event.usage.total_tokens > SIZES[0] else event.usage,
         turns=event.turns,
+        spent_by_model=event.usage_by_model,
+        prices=event.prices,
         tool_calls=event.tool_calls,
+        tool_errors=event.tool_errors,
+        tool_seconds=event.tool_seconds,
+        tool_durations=event.tool_durations,
         continuations=event.continuations,
         traceparent=event.traceparent,
         output_format=event.output_format,
@@ -310,6 +321,9 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
         provider=event.provider or state.provider,
         model=event.model or state.model,
         own_tools=event.own_tools,
+        prices={**state.prices, event.model: event.prices}
+        if event.prices or event.is_unpriced
+        else state.prices,
         response=ResponseState(model=event.model or None),
         stop_reason=None,
         base=state.conversation,
@@ -331,6 +345,7 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
     calls, by_id = [*state.calls], dict[str, list[int]]()
     for event in events:
+        state = _count_tool(state, state.path, event)
         at = find_call(calls, event.place, event.call.id, by_id)
         _put(calls, by_id, at, CallState(event.place, event.call, "running"), state)
     return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
@@ -338,24 +353,29 @@ def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
     calls, by_id = [*state.calls], dict[str, list[int]]()
-    errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
     for event in events:
+        state = _count_tool(state, state.path, event)
         at = find_call(calls, event.place, event.call_id, by_id)
-        if at is not None and calls[at].phase == "running":
-            errors += event.is_error
-            seconds += event.seconds
-            if event.seconds:  # a call that was cancelled has none
-                durations = with_duration(durations, event.seconds)
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)
         _put(calls, by_id, at, ended, state)
+    return replace(state, calls=tuple(calls))
+
+
+def _count_tool(state: RunState, path: tuple[str, ...], event: ToolStart | ToolStop) -> RunState:
+    """The figures of tools after an event of the run, or of a run inside."""
+    running, has_ended = step_tools(state.running_tools, path, event)
+    if isinstance(event, ToolStart) or not has_ended:
+        return replace(state, running_tools=running)
+    durations = state.tool_durations
     return replace(
         state,
-        calls=tuple(calls),
-        tool_errors=errors,
-        tool_seconds=seconds,
-        tool_durations=durations,
+        running_tools=running,
+        tool_errors=state.tool_errors + event.is_error,
+        tool_seconds=state.tool_seconds + event.seconds,
+        # A tool that was cancelled has no duration.
+        tool_durations=with_duration(durations, event.seconds) if event.seconds else durations,
     )
 
 

@@ -22,9 +22,10 @@ from rxworker.messages import (
     repair,
 )
 from rxworker.messages.content import ResultContent
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import Prices, Usage
 from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
+from rxworker.state.tools import RunningTool
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
 """The status of a run."""
@@ -68,10 +69,11 @@ class RunState(Struct, frozen=True):
         own_tools: The names of the tools that the worker ran itself when the last request went out; ``None`` where it is not recorded.
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
-        tool_calls: How many tools were started.
-        tool_errors: How many of those that have ended have failed.
-        tool_seconds: How long those took that have ended, together.
+        tool_calls: How many tools the run itself has started; see `all_tool_calls`.
+        tool_errors: How many tools have failed, those of the runs inside included.
+        tool_seconds: How long the tools took that have ended, together; those of the runs inside included.
         tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer, without zeros at the end.
+        running_tools: The tools that have started and have not ended, those of the runs inside included.
         calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
         cause: The kind of the abort.
@@ -85,7 +87,8 @@ class RunState(Struct, frozen=True):
         seq: The number of the last record.
         path: The path of the records that are folded; those of nested runs have a longer one.
         spent: The tokens of the responses that are over.
-        spent_by_model: The same by model, without those from before a pause.
+        spent_by_model: The same by model.
+        prices: The prices that requests have recorded, by the names of the models; ``None`` if they are not known. Others have those of the table of models.
         inner: The tokens of the runs inside this one.
         base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
             first request that from before the run.
@@ -109,6 +112,7 @@ class RunState(Struct, frozen=True):
     tool_errors: int = 0
     tool_seconds: float = 0.0
     tool_durations: tuple[int, ...] = ()
+    running_tools: tuple[RunningTool, ...] = ()
     calls: tuple[CallState, ...] = ()
     reason: str = ""
     cause: str = ""
@@ -123,6 +127,7 @@ class RunState(Struct, frozen=True):
     path: tuple[str, ...] = ()
     spent: Usage = Usage()
     spent_by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    prices: dict[str, Prices | None] = field(default_factory=dict[str, Prices | None])
     inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
@@ -167,7 +172,7 @@ class RunState(Struct, frozen=True):
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:
-        """The tokens by the names of the models, with those of the runs inside; without those from before a pause, of which no model is known."""
+        """The tokens by the names of the models, with those of the runs inside."""
         by_model, inner = self.own_by_model, self.inner
         for model, usage in inner.by_model.items():
             by_model = with_tokens(by_model, model, usage)
@@ -185,7 +190,7 @@ class RunState(Struct, frozen=True):
 
     @property
     def all_tool_calls(self) -> int:
-        """How many tools were started, with those of the runs inside."""
+        """How many tools have started, those of the runs inside included."""
         return self.tool_calls + self.inner.tool_calls
 
     @property

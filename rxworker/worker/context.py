@@ -44,6 +44,7 @@ from rxworker.messages import (
 from rxworker.messages.pairs import calls_made
 from rxworker.providers import Options, Request
 from rxworker.providers.base import is_background
+from rxworker.providers.models import cost_of
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
@@ -469,12 +470,16 @@ def check_spent(context: RunContext, emit: Emit, **used: float) -> None:
         ConfigurationError: There is a limit on the cost, and the prices are not known.
     """
     for run in (context, *context.parents):  # the usage of a run includes that of nested runs
-        worker, usage = run.worker, run.journal.state.usage
-        used["max_tokens"] = usage.total_tokens
+        worker, state = run.worker, run.journal.state
+        used["max_tokens"] = tokens = state.usage.total_tokens
         if worker.prices is None:
-            check_priced(worker.limits, None)
-        elif (cost := worker.prices.cost(usage)) > 0:
-            used["max_cost"] = cost
+            check_priced(worker.limits, None, worker.model.model)
+        if tokens and worker.limits.max_cost is not None:
+            cost = cost_of(state.usage_by_model, state.prices)
+            if cost.unpriced:
+                check_priced(worker.limits, None, cost.unpriced[0])
+            if cost.known:
+                used["max_cost"] = cost.known
         check_limits(emit, worker.limits, **used)
         used.clear()
 

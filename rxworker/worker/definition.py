@@ -18,6 +18,7 @@ from rxworker.messages import Conversation, Json, Prices
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
+from rxworker.providers.models import UNKNOWN, model_info
 from rxworker.timeline import Timeline
 from rxworker.tools import Toolbox
 from rxworker.tools.described import ToolLike
@@ -56,8 +57,10 @@ class Definition(RunSettings):
 
     @property
     def prices(self) -> Prices | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a run keeps those with which it has begun
-        """The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``."""
-        known = self.limits.prices or getattr(self.model, "prices", None)
+        """The prices of the model's tokens: those of the limits, else those that the model has as ``prices``; of a model without that attribute those of the table of models."""
+        known = self.limits.prices or getattr(self.model, "prices", UNKNOWN)
+        if known is UNKNOWN:
+            return model_info(self.model.model).prices
         return known if isinstance(known, Prices) else None
 
     def __init__(
@@ -98,7 +101,7 @@ class Definition(RunSettings):
         self.options = optional("options", options, Options, "options=Options(...)") or SETTINGS
         self.limits = optional("limits", limits, Limits, "limits=Limits(max_turns=3)") or USUAL
         if self.limits.names_cost:
-            check_priced(self.limits, self.prices)
+            check_priced(self.limits, self.prices, self.model.model)
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)

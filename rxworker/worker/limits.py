@@ -75,12 +75,13 @@ class Limits(Settings, frozen=True):
         return self.max_cost is not None and self.max_cost.__class__ is not UsualCost
 
 
-def check_priced(limits: Limits, prices: Prices | None) -> None:
+def check_priced(limits: Limits, prices: Prices | None, model: str) -> None:
     """Check that a limit on the cost limits something.
 
     Args:
         limits: The limits.
         prices: The prices that are known.
+        model: The name of the model.
 
     Raises:
         ConfigurationError: A program has named the limit, and no prices are known.
@@ -88,7 +89,7 @@ def check_priced(limits: Limits, prices: Prices | None) -> None:
     if limits.names_cost and prices is None:
         cost = limits.max_cost
         raise ConfigurationError(
-            f"max_cost={cost!r} needs prices, and those of the model are not known: Limits(max_cost={cost!r}, prices=Prices(...))"
+            f"max_cost={cost!r} needs prices, and those of the model {model} are not known: Limits(max_cost={cost!r}, prices=Prices(...))"
         )
 
 

@@ -32,6 +32,7 @@ from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.operators import error_to_exception
+from rxworker.providers.models import model_info
 from rxworker.state.closing import response_ends
 from rxworker.transport.base import PRESSURE
 from rxworker.worker.apply import apply_operators
@@ -65,7 +66,15 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     if taken is not None:
         request = replace(request, cursor=taken.cursor)
     goes_on = taken is not None and bool(taken.stored)
-    started = AttemptStart(model.name, model.model, context.worker.tools.own_names)
+    prices, known = context.worker.prices, model_info(model.model).prices
+    own_names = context.worker.tools.own_names
+    started = AttemptStart(
+        model.name,
+        model.model,
+        own_names,
+        None if prices == known else prices,
+        prices is None and known is not None,
+    )
     pressure, attempts = RunPressure(context), 0
     while True:
         attempts += 1

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import LocalProtocolError
 from rxworker.events import PauseState
 from rxworker.messages import Conversation, Json, OutputFormat, StopReason, ToolCall
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import Prices, Usage
 from rxworker.state import RunState
 from rxworker.worker.output import Output
 
@@ -98,7 +98,12 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         pause: What it waits for.
         signatures: A digest of each call of the pause, so that exactly the call that was shown will run.
         is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
-        tool_calls: How many tools the run has started.
+        tool_calls: How many tools the run has started, those of nested runs included, as for the next three.
+        tool_errors: How many of them have failed.
+        tool_seconds: How long they took together.
+        tool_durations: How many of them took how long, as in `RunState`.
+        usage_by_model: The tokens by the names of the models.
+        prices: Their prices, where requests have recorded them.
         continuations: How often hooks have sent an answer back.
         variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
@@ -115,6 +120,11 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
     called: tuple[str, ...] = ()
     traceparent: str = ""
     output_format: OutputFormat | None = None
+    tool_errors: int = 0
+    tool_seconds: float = 0.0
+    tool_durations: tuple[int, ...] = ()
+    usage_by_model: dict[str, Usage] = {}
+    prices: dict[str, Prices | None] = {}
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
@@ -171,7 +181,12 @@ def result_of(
         pause=pause,
         signatures=tuple([signature_of(call) for call in pause.pending]),
         is_foreign=is_foreign,
-        tool_calls=state.tool_calls,
+        tool_calls=state.all_tool_calls,
+        tool_errors=state.tool_errors,
+        tool_seconds=state.tool_seconds,
+        tool_durations=state.tool_durations,
+        usage_by_model=state.usage_by_model,
+        prices=state.prices,
         continuations=state.continuations,
         variables=dict(variables),
         called=tuple(called),

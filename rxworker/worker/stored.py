@@ -28,7 +28,7 @@ from rxworker.events import (
 )
 from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
-from rxworker.log.values import Claim, RunRow
+from rxworker.log.values import Claim, RunRow, with_figures
 from rxworker.log.writer import RunWriter
 from rxworker.messages import (
     Conversation,
@@ -36,11 +36,9 @@ from rxworker.messages import (
     Image,
     Json,
     Message,
-    Prices,
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.usage import Usage
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED
@@ -272,7 +270,7 @@ class LoggedRun(Struct, frozen=True):
 
         The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this process see what is stored.
         """
-        journal, allowed, prices = context.journal, context.allowed, context.worker.prices
+        journal, allowed = context.journal, context.allowed
         journal.clock = _logged_time
         if self.run is not None:
             journal.load(self.run.records)
@@ -284,7 +282,7 @@ class LoggedRun(Struct, frozen=True):
         def last_values() -> RunRow:
             journal = kept()
             own = replace(row, allowed=tuple(allowed))
-            return own if journal is None else row_of(journal.state, own, prices)
+            return own if journal is None else row_of(journal.state, own)
 
         journal.writer = writer = RunWriter(
             self.log, journal.run_id, last_values, scope.variables, self.claim, held
@@ -297,48 +295,21 @@ def _logged_time(now: Callable[[], float] = time.time) -> float:
     return round(now(), 3)
 
 
-def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
+def row_of(state: RunState, row: RunRow) -> RunRow:
     """The present entry of a run in a list.
 
     Args:
         state: The state of the run.
         row: The entry so far.
-        prices: The prices of its tokens, if they are known.
     """
-    usage = state.usage
     status = state.status
     if status in ("new", "running"):
         status = row.status if not state.turns and row.status == "queued" else "running"
     return replace(
-        row,
+        with_figures(row, state),
         status=status,
-        turns=state.turns,
-        tool_calls=state.all_tool_calls,
-        tool_errors=state.tool_errors,
-        tool_seconds=round(state.tool_seconds, 3),
-        tool_durations=state.tool_durations,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_creation_tokens=usage.cache_creation_tokens or 0,
-        cost=None if prices is None else prices.cost(usage),
-        by_model={model: counts_of(each) for model, each in state.usage_by_model.items()},
         reason=state.reason if state.pause is None else state.pause.reason,
         cause=state.cause,
-    )
-
-
-def counts_of(usage: Usage) -> tuple[int, int, int, int]:
-    """The tokens of a usage that have prices: read, written, from a cache, to a cache.
-
-    >>> counts_of(Usage(10, 5))
-    (10, 5, 0, 0)
-    """
-    return (
-        usage.input_tokens or 0,
-        usage.output_tokens or 0,
-        usage.cache_read_tokens or 0,
-        usage.cache_creation_tokens or 0,
     )
 
 

@@ -333,7 +333,7 @@ def test_a_table_with_groups_has_a_row_for_each() -> None:
 
     shown = panel("Runs", ops.map(row), view="table", group=run_of)
     records = [record(1.0, seq=1), record(2.0, run="b", seq=5), record(3.0, seq=2)]
-    assert at(shown, *records).value == [{"n": 2}, {"n": 5}]
+    assert at(shown, *records).value == [{"run": "a", "n": 2}, {"run": "b", "n": 5}]
 
 
 def test_spans_are_in_the_lanes_of_their_groups() -> None:

@@ -121,9 +121,11 @@ def test_usage_shows_what_the_runs_have_taken() -> None:
     assert slow.keys() == {"look", "listen"}
     by_model = states["cost-by-model"].value
     assert isinstance(by_model, Mapping)
-    assert by_model["other"] == 0
+    assert by_model["other"] is None
+    assert states["cost-by-model"].missing == {"": ("other",)}
     assert isinstance(by_model["small"], float)
     assert states["cost"].value == by_model["small"] > 0
+    assert states["cost"].missing == {"": ("other",)}
     by_model = states["tokens-by-model"].value
     assert isinstance(by_model, Mapping)
     assert by_model.keys() == {"small", "other"}

@@ -70,9 +70,9 @@ def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
     fleet = Fleet()
     fleet.note(info("run-1", "paused", 1, input_tokens=10, turns=2, tool_durations=(3,)))
     resumed = info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, turns=3)
-    fleet.note(replace(resumed, row=replace(resumed.row, tool_durations=(2,))))
+    fleet.note(replace(resumed, row=replace(resumed.row, tool_durations=(5,))))
     fleet.note(
-        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(3,))
+        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(6,))
     )
     [group] = fleet.groups.values()
     assert (group.totals.input_tokens, group.totals.turns) == (16, 3)
@@ -84,8 +84,8 @@ def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -
     """A log lists the newest runs first."""
     infos = [
         info("run-1", "paused", 1, input_tokens=10, tool_durations=(3,)),
-        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, tool_durations=(2,)),
-        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(3,)),
+        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, tool_durations=(5,)),
+        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(6,)),
     ]
     first, last = (Fleet(estimate=lambda row: float(row.input_tokens)) for _ in range(2))
     for each in infos:
@@ -109,9 +109,9 @@ def test_an_estimate_gives_way_to_a_cost_that_the_run_has_calculated() -> None:
         assert one(fleet)[1].cost == 5.0
 
 
-def test_of_a_nested_run_only_the_tools_count() -> None:
+def test_what_a_nested_run_takes_counts_in_the_outer_one() -> None:
     fleet = Fleet()
-    fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_durations=(2,)))
+    fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_durations=(3,)))
     fleet.note(info("run-2", outer="run-1", input_tokens=4, tool_calls=1, tool_durations=(1,)))
     runs, totals = one(fleet)
     assert runs == {"running": 1}

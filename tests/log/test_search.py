@@ -11,8 +11,11 @@ import pytest
 
 import rxworker.log.sqlite as sqlite_log
 from rxworker import Worker, tool
+from rxworker.events import Record, TextDelta
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, open_log
-from rxworker.testing import ScriptedModel, call
+from rxworker.log.format import entries_of
+from rxworker.log.search import texts_of
+from rxworker.testing import ScriptedModel, call, say, think
 
 MakeLog = Callable[[], EventLog]
 
@@ -102,3 +105,30 @@ async def test_a_log_that_may_or_can_have_no_index_searches_titles(
         assert await found(log, tool="look") == ["A haiku!"]
     with closing(sqlite3.connect(tmp_path / "runs.db")) as db, db:
         assert not db.execute("SELECT 1 FROM sqlite_master WHERE name='searched'").fetchone()
+
+
+def text_of(records: list[Record]) -> str:
+    return texts_of((entry.kind, bytes(entry.body)) for entry in entries_of(records, 1)).text
+
+
+def test_what_runs_and_blocks_write_at_the_same_time_is_not_joined() -> None:
+    deltas = [
+        ("a", 0, "shal"),
+        ("b", 0, "shal"),
+        ("a", 0, "low."),
+        ("b", 0, "low "),
+        ("b", 1, "sea"),
+    ]
+    records = [
+        Record(n, "run-1", 1, 1, float(n), TextDelta(index, text), (path,))
+        for n, (path, index, text) in enumerate(deltas, 1)
+    ]
+    assert text_of(records) == "\nshallow.\nshallow \nsea"
+    again = [Record(n, "run-1", 1, n, float(n), TextDelta(0, "An old")) for n in (1, 2)]
+    assert text_of(again) == "\nAn old\nAn old"  # of two attempts
+
+
+async def test_thinking_is_searched() -> None:
+    async with MemoryLog() as log:
+        await Worker(ScriptedModel([think("abyss") + say("Hello.")]), log=log).run("Hi")
+        assert [one.excerpt async for one in log.search("abyss")] == ["abyss Hello."]

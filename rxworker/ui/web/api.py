@@ -210,15 +210,16 @@ class CancelBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
     """Return the server and its workers."""
-    log = state.store.log
+    log, workers = state.store.log, state.workers.infos(request)
+    known = {each.model: each.prices for each in workers if each.prices is not None}
     info = {
         "instance": state.instance,
         "version": rxworker.__version__,
         "title": state.settings.title,
-        "workers": state.workers.infos(request),
+        "workers": workers,
         "can_fork": log is not None,
         "has_fleet": log is not None and not state.has_users,
-        "prices": state.settings.prices,
+        "prices": known | dict(state.settings.prices),
         # Otherwise a search finds titles alone.
         "searches_texts": log is None or log.searches_texts,
     }

@@ -1,45 +1,15 @@
-"""What the tokens of a run cost by the prices that the server was given. Pure."""
+"""What the tokens of a stored run cost by the prices that the server was given. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rxworker.log.values import RunRow
+from msgspec.structs import replace
+
+from rxworker.log.values import RunInfo, RunRow, counts_of
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage, as_sum
-from rxworker.worker.stored import counts_of
-
-
-def cost_of(
-    table: Mapping[str, Prices],
-    usage: Usage,
-    by_model: Mapping[str, tuple[int, int, int, int]],
-    model: str = "",
-    currency: str = "",
-) -> float | None:
-    """What tokens cost, each model by its own prices, in one currency; ``None`` if no price is known.
-
-    The lengths of the prompts are not known here: all have the prices of short ones.
-
-    Args:
-        table: The prices by the names of models.
-        usage: All tokens. Those of no model are from before a pause.
-        by_model: The tokens by model.
-        model: The model whose prices the tokens of no model have.
-        currency: The currency; by default that of ``model``, else that of the first model that has a price.
-
-    >>> table = {"small": Prices(input=1.0, output=2.0)}
-    >>> cost_of(table, Usage(1_500_000, 0), {"small": (1_000_000, 0, 0, 0)}, "small")
-    1.5
-    """
-    spent = [(name or model, Usage(*counts)) for name, counts in by_model.items()]
-    known = [counts_of(each) for _, each in spent]
-    rest = [max(n - sum(part), 0) for n, *part in zip(counts_of(usage), *known, strict=True)]
-    parts = [(table[name], each) for name, each in (*spent, (model, Usage(*rest))) if name in table]
-    if not currency and parts:
-        currency = table[model].currency if model in table else parts[0][0].currency
-    costs = [prices.cost(as_sum(each)) for prices, each in parts if prices.currency == currency]
-    return sum(costs) if costs else None
+from rxworker.providers.models import Cost, cost_of
 
 
 def usage_of(row: RunRow) -> Usage:
@@ -53,13 +23,19 @@ def usage_of(row: RunRow) -> Usage:
 
 
 class RowCosts:
-    """Estimates what stored runs cost whose workers know no prices.
+    """What stored runs cost: as their workers have counted it, unless the server has other prices of one of their models.
+
+    The lengths of the prompts are not known here: where the server has prices, all have those of short ones.
 
     Args:
         table: The prices by the names of models.
 
     Attributes:
-        currency: That of the first model of the table. Models with prices in another one are not counted, since nothing is converted.
+        currency: That of the first model of the table.
+
+    >>> row = RunRow(input_tokens=1_000_000, by_model={"mine": (1_000_000, 0, 0, 0)}, unpriced=("mine",))
+    >>> RowCosts({"mine": Prices(input=1.0, output=2.0)}).of(row)
+    Cost(known=1.0, currency='USD', unpriced=())
     """
 
     def __init__(self, table: Mapping[str, Prices]) -> None:
@@ -67,6 +43,33 @@ class RowCosts:
         self.currency = next((prices.currency for prices in table.values()), "")
 
     def __call__(self, row: RunRow) -> float | None:
-        """What a run has cost; ``None`` if no price is known. Tokens from before a pause are those of its only model."""
-        model = next(iter(row.by_model)) if len(row.by_model) == 1 else ""
-        return cost_of(self._table, usage_of(row), row.by_model, model, self.currency)
+        """What a run has cost, as far as prices are known."""
+        return self.of(row).known
+
+    def is_estimate(self, row: RunRow) -> bool:
+        """Whether the worker of a run has not counted its cost by these prices."""
+        is_counted = row.cost is not None or bool(row.unpriced)
+        return not is_counted or any(
+            name in self._table for name in row.by_model if name not in row.prices
+        )
+
+    def noted(self, info: RunInfo) -> RunInfo:
+        """A stored run without the cost that its worker has counted, if the server has other prices."""
+        if not self._table or not self.is_estimate(info.row):
+            return info
+        row = replace(info.row, cost=None, unpriced=self.of(info.row).unpriced)
+        return replace(info, row=row)
+
+    def of(self, row: RunRow) -> Cost:
+        """What a run has cost, and the models whose prices are not known."""
+        if not self.is_estimate(row):
+            return Cost(row.cost, self.currency, row.unpriced)
+        by_model = {name: Usage(*counts) for name, counts in row.by_model.items()}
+        # An older version has not stored of which model the tokens from before a pause are.
+        known = [counts_of(each) for each in by_model.values()]
+        whole = counts_of(usage_of(row))
+        rest = [max(n - sum(part), 0) for n, *part in zip(whole, *known, strict=True)]
+        model = next(iter(by_model)) if len(by_model) == 1 else ""
+        by_model[model] = by_model.get(model, Usage()) + Usage(*rest)
+        sums = {name: as_sum(each) for name, each in by_model.items()}
+        return cost_of(sums, row.prices, self._table, self.currency)

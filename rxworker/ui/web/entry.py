@@ -29,7 +29,6 @@ from rxworker.log import EventLog, Replica, RunInfo
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
-from rxworker.messages.usage import Usage
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import (
@@ -41,8 +40,8 @@ from rxworker.protocols.socket import (
     reason_of,
     records_message,
 )
+from rxworker.providers.models import cost_of
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.costs import cost_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
@@ -50,7 +49,6 @@ from rxworker.worker import session_of
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import counts_of
 from rxworker.worker.worker import Worker
 
 """The label of a run with the name of its user."""
@@ -518,17 +516,6 @@ class RunEntry(ABC):
             self._known = data
         return data
 
-    def cost(self, usage: Usage, by_model: Mapping[str, tuple[int, int, int, int]]) -> float | None:
-        """What its tokens cost, each model by its own prices, in the currency of the worker's model; ``None`` if no price is known.
-
-        Args:
-            usage: All tokens. Those of no model are from before a pause; they have the prices of the worker's model.
-            by_model: The tokens by model.
-        """
-        conversation = self.conversation
-        model = conversation.worker.model.model if conversation.has_session else ""
-        return cost_of(self.settings.prices, usage, by_model, model)
-
     def settle(self) -> None:
         """Release what a run that is not watched does not need."""
         if self.is_over and not self.watching:
@@ -665,14 +652,15 @@ class LiveEntry(RunEntry):
     def summary(self) -> RunSummary:
         """Return the summary of the run."""
         state = self.run.state
-        by_model = {model: counts_of(each) for model, each in state.usage_by_model.items()}
+        cost = cost_of(state.usage_by_model, state.prices, self.settings.prices)
         return self._summary(
             ended=self.ended,
             seq=state.seq,
             turns=state.turns,
             tool_calls=state.all_tool_calls,
             usage=state.usage,
-            cost=self.cost(state.usage, by_model),
+            cost=cost.known,
+            unpriced=cost.unpriced,
             cause="cancel" if self.is_dismissed else state.cause,
             pause=None if self.is_dismissed else pause_of(state),
             watchers=watchers_of(self.run),

@@ -41,7 +41,7 @@ SHARE = 20
 
 
 class Taken(Struct, frozen=True):
-    """Totals, as a page shows them; whether a part of the cost is estimated."""
+    """Totals, as a page shows them; whether a part of the cost is estimated, and the models whose prices are not known."""
 
     ended: int
     failed: int
@@ -51,6 +51,7 @@ class Taken(Struct, frozen=True):
     output_tokens: int
     cost: float
     is_estimate: bool
+    unpriced: list[str]
     tool_calls: int
     tool_errors: int
     tool_p95: float | None
@@ -99,6 +100,7 @@ class FleetRow(Struct, frozen=True):
     output_tokens: int
     cost: float | None
     is_estimate: bool
+    unpriced: tuple[str, ...]
     can_requeue: bool
 
 
@@ -106,7 +108,7 @@ class RunFilter(Struct, frozen=True):
     """Which runs a client lists. A text is found in the id, the title and the reason.
 
     Attributes:
-        status: Only runs of this status. ``failed``, ``cancelled`` and ``stopped`` are aborted ones, by their cause.
+        status: Only runs of this status; one that was resumed is not ``paused`` any more. ``failed``, ``cancelled`` and ``stopped`` are aborted ones, by their cause.
         since: Only runs that ran then or later, in seconds since the epoch.
         until: Only runs that began before.
         worker: Only runs of this worker.
@@ -212,11 +214,12 @@ class FleetFeed:
         for seen, info in enumerate(fleet.newest(), 1):
             if not seen % SLICE:
                 await asyncio.sleep(0)
-            if query.matches(info):
+            is_resumed = fleet.is_resumed(info.run_id)
+            if query.matches(info) and not (is_resumed and query.status == "paused"):
                 if len(rows) == query.limit:
                     is_more = True
                     break
-                rows.append(_row(info, self._costs))
+                rows.append(_row(info, self._costs, is_resumed=is_resumed))
         return self._redact(
             encode_json(_answer(fleet, time.time(), rows, is_more, self._costs.currency))
         )
@@ -234,7 +237,7 @@ class FleetFeed:
             async with aclosing(self._log.changes(limit=None)) as changes:
                 async for infos in changes:
                     for info in infos:
-                        self.fleet.note(info)
+                        self.fleet.note(self._costs.noted(info))
                     if not infos:
                         self._loaded.set()
                     await asyncio.sleep(0)  # a log in memory never waits
@@ -298,8 +301,9 @@ def _answer(
 def _taken(totals: Totals) -> Taken:
     return Taken(
         is_estimate=totals.estimated_cost > 0,
+        unpriced=sorted(totals.unpriced),
         tool_p95=totals.tool_quantile(0.95),
-        **_shared(totals, Taken),
+        **{name: each for name, each in _shared(totals, Taken).items() if name != "unpriced"},
     )
 
 
@@ -317,10 +321,11 @@ def can_requeue(row: RunRow) -> bool:
     return row.status == "aborted" and row.cause == "error" and not row.outer
 
 
-def _row(info: RunInfo, estimate: RowCosts) -> FleetRow:
+def _row(info: RunInfo, estimate: RowCosts, *, is_resumed: bool) -> FleetRow:
     row = info.row
     estimated = estimate(row) if row.cost is None else None
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
+    cause = "resumed" if is_resumed else cause
     shared = _shared(info, FleetRow) | _shared(row, FleetRow)
     shared.update(cause=cause, cost=row.cost if estimated is None else estimated)
     return FleetRow(

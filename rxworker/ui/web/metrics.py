@@ -38,12 +38,20 @@ COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ("runs_ended", "Runs that have finished or were aborted", lambda t: t.ended),
     ("runs_failed", "Runs that were aborted, except cancelled ones", lambda t: t.failed),
     ("runs_recovered", "Recoveries of runs", lambda t: t.recovered),
-    ("turns", "Requests to models", lambda t: t.turns),
+    ("turns", "Turns of runs, without those of nested runs", lambda t: t.turns),
     ("input_tokens", "Tokens that models have read", lambda t: t.input_tokens),
     ("output_tokens", "Tokens that models have written", lambda t: t.output_tokens),
     ("cost", "Cost of the tokens, where prices are known", lambda t: t.cost),
-    ("tool_calls", "Tools that have started", lambda t: t.tool_calls),
-    ("tool_errors", "Tools that have failed", lambda t: t.tool_errors),
+    (
+        "tool_calls",
+        "Tools that have started, those of nested runs included",
+        lambda t: t.tool_calls,
+    ),
+    (
+        "tool_errors",
+        "Tools that have failed, those of nested runs included",
+        lambda t: t.tool_errors,
+    ),
 )
 
 
@@ -112,6 +120,9 @@ class _FleetCollector(Collector):
             durations.add_metric(labels, _buckets(totals), totals.tool_seconds)
         yield durations
         yield from _held()
+        models = {(g.worker, g.tenant, name): 1 for g in groups for name in g.totals.unpriced}
+        text = "Models whose prices are not known: the cost is without their tokens"
+        yield _gauge("unpriced_models", text, models, (*GROUP, "model"))
         text = "Clients that watch runs on this server"
         yield _gauge("server_clients", text, {(): self.clients})
         yield from self._panels()

@@ -19,7 +19,7 @@ from rxworker.errors import (
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.messages import Message
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
-from rxworker.ui.web.costs import usage_of
+from rxworker.ui.web.costs import RowCosts, usage_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, ended_at, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
@@ -245,14 +245,15 @@ class StoredEntry(RunEntry):
         """Return the summary of the run."""
         info, row = self.info, self.info.row
         usage = usage_of(row)
-        cost = row.cost if row.cost is not None else self.cost(usage, row.by_model)
+        cost = RowCosts(self.settings.prices).of(row)
         return self._summary(
             ended=ended_at(info) if self.is_over else None,
             seq=info.last_seq,
             turns=row.turns,
             tool_calls=row.tool_calls,
             usage=usage,
-            cost=cost,
+            cost=cost.known,
+            unpriced=cost.unpriced,
             cause=row.cause or self._waits_for or "",
             pause=self._pause if self.status == "paused" else None,
             watchers=() if self._replica is None else watchers_of(self._replica),

@@ -132,7 +132,9 @@ class WorkerSource:
             ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
         )
         model = worker.model
-        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
+        return WorkerInfo(
+            name, model.name, model.model, tools, self._prices.get(model.model, worker.prices)
+        )
 
     def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]

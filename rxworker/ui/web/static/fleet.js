@@ -4,7 +4,7 @@ import * as api from "./net/server.js";
 import { address, note, noted } from "./views/address.js";
 import { byId, copy, el, morph, setData, setText, show } from "./views/dom.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
-import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
+import { ago, clip, costWithout, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
 import { ShareDialog } from "./views/share.js";
@@ -89,7 +89,8 @@ function draw(found) {
 }
 
 // A cost by the prices of the server is an estimate.
-function costText({ cost, is_estimate: isEstimate }, currency = answer.currency) {
+function costText({ cost, is_estimate: isEstimate, unpriced }, currency = answer.currency) {
+  if (unpriced.length > 0) return costWithout(cost || null, unpriced, currency);
   if (!cost && !isEstimate) return "–";
   return isEstimate ? fill(words.numbers.about, { text: money(cost, currency) }) : money(cost);
 }

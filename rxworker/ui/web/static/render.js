@@ -188,11 +188,12 @@ export class Renderer {
 
   // The tokens of a run, the prices of its model, and what the run has cost, by the models of its attempts, as far as they are known.
   figuresOf(summary, run, timeline) {
-    if (run === null) return { usage: {}, models: [], prices: null, cost: null, currency: undefined, isEstimate: false };
+    if (run === null) return { usage: {}, models: [], prices: null, cost: null, currency: undefined, isEstimate: false, unpriced: [] };
     const models = modelsOf(timeline, (model) => this.priceOf(model));
+    const unpriced = timeline.isRunning || this.travel.past ? models.filter((row) => row.cost === null && row.usage.output_tokens > 0).map((row) => row.model) : summary?.unpriced ?? [];
     const prices = this.priceOf("") ?? this.priceOf(models.find((row) => row.cost !== null)?.model ?? ""), currency = prices?.currency ?? this.currency;
     const cost = prices ? costIn(models, currency) ?? 0 : this.travel.past ? null : summary?.cost ?? null;
-    return { ...totalsOf(run), models, prices, cost, currency };
+    return { ...totalsOf(run), models, prices, cost, currency, unpriced };
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

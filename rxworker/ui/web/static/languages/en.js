@@ -50,7 +50,7 @@ export const words = {
     turns: { one: "{n} turn", other: "{n} turns" }, calls: { one: "{n} call", other: "{n} calls" }, tokens: "{n} tokens", cost: "cost {cost}",
     pausedTitle: "Paused: {title}", isNow: "The run is {status}.", hasFailed: "The run has failed.",
   },
-  status: { new: "starting", cancel: "cancelled", error: "failed", limit: "stopped", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone", queued: "queued", recovering: "recovering" },
+  status: { new: "starting", cancel: "cancelled", error: "failed", limit: "stopped", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone", queued: "queued", recovering: "recovering", resumed: "resumed" },
   time: {
     title: "Time", play: "Play", stop: "Stop playing", slider: "Moment of the run", speed: "Speed", live: "Live", end: "End", fork: "Fork", forkHere: "from here",
     forkLabel: "Fork from here", record: "record {seq}", at: "{at}, {record}", atPresent: "{at}, {record}, the present",
@@ -144,7 +144,7 @@ export const words = {
     refused: "The server refused: {message}", unreachable: "The server cannot be reached, or does not allow this page. Trying again.",
   },
   board: {
-    title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
+    title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", unknown: "unknown", without: "without {names}", read: "read {read} of {total} runs", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
   },
   xray: {

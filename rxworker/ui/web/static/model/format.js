@@ -34,6 +34,12 @@ export function money(cost, currency = "") {
   return `${amount} ${currency}`.trim();
 }
 
+// A cost, null if no price is known, without that of the models whose prices are not.
+export function costWithout(cost, models, currency) {
+  const names = models.join(", ");
+  return cost === null ? `${words.board.unknown} (${names})` : `${money(cost, currency)} ${fill(words.board.without, { names })}`;
+}
+
 let exact = null;
 
 // A number of a panel with its unit, with four digits that count.
@@ -76,7 +82,7 @@ function revealed(text) {
 
 // The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a cause only while no process runs it.
 export function statusWord(status, cause) {
-  const word = cause && (status === "running" || status === "aborted") ? cause : status;
+  const word = cause && (status === "running" || status === "aborted" || cause === "resumed") ? cause : status;
   return words.status[word] ?? (status === "running" ? word : words.status[status] ?? status);
 }
 

@@ -42,30 +42,37 @@ class PanelView {
     this.panel = panel;
     this.time = time;
     this.value = el("div", { class: "board-value", part: "value" });
+    this.about = el("p", { class: "board-none", hidden: true });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
-    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.error, xray?.node ?? "");
+    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.about, this.error, xray?.node ?? "");
   }
 
-  draw({ value = null, points = {}, alerts = {}, error = "" }) {
+  draw({ value = null, points = {}, alerts = {}, error = "", missing = {}, reading = null }) {
     const { panel, node } = this, groups = Object.keys(alerts);
     setData(node, "alert", groups.length > 0 ? "yes" : "no");
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
+    const without = Object.entries(missing).map(([group, names]) => (group ? `${group}: ` : "") + fill(words.board.without, { names: names.join(", ") }));
+    const about = [...(reading ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...without].join(" · ");
+    setText(this.about, about);
+    show(this.about, about !== "");
     const held = node.getRootNode().activeElement, since = this.value.contains(held) ? held.dataset.since : undefined;
-    morph(this.value, value === null ? [el("p", { class: "board-none", text: words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time }));
+    morph(this.value, value === null ? [el("p", { class: "board-none", text: without.length > 0 ? words.board.unknown : words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time }));
     if (since !== undefined) focusOn(this.value.querySelector(`[data-since="${since}"]`) ?? this.value.querySelector("[data-since]"));
   }
 }
 
-const text = (value, unit) => (typeof value === "number" ? amount(value, unit) : String(value));
+const text = (value, unit) => (typeof value === "number" ? amount(value, unit) : value === null ? words.board.unknown : String(value));
+// Groups with the greatest first, but those beyond their limit before all others.
+const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) => alerts.has(b) - alerts.has(a) || (n ?? -Infinity) - (m ?? -Infinity) || 0);
 const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
-const rest = (n) => (n > MOST ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - MOST }) })] : []);
+const rest = (n, most = MOST) => (n > most ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - most }) })] : []);
 
 // One figure, or one for each group.
 function figures(value, { unit, alerts, view }) {
   const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null, text: text(shown, unit) });
   if (!isGroups(value)) return [figure(value, "")];
-  const all = Object.entries(value);
+  const all = alerts.size > 0 || view === "line" || view === "area" ? ranked(value, alerts) : Object.entries(value);
   return [el("dl", { class: "board-groups" }, ...all.slice(0, MOST).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
 }
 
@@ -78,6 +85,7 @@ function focusOn(bar) {
 }
 
 const STEP = /^(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/, SHORT = { hour: "2-digit", minute: "2-digit", hour12: false }, LONG = { ...SHORT, day: "numeric", month: "short" };
+const OF_GROUP = /^(.*): (\d{4}-\d\d-\d\dT\d\d:\d\dZ\/PT\d+[HM])$/s; // of a panel with groups
 
 // Bars over time, whose names are intervals of ISO 8601, with their sum. A step without a value has no bar.
 function steps(value, { title, unit, linkTo, during }) {
@@ -105,18 +113,31 @@ function steps(value, { title, unit, linkTo, during }) {
   return [el("p", { class: "board-figure", text: amount(sum, unit) }), chart, el("p", { class: "board-scale" }, el("span", { text: time(begin) }), el("span", { text: time(end) }))];
 }
 
+// A chart over time for each group; those with the greatest sums.
+function grouped(value, options) {
+  const groups = new Map();
+  for (const [name, n] of Object.entries(value)) {
+    const [, group, step] = name.match(OF_GROUP);
+    groups.set(group, { ...groups.get(group), [step]: n });
+  }
+  const sum = ([, chart]) => Object.values(chart).reduce((all, n) => all + n, 0), all = [...groups].sort((a, b) => sum(b) - sum(a));
+  return [...all.slice(0, LINES).flatMap(([name, chart]) => [el("h4", { class: "board-none", text: name }), ...steps(chart, options)]), ...rest(all.length, LINES)];
+}
+
 function bars(value, options) {
   const { unit, alerts } = options, names = isGroups(value) ? Object.keys(value) : [];
   if (names.length > 0 && names.every((name) => STEP.test(name))) return steps(value, options);
-  const all = isGroups(value) ? Object.entries(value) : [["", value]], most = Math.max(...all.map(([, n]) => n), 0) || 1;
-  const rows = all.slice(0, MOST).map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
-    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n), "aria-hidden": true })), el("td", { class: "number", text: amount(n, unit) })));
+  if (names.length > 0 && names.every((name) => OF_GROUP.test(name))) return grouped(value, options);
+  const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, MOST), most = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
+  const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
+    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number", text: text(n, unit) })));
   return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length)];
 }
 
 // The last value, and the course of each group as steps.
 function lines(value, { unit, points, alerts, view }) {
-  const all = Object.entries(points).filter(([, course]) => course.length > 0).slice(0, LINES), times = all.flatMap(([, course]) => course.map(([time]) => time)), values = all.flatMap(([, course]) => course.map(([, n]) => n));
+  const groups = isGroups(value) ? ranked(value, alerts).map(([name]) => name) : Object.keys(points), courses = groups.filter((name) => points[name]?.length > 0);
+  const all = courses.slice(0, LINES).map((name) => [name, points[name]]), times = all.flatMap(([, course]) => course.map(([time]) => time)), values = all.flatMap(([, course]) => course.map(([, n]) => n));
   const begin = Math.min(...times), end = Math.max(...times), low = Math.min(0, ...values), high = Math.max(0, ...values), range = high - low || 1;
   const x = (time) => ((time - begin) / (end - begin || 1)) * WIDTH, y = (n) => HEIGHT - 2 - ((n - low) / range) * (HEIGHT - 4);
   const paths = all.flatMap(([, course], n) => {
@@ -126,11 +147,12 @@ function lines(value, { unit, points, alerts, view }) {
   });
   const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "board-chart", "aria-hidden": "true" }, ...paths);
   const scale = el("p", { class: "board-scale" }, el("span", { text: fill(words.board.most, { value: amount(high, unit) }) }), el("span", { text: fill(words.board.over, { time: seconds(end - begin) }) }));
-  return [...figures(value, { unit, alerts, view }), ...(all.length > 0 ? [chart, scale] : [])];
+  return [...figures(value, { unit, alerts, view }), ...(end > begin ? [chart, scale, ...rest(courses.length, LINES)] : [])];
 }
 
 function table(rows) {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  const every = [...new Set(rows.flatMap((row) => Object.keys(row)))], filled = every.filter((name) => rows.some((row) => ![undefined, null, ""].includes(row[name])));
+  const names = filled.length > 0 ? filled : every;
   const kind = (value) => (typeof value === "number" ? "number" : null);
   const cell = (value) => el("td", { class: kind(value), text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : text(value, "") });
   const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: kind(rows.find((row) => row[name] !== undefined && row[name] !== null)?.[name]), text: name })));

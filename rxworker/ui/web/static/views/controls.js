@@ -1,7 +1,7 @@
 // The head of a run: its title, its status, and the buttons that control it.
 
 import { byId, el, placeFocus, setData, setText, show } from "./dom.js";
-import { money, plural, seconds, statusWord } from "../model/format.js";
+import { costWithout, money, plural, seconds, statusWord } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { titleOf } from "../model/run_list.js";
 
@@ -35,11 +35,12 @@ export class ControlsView {
   }
 
   // Facts about the run; those that are hidden on narrow screens are marked as minor.
-  facts({ timeline, run, summary }, { usage, cost, currency, isEstimate }, now) {
+  facts({ timeline, run, summary }, { usage, cost, currency, isEstimate, unpriced }, now) {
     const about = (text) => (isEstimate ? fill(words.numbers.about, { text }) : text), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
     facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", about(plural(words.run.tokens, total))]);
-    if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
+    if (unpriced?.length > 0 && total > 0) facts.push(["", fill(words.run.cost, { cost: costWithout(cost, unpriced, currency) })]);
+    else if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: about(money(cost, currency)) })]);
     return facts.filter(([, text]) => text);
   }
 

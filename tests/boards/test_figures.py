@@ -1,0 +1,653 @@
+"""Every figure of a run, on whatever screen, is a count over its records, and unknown is not nought.
+
+A corpus of random runs is stored: nested two deep, side by side, paused and resumed, forked, retracted, failed and cancelled, of several models, some without prices.
+The figures are found by walking: the fields of rows, of `RunLine` and of exports, the panels of the dashboards, the families of metrics. A new one needs a count here.
+"""
+
+# pyright: basic
+# Values of panels and fields of rows are of any type here.
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import reactivex
+from msgspec import Struct
+from msgspec.structs import asdict
+from prometheus_client.parser import text_string_to_metric_families
+from reactivex import operators as ops
+
+from rxworker import Limits, Run, Session, Worker, tool, worker_tool
+from rxworker.adapters.rows import RunRow as ExportedRun
+from rxworker.adapters.rows import run_rows
+from rxworker.boards import (
+    Dashboard,
+    Panel,
+    PanelState,
+    above,
+    board_text,
+    fold_log,
+    log_records,
+    panel,
+)
+from rxworker.boards.dashboard import IN_ORDER
+from rxworker.boards.html import board_html
+from rxworker.errors import RxWorkerError
+from rxworker.events import (
+    AttemptStart,
+    Fork,
+    Record,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.events import Usage as UsageEvent
+from rxworker.hub.history import expand
+from rxworker.log import Fleet, MemoryLog, RunInfo, fork_run
+from rxworker.log.fleet import Totals
+from rxworker.log.format import record_of
+from rxworker.messages import Conversation, Prices
+from rxworker.messages.usage import Usage
+from rxworker.operators import usage_changes
+from rxworker.panels import (
+    RUNS,
+    USAGE,
+    RunLine,
+    by_time,
+    cost,
+    cost_by_model,
+    fleet,
+    in_flight,
+    label_of,
+    model_of,
+    tokens,
+)
+from rxworker.providers.models import prices_of
+from rxworker.testing import ScriptedModel, call, fail, say
+from rxworker.transport import Retry
+from rxworker.ui.web.metrics import metrics_of
+from rxworker.worker.result import Paused
+
+RUNS_OF_CORPUS = 150 if os.environ.get("RXWORKER_EVERY_CUT") else 24
+OWN_PRICES = Prices(input=700.0, output=900.0)
+MODELS = ("claude-opus-5-5", "gpt-5.1", "mine", "given")
+"""Two of the table of models, one without prices, and one whose worker has `Limits(prices=)`."""
+
+
+@tool
+async def fetch(fails: bool) -> str:
+    """Fetch."""
+    if fails:
+        raise ValueError("no")
+    return "found"
+
+
+@tool(requires_approval=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def worker(chance: random.Random, log: MemoryLog, depth: int, *, has_log: bool = True) -> Worker:
+    model = chance.choice(MODELS)
+    tools = [fetch, pay] if depth == 0 else [fetch]
+    replies: list[Any] = []
+    if depth < 2:
+        inner = worker(chance, log, depth + 1, has_log=chance.random() < 0.5)
+        tools.append(worker_tool(inner, name="ask", description="Ask."))
+    for _ in range(3 if depth else 8):
+        usage = Usage(chance.randrange(1, 300_000), chance.randrange(1, 900))
+        kind = chance.randrange(7)
+        reply = say("Well.", usage=usage)
+        if kind in (0, 1):
+            reply = call("fetch", fails=chance.random() < 0.5) + call("fetch", fails=True)
+        elif kind == 2 and depth < 2:
+            reply = call("ask", task="?") + call("ask", task="!") + call("fetch", fails=False)
+        elif kind == 3 and depth == 0:
+            reply = call("pay") + call("fetch", fails=True)
+        elif kind == 4:
+            replies.append(say("half", usage=usage) + fail("slow", retryable=True))
+        elif kind == 5 and chance.random() < 0.3:
+            reply = fail("down", retryable=False)
+        replies.append(reply)
+    replies += [say("At last.")] * 20
+    return Worker(
+        ScriptedModel(replies, model=model),
+        tools=tools,
+        log=log if has_log else None,
+        name=f"worker-{depth}",
+        response_retry=Retry(first=0.0),
+        limits=Limits(prices=OWN_PRICES if model == "given" else None),
+    )
+
+
+async def corpus(seed: int, log: MemoryLog) -> list[Any]:
+    """Store runs, one after the other, and return the results of those that finished or paused."""
+    chance, results = random.Random(seed), list[Any]()
+    for number in range(RUNS_OF_CORPUS):
+        session = Session(worker(chance, log, 0))
+        run: Run[Any] = session.run(f"Question {number}")
+        if chance.random() < 0.1:
+            asyncio.get_running_loop().call_later(0, run.cancel)
+        for _ in range(4):
+            try:
+                result = await run
+            except RxWorkerError:
+                break
+            results.append(result)
+            if not isinstance(result, Paused) or chance.random() < 0.25:
+                break
+            run = session.resume(result)
+        if chance.random() < 0.3:
+            records = await records_of_run(log, run.id)
+            between = [r.seq for r in records if not r.path and isinstance(r.event, FORKED_AT)]
+            name = await fork_run(log, run.id, chance.choice(between))
+            if chance.random() < 0.7:
+                other = await worker(chance, log, 0).recover(name).started()
+                await asyncio.wait([asyncio.ensure_future(settled(other))])
+    return results
+
+
+FORKED_AT = (RunStart, RunResume, TurnStart, TurnStop)
+
+
+async def records_of_run(log: MemoryLog, run: str) -> list[Record]:
+    found = [record_of(entry, run) async for entry in log.read(run)]
+    return [each for record in found for each in expand(record)]
+
+
+async def settled(run: Run[Any]) -> None:
+    with suppress(RxWorkerError):
+        await run
+
+
+class Count:
+    """What records contain, counted without a fold of the package."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        records = [*records]
+        self.first, self.last = records[0].time, records[-1].time
+        kinds = Counter(type(each.event) for each in records if not each.path)
+        self.turns = kinds[TurnStart]
+        self.starts: list[str] = []
+        self.stops: list[ToolStop] = []
+        self.requests: Counter[str] = Counter()
+        self.usage: dict[str, list[Usage]] = defaultdict(list)
+        self.prices: dict[str, Prices | None] = {}
+        running: Counter[Any] = Counter()
+        open_: dict[Any, tuple[str, Usage]] = {}
+        for each in records:
+            key, event = (each.run_id, each.path), each.event
+            if isinstance(event, AttemptStart | RunStop | RunAbort | RunPause) and key in open_:
+                model, usage = open_.pop(key)
+                self.usage[model].append(usage)
+            if isinstance(event, AttemptStart):
+                open_[key] = event.model, Usage()
+                self.requests[event.model] += 1
+                if event.prices is not None:
+                    self.prices[event.model] = event.prices
+            elif isinstance(event, UsageEvent):
+                open_[key] = open_[key][0], event
+            elif isinstance(event, ToolStart):
+                self.starts.append(event.call.name)
+                running[key, event.call.id] += 1
+            elif isinstance(event, ToolStop) and running[key, event.call_id]:
+                running[key, event.call_id] -= 1
+                self.stops.append(event)
+        for model, usage in open_.values():
+            self.usage[model].append(usage)
+
+    def tokens(self, name: str) -> int:
+        return sum(getattr(each, name) or 0 for every in self.usage.values() for each in every)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        return {
+            model: sum(price.cost(each) for each in every)
+            for model, every in self.usage.items()
+            if (price := self.prices.get(model) or prices_of(model))
+            and any(map(bool, totals(every)))
+        }
+
+    @property
+    def cost(self) -> float | None:
+        return sum(self.costs.values()) if self.costs or not self.unpriced else None
+
+    @property
+    def unpriced(self) -> set[str]:
+        return {m for m, every in self.usage.items() if m not in self.costs and any(totals(every))}
+
+    @property
+    def failed(self) -> int:
+        return sum(each.is_error for each in self.stops)
+
+    @property
+    def seconds(self) -> float:
+        return sum(each.seconds for each in self.stops)
+
+
+def totals(usages: Iterable[Usage]) -> list[int]:
+    return [each.total_tokens for each in usages]
+
+
+def by_tool(count: Count, value: Callable[[ToolStop], float]) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
+    for each in count.stops:
+        sums[each.tool] += value(each)
+    return {name: each for name, each in sums.items() if each}
+
+
+FIGURES: dict[str, Callable[[Count], object]] = {
+    "turns": lambda c: c.turns,
+    "tool_calls": lambda c: len(c.starts),
+    "tools": lambda c: len(c.starts),
+    "tool_errors": lambda c: c.failed,
+    "tool_seconds": lambda c: c.seconds,
+    "tool_durations": lambda c: sum(each.seconds > 0 for each in c.stops),
+    "tokens": lambda c: c.tokens("input_tokens") + c.tokens("output_tokens"),
+    "input_tokens": lambda c: c.tokens("input_tokens"),
+    "output_tokens": lambda c: c.tokens("output_tokens"),
+    "cache_read_tokens": lambda c: c.tokens("cache_read_tokens"),
+    "cache_creation_tokens": lambda c: c.tokens("cache_creation_tokens"),
+    "reasoning_tokens": lambda c: c.tokens("reasoning_tokens"),
+    "cost": lambda c: c.cost,
+    "unpriced": lambda c: c.unpriced,
+    "by_model": lambda c: {
+        m: sum(totals(every)) for m, every in c.usage.items() if any(totals(every))
+    },
+    "seconds": lambda c: c.last - c.first,
+}
+"""The figures of a run, by the names of their fields."""
+
+PANELS: dict[str, Callable[[Count], object]] = {
+    "tokens": FIGURES["tokens"],
+    "cost": FIGURES["cost"],
+    "tokens-by-model": FIGURES["by_model"],
+    "cost-by-model": lambda c: {**c.costs, **dict.fromkeys(c.unpriced)},
+    "requests-by-model": lambda c: dict(c.requests),
+    "calls-by-tool": lambda c: dict(Counter(c.starts)),
+    "failures-by-tool": lambda c: by_tool(c, lambda each: each.is_error),
+    "seconds-by-tool": lambda c: by_tool(c, lambda each: each.seconds),
+    "tools": FIGURES["tools"],
+    "failed-tools": FIGURES["tool_errors"],
+    "tokens-read": FIGURES["input_tokens"],
+    "tokens-written": FIGURES["output_tokens"],
+}
+"""The panels of the dashboards that show sums, by name; those of `fleet` are sums of steps."""
+
+SHAPES = frozenset(
+    {
+        *(
+            "tokens-by-kind",
+            "from-the-cache",
+            "text",
+            "tokens-a-second",
+            "speed",
+            "time-to-first-token",
+        ),
+        *("time-of-tools", "time-of-runs", "slow-tools", "running", "tools-95", "first-token-95"),
+        *("in-the-queue-95", "runs", "ended-runs", "failed-runs", "recoveries"),
+    }
+)
+"""Panels that show no sum of a run, or are counted by status below."""
+
+NO_FIGURES = frozenset(
+    {
+        *("status", "title", "worker", "reason", "outer", "resumes", "fork_of", "copied", "cause"),
+        *(
+            "labels",
+            "priority",
+            "allowed",
+            "imported",
+            "held",
+            "recoveries",
+            "prices",
+            "run",
+            "began",
+        ),
+    }
+)
+
+
+def check(value: Struct, count: Count, *, without: Iterable[str] = ()) -> None:
+    """Compare all figures of a row with a count. A field that is not known here fails."""
+    for name, found in asdict(value).items():
+        if name in NO_FIGURES or name in without:
+            continue
+        if name == "tool_durations":
+            found = sum(found)
+        elif name == "unpriced":
+            found = set(found.split(", ") if isinstance(found, str) and found else found)
+        elif name == "by_model":
+            found = {model: sum(counts[:2]) for model, counts in found.items() if any(counts)}
+        assert FIGURES[name](count) == approximately(
+            found or (0 if found is None and name != "cost" else found)
+        ), name
+
+
+def approximately(value: object) -> Any:
+    is_number = isinstance(value, float) or (isinstance(value, Mapping) and value)
+    if isinstance(value, Mapping) and None in value.values():
+        return _Mapping(value)
+    return pytest.approx(value, rel=1e-6, abs=2e-3) if is_number else value
+
+
+class _Mapping:
+    """A mapping of numbers of which some are not known."""
+
+    def __init__(self, value: Mapping[Any, Any]) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Mapping) or other.keys() != self.value.keys():
+            return False
+        pairs = [(other[name], each) for name, each in self.value.items()]
+        return all(a == b if a is None or b is None else a == pytest.approx(b) for a, b in pairs)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+
+class Stored:
+    """The records of the outer runs of a log."""
+
+    def __init__(self, infos: list[RunInfo], records: dict[str, list[Record]]) -> None:
+        self.infos = {info.run_id: info for info in infos if not info.row.outer}
+        self.records = records
+
+    def whole(self, run: str) -> list[Record]:
+        """With what came before a pause."""
+        row = self.infos[run].row
+        before = row.resumes or (row.fork_of and self.infos[row.fork_of].row.resumes)
+        return [*(self.whole(before) if before else ()), *self.records[run]]
+
+    def own(self, run: str) -> list[Record]:
+        """Without what a fork has copied."""
+        records = self.records[run]
+        if not self.infos[run].row.fork_of:
+            return records
+        at = next(n for n, each in enumerate(records) if isinstance(each.event, Fork))
+        return records[at:]
+
+    @property
+    def all(self) -> list[Record]:
+        return [record for run in self.infos for record in self.own(run)]
+
+    def line(self, run: str) -> str:
+        """The run to whose line of `RUNS` a run belongs."""
+        resumed = self.infos[run].row.resumes
+        return self.line(resumed) if resumed else run
+
+
+async def stored(log: MemoryLog) -> Stored:
+    infos, records = [info async for page in log.list_pages() for info in page], {}
+    for info in infos:
+        records[info.run_id] = await records_of_run(log, info.run_id)
+    return Stored(infos, records)
+
+
+@pytest.mark.parametrize("seed", range(8 if os.environ.get("RXWORKER_EVERY_CUT") else 1))
+async def test_every_figure_is_a_count_over_the_records(seed: int) -> None:
+    follower, loaded = Fleet(), Fleet()
+    async with MemoryLog() as log:
+        log.fleet(every=0.0).subscribe(follower.note)
+        results = await corpus(seed, log)
+        log_of = await stored(log)
+        everything = Count(log_of.all)
+        assert min(everything.failed, len(everything.unpriced), len(everything.costs) - 2) > 0
+        # Rows, results, exports.
+        for run, info in log_of.infos.items():
+            check(info.row, Count(log_of.whole(run)))
+        for result in results:
+            count = Count(log_of.whole(result.run_id))
+            assert (result.turns, result.usage.total_tokens) == (
+                count.turns,
+                FIGURES["tokens"](count),
+            )
+            assert not isinstance(result, Paused) or result.tool_calls == len(count.starts)
+        exported: list[ExportedRun] = []
+        for run in log_of.infos:
+            reactivex.from_iterable(log_of.records[run]).pipe(run_rows()).subscribe(exported.append)
+        for row in exported:
+            whole, own = log_of.whole(row.run), log_of.records[row.run]
+            check(row, Count(whole), without=["seconds"] if len(whole) > len(own) else [])
+        # The line of each question.
+        lines: dict[str, list[Record]] = defaultdict(list)
+        for run in log_of.infos:
+            lines[log_of.line(run)] += log_of.own(run)
+        for name, records in lines.items():
+            [line] = RUNS.at(records)[-1].value  # pyright: ignore[reportGeneralTypeIssues]
+            check(RunLine(**line), Count(sorted(records, key=IN_ORDER)), without=["run"])
+            assert line["run"] == max(records, key=IN_ORDER).run_id, name
+        # The dashboards.
+        shown = [await fold_log(each, log) for each in (USAGE, RUNS, FLEET)]
+        for state in (state for states in shown for state in states):
+            if state.panel in SHAPES:
+                continue
+            value: Any = state.value
+            if state.panel in STEPPED or (
+                isinstance(value, Mapping) and all("Z/PT" in n for n in value)
+            ):
+                value = sum(value.values())
+            assert PANELS[state.panel](everything) == approximately(value), state.panel
+            if "cost" in state.panel:
+                assert {*state.missing[""]} == everything.unpriced
+        # The fleet, whether it has followed the log or reads it, and the metrics of both.
+        for info in reversed([info async for page in log.list_pages() for info in page]):
+            loaded.note(info)
+        await asyncio.sleep(0)
+    statuses = by_status(log_of)
+    for fleet_of in (follower, loaded):
+        assert runs_of(fleet_of) == statuses
+        for name, found in totals_of(fleet_of).items():
+            if name in FIGURES:
+                assert FIGURES[name](everything) == approximately(found), name
+        check_metrics(fleet_of, everything, dict(zip((USAGE,), shown, strict=False)))
+    usage_runs: Any = next(state.value for state in shown[0] if state.panel == "runs")
+    in_words = {"failed": "aborted", "cancelled": "aborted", "stopped": "aborted"}
+    of_panel: Counter[str] = Counter()
+    for word, n in usage_runs.items():
+        of_panel[in_words.get(word, word)] += n
+    assert of_panel == statuses
+
+
+STEPPED = frozenset({"tools", "failed-tools", "tokens-read", "tokens-written"})
+FLEET = fleet("week")
+
+
+def by_status(log: Stored) -> Counter[str]:
+    """The runs by their status: a run that was resumed counts as the one that resumes it."""
+    resumed = {info.row.resumes for info in log.infos.values()}
+    return Counter(info.status for run, info in log.infos.items() if run not in resumed)
+
+
+def runs_of(fleet: Fleet) -> Counter[str]:
+    runs: Counter[str] = Counter()
+    for group in fleet.groups.values():
+        runs.update(+group.runs)
+    return runs
+
+
+def totals_of(fleet: Fleet) -> dict[str, Any]:
+    totals = Totals()
+    for group in fleet.groups.values():
+        totals.add(group.totals)
+    found = asdict(totals)
+    return {**found, "tool_durations": sum(found["tool_durations"])}
+
+
+COUNTERS: dict[str, Callable[[Count], object]] = {
+    "rxworker_turns": FIGURES["turns"],
+    "rxworker_input_tokens": FIGURES["input_tokens"],
+    "rxworker_output_tokens": FIGURES["output_tokens"],
+    "rxworker_cost": FIGURES["cost"],
+    "rxworker_tool_calls": FIGURES["tool_calls"],
+    "rxworker_tool_errors": FIGURES["tool_errors"],
+    "rxworker_by_tool_calls": FIGURES["tool_calls"],
+    "rxworker_by_tool_errors": FIGURES["tool_errors"],
+    "rxworker_by_tool_seconds": FIGURES["tool_seconds"],
+    "rxworker_by_model_tokens": FIGURES["tokens"],
+    "rxworker_by_model_cost": FIGURES["cost"],
+}
+
+
+def check_metrics(fleet: Fleet, count: Count, shown: Mapping[Dashboard, Any]) -> None:
+    body, _ = metrics_of(fleet, 0, meters=shown[USAGE])
+    for family in text_string_to_metric_families(body.decode()):
+        if (
+            family.type == "counter"
+            and family.name
+            not in ("rxworker_runs_ended", "rxworker_runs_failed", "rxworker_runs_recovered")
+            and family.name.startswith("rxworker")
+        ):
+            found = sum(each.value for each in family.samples if each.name.endswith("_total"))
+            assert COUNTERS[family.name](count) == approximately(found), family.name
+        elif family.name == "rxworker_tool_seconds":
+            sums = {each.name.rpartition("_")[2]: 0.0 for each in family.samples}
+            for each in family.samples:
+                sums[each.name.rpartition("_")[2]] += each.value
+            assert sums["sum"] == pytest.approx(count.seconds, abs=0.05)
+        elif family.name == "rxworker_unpriced_models":
+            assert {each.labels["model"] for each in family.samples} == count.unpriced
+
+
+def at(shown: Panel, records: Iterable[Record]) -> Any:
+    [state] = Dashboard([shown]).at(records)
+    assert state.error == ""
+    return state
+
+
+def usages(model: str = "mine", tenant: str = "acme", run: str = "run-1") -> list[Record]:
+    events = [
+        RunStart(Conversation(), labels={"tenant": tenant}),
+        AttemptStart("x", model),
+        UsageEvent(1_000_000, 0),
+    ]
+    return [Record(n, run, 1, 1, 60.0 * n, event) for n, event in enumerate(events, 1)]
+
+
+def test_a_cost_that_is_not_known_is_unknown_on_every_screen_and_its_alert_fires() -> None:
+    shown = panel("Cost", cost(), unit="USD", alert=above(5))
+    board = Dashboard([shown, panel("By model", cost_by_model(), view="bar")])
+    states = board.at(usages())
+    assert (states[0].value, states[0].missing) == (None, {"": ("mine",)})
+    assert states[1].value == {"mine": None}
+    for text in (board_text(board, states), board_html("Desk", board.panels, states)):
+        assert text.count("unknown") == 2
+        assert "without mine" in text
+    [change] = board.alerts_in(usages())
+    assert (change.value, change.missing, change.is_firing) == (None, ("mine",), True)
+    known = Dashboard([panel("Cost", cost({"mine": Prices(1.0, 1.0)}), alert=above(5))])
+    assert known.at(usages())[0].value == 1.0
+    assert known.alerts_in(usages()) == ()
+
+
+def test_the_prices_of_limits_reach_panels_and_rows() -> None:
+    async def main() -> None:
+        async with MemoryLog() as log:
+            model = ScriptedModel([say("Hi.", usage=Usage(1_000_000, 0))], model="gpt-5.1")
+            await Worker(model, log=log, limits=Limits(prices=OWN_PRICES)).run("?")
+            for board in (USAGE, RUNS):
+                states = {state.panel: state for state in await fold_log(board, log)}
+                assert states["cost"].value == OWN_PRICES.input
+            assert (await log.list())[0].row.cost == OWN_PRICES.input
+
+    asyncio.run(main())
+
+
+def test_a_line_of_many_points_keeps_its_least_and_greatest_values() -> None:
+    """200 runs of 1 s, one each 10 s."""
+    records = [
+        Record(n + 1, f"run-{n // 2}", 1, 1, 10.0 * (n // 2) + n % 2, event)
+        for n in range(400)
+        for event in [RunStart(Conversation()) if n % 2 == 0 else RunStop()]
+    ]
+    points = at(panel("Running", in_flight, view="line"), records).points[""]
+    assert len(points) <= 300
+    assert {value for _, value in points} == {0, 1}
+    assert points == sorted(points, key=lambda point: point[0])
+
+
+def test_bars_show_the_greatest_groups_and_count_the_rest() -> None:
+    shown = panel("Cost", cost(), view="bar")
+    board = Dashboard([shown])
+    state = PanelState("cost", value={f"tenant-{n}": float(n) for n in range(40)})
+    for text in (board_text(board, [state]), board_html("Desk", [shown], [state])):
+        assert "tenant-39" in text
+        assert "tenant-1<" not in text
+        assert "tenant-2 " not in text
+        assert "and 20 more" in text
+    assert (
+        "█" * 30 in board_text(board, [state]).splitlines()[1]
+    )  # the scale is that of the greatest
+
+
+def test_a_table_with_groups_has_a_column_of_their_names() -> None:
+    def row(_: Record) -> dict[str, int]:
+        return {"n": 1}
+
+    records = usages() + usages(tenant="globex", run="run-2")
+    for group, column in ((label_of("tenant"), "tenant"), (lambda r: r.run_id, "group")):
+        shown = panel("Runs", ops.map(row), view="table", group=group)
+        state = at(shown, records)
+        names = [each[column] for each in state.value]
+        assert names in (["acme", "globex"], ["run-1", "run-2"])
+        assert names[1] in board_text(Dashboard([shown]), [state])
+
+
+def test_steps_of_time_may_have_groups() -> None:
+    def amounts(records: Any) -> Any:
+        return records.pipe(usage_changes(), ops.map(lambda change: change.tokens), by_time(60, 3))
+
+    shown = panel("Tokens", amounts, view="bar", group=label_of("tenant"))
+    state = at(shown, usages() + usages(tenant="globex", run="run-2"))
+    step = "1970-01-01T00:03Z/PT1M"
+    assert state.value == {f"acme: {step}": 1e6, f"globex: {step}": 1e6}
+    assert "globex" in board_text(Dashboard([shown]), [state])
+
+
+def test_tokens_have_the_model_of_their_request_as_a_group() -> None:
+    shown = panel("Tokens", tokens, view="bar", group=model_of)
+    records = usages() + usages(model="other", run="run-2")
+    assert at(shown, records).value == {"mine": 1_000_000, "other": 1_000_000}
+
+
+def test_one_value_is_not_drawn_as_a_course() -> None:
+    shown = panel("Tokens", tokens, view="area")
+    state = at(shown, usages())
+    assert "█" not in board_text(Dashboard([shown]), [state])
+    assert "polyline" not in board_html("Desk", [shown], [state])
+
+
+async def test_a_board_that_is_still_reading_shows_how_far_on_every_screen() -> None:
+    async with MemoryLog() as log:
+        for _ in range(30):
+            await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        board = Dashboard([panel("Tokens", tokens)]).show(log_records(log), every=0)
+        seen: list[PanelState] = []
+        board.changes.subscribe(seen.append)
+        assert board.states[0].reading == (0, 0)
+        async with asyncio.timeout(20):
+            while board.reading is not None or not seen or seen[-1].reading:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        read = [each.reading for each in seen if each.reading]
+        assert read
+        assert all(total in (0, 30) for _, total in read)
+        assert (seen[-1].value, seen[-1].reading) == (30 * 15, None)
+        state = PanelState("tokens", value=1.0, reading=(12, 30))
+        dashboard = board.dashboard
+        assert "read 12 of 30 runs" in board_text(dashboard, [state])
+        assert "read 12 of 30 runs" in board_html("Desk", dashboard.panels, [state])
+        board.dispose()
