@@ -23,7 +23,7 @@ def usage_of(row: RunRow) -> Usage:
 
 
 class RowCosts:
-    """What stored runs cost: as their workers have counted it, unless the server has other prices of one of their models.
+    """What stored runs cost: as their workers have counted it, unless the server has prices that they have not.
 
     The lengths of the prompts are not known here: where the server has prices, all have those of short ones.
 
@@ -48,13 +48,12 @@ class RowCosts:
 
     def is_estimate(self, row: RunRow) -> bool:
         """Whether the worker of a run has not counted its cost by these prices."""
-        is_counted = row.cost is not None or bool(row.unpriced)
-        return not is_counted or any(
-            name in self._table for name in row.by_model if name not in row.prices
-        )
+        if row.cost is None and not row.unpriced:
+            return True
+        return any(name in self._table for name in row.unpriced)
 
     def noted(self, info: RunInfo) -> RunInfo:
-        """A stored run without the cost that its worker has counted, if the server has other prices."""
+        """A stored run without the cost that its worker has counted, if the server has prices that it has not."""
         if not self._table or not self.is_estimate(info.row):
             return info
         row = replace(info.row, cost=None, unpriced=self.of(info.row).unpriced)

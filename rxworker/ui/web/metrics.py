@@ -33,6 +33,8 @@ from rxworker.ui.web.fleet import owners_of, queues_of, recovering_of
 from rxworker.watchdog import watchdog
 
 GROUP = ("worker", "tenant")
+NOT_KNOWN = float("nan")
+"""A number that is not known, such as the cost of a model without known prices."""
 
 COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ("runs_ended", "Runs that have finished or were aborted", lambda t: t.ended),
@@ -166,8 +168,11 @@ def _numbers(state: PanelState) -> dict[str, float]:
     value = state.value
     if isinstance(value, int | float):
         return {"": value}
+    if value is None and state.missing:
+        return {"": NOT_KNOWN}
     items = value.items() if isinstance(value, Mapping) else ()
-    numbers = ((name, each) for name, each in items if isinstance(each, int | float))
+    known = ((name, NOT_KNOWN if each is None else each) for name, each in items)
+    numbers = ((name, each) for name, each in known if isinstance(each, int | float))
     return dict(islice(numbers, MOST_GROUPS + 1))
 
 
