@@ -509,7 +509,13 @@ def check_metrics(fleet: Fleet, count: Count, shown: Mapping[Dashboard, Any]) ->
         if (
             family.type == "counter"
             and family.name
-            not in ("rxworker_runs_ended", "rxworker_runs_failed", "rxworker_runs_recovered")
+            not in (
+                "rxworker_runs_ended",
+                "rxworker_runs_failed",
+                "rxworker_runs_recovered",
+                "rxworker_loop_holds",
+                "rxworker_loop_hold_seconds",
+            )
             and family.name.startswith("rxworker")
         ):
             values = [each.value for each in family.samples if each.name.endswith("_total")]
