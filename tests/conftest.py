@@ -15,6 +15,7 @@ from aiohttp import web_app
 from hypothesis import settings
 
 from rxworker.testing import checked_records
+from rxworker.watchdog import watchdog
 
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
 # The examples of property tests are the same in each run, so that a random one does not fail an unrelated change. `--hypothesis-profile=search` looks for others.
@@ -38,6 +39,9 @@ os.environ |= {
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 for name in ("NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
     os.environ.pop(name, None)
+
+# On a busy machine each function may hold the event loop for long, which would be a record of its run.
+watchdog.limit = 60.0
 
 # Nothing is remembered there: no test reads or writes the state of this machine.
 os.environ["XDG_STATE_HOME"] = os.devnull

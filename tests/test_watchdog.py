@@ -34,6 +34,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     given = Clock()
+    monkeypatch.setattr(watchdog, "limit", type(watchdog)().limit)
     monkeypatch.setattr(watchdog, "clock", given)
     monkeypatch.setattr(watchdog, "reported", 0.0)
     monkeypatch.setattr(watchdog, "held", {})

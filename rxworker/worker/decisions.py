@@ -264,7 +264,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
 
 def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
-    """What is always allowed from now on, if decisions say so: the tool of the call that the run paused at, and the hook.
+    """What is always allowed from now on, by these decisions: the tool of the call that the run paused at, and the hook.
 
     Raises:
         DecisionError: The decisions do not fit the calls, or a call is always allowed that cannot be.

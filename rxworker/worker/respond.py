@@ -170,7 +170,7 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
 
 
 def expect_end(context: RunContext, source: str = "") -> None:
-    """Check that there is a response that may be acted on: it has its terminal event, and has not failed. No other place says so.
+    """Check that there is a response that may be acted on: it has its terminal event, and has not failed. No other place decides this.
 
     Args:
         context: The run.
@@ -206,7 +206,7 @@ _HELD_BACK = (
 PARTS = BLOCK_EVENTS | {AttemptStart, Status, Error, Usage, Deltas}
 _AFTER_COMPLETED = (
     "the stage respond, or an operator around it, emitted a {} after Status(COMPLETED): a response is then complete, and watchers may have used it. To reject an answer, "
-    "fail in place of that event; ops.retry behind it then begins another attempt"
+    "fail in place of that event; ops.retry after it then begins another attempt"
 )
 _AGAIN = "an operator around the stage respond has begun another attempt"
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS

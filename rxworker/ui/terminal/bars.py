@@ -301,8 +301,8 @@ class Composer(TextArea):
             edit = Edit(edit.text, top, bottom, edit.maintain_selection_offset)
         return super().edit(edit)
 
-    # Textual wraps the lines once for all edits of a batch, and misses those that a later edit adds or removes; and it looks up the cursor before it
-    # has moved it, where there may be no line any more. Both end the app.
+    # Textual wraps the lines once for all edits of a batch, and misses those that a later edit adds or removes; and it looks up the
+    # cursor before it has moved it, in a line that may be gone. Both end the app.
     def _undo_batch(self, edits: Sequence[Edit]) -> None:
         for edit in reversed(edits):
             self.set_reactive(TextArea.selection, Selection.cursor(edit.top))
