@@ -33,6 +33,7 @@ from rxworker.errors import (
 from rxworker.events import Event, Record, RunRequeue
 from rxworker.log.bases import Bases
 from rxworker.log.codec import Codec, Encoding, StoredRow
+from rxworker.log.conversations import forget
 from rxworker.log.fold import fold_stored
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
@@ -726,11 +727,14 @@ class EventLog(Store):
     async def delete(self, run_id: str) -> None:
         """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later. A run that continues its conversation keeps that.
 
+        Before the last run of a conversation, what a person always allows in it is deleted.
+
         Raises:
             LeaseHeldError: A process is running it.
             LogError: There is no such run.
         """
-        self._check_open()
+        info = await self.listed(run_id)
+        await forget(self, [] if info is None else [info])
         for _ in range(FEW):
             await self.bases.fold([run_id])
             if await self._delete(run_id) is not False:
@@ -801,6 +805,7 @@ class EventLog(Store):
         deleted: list[str] = []
         while rows:
             some = _take_some(rows)
+            await forget(self, [self._encoding.decode_info(row) for row in some])
             await self.bases.fold([row[0] for row in some])
             gone = await self._prune(some)
             for run in gone:

@@ -60,7 +60,24 @@ async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable
         data = log._encoding.encode(changed, _name(key))
         if changed == found or await log._save_fold(key, number, data):
             return changed
-    raise LogError(f"{key!r} keeps being changed by other processes: try again", retryable=True)
+    raise _busy(key)
+
+
+async def drop_kept(log: KeepingLog, key: str) -> None:
+    """Empty the document under a key, also one that cannot be decoded.
+
+    Raises:
+        LogError: The log cannot be read or written.
+    """
+    for _ in range(TRIES):
+        found = await log._load_fold(key)
+        if found is None or not found[1] or await log._save_fold(key, found[0], b""):
+            return
+    raise _busy(key)
+
+
+def _busy(key: str) -> LogError:
+    return LogError(f"{key!r} keeps being changed by other processes: try again", retryable=True)
 
 
 def _name(key: str) -> str:
@@ -73,5 +90,7 @@ async def _load(log: KeepingLog, key: str, kind: type[D]) -> tuple[int, D]:
     if found is None:
         return 0, kind()
     number, data = found
+    if not data:  # it was dropped
+        return number, kind()
     decode = partial(msgspec.json.decode, type=kind)
     return number, log._encoding.decode(data, _name(key), decode)

@@ -3,7 +3,7 @@
 Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of the run that was decided about: each process that resumes that run grants the
 same, and doing so twice changes nothing, also after a withdrawal. A run reads it when a call would wait, and not when it begins, so that a withdrawal counts from the next call on, in any process.
 A pair that the document does not name is allowed where the run itself has it: from its program, or from a log of rxworker 0.2, where rows have permissions. A fork and an imported run have those alone that
-their own runs were given.
+their own runs were given. The document is emptied before the last run of its conversation is deleted.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LogError
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.log.base import EventLog, claimed
+from rxworker.log.conversations import permissions_key
 from rxworker.log.kept import change_kept, load_kept
-from rxworker.log.values import CONVERSATION, LISTED, USER, RunRow, decisions_in, first_id
+from rxworker.log.values import LISTED, RunRow, decisions_in, first_id
 
 Pair = tuple[str, str]
 """The name of a tool, and the name of the hook that then pauses no run for it."""
@@ -56,21 +56,6 @@ class Permissions(Struct, frozen=True, omit_defaults=True):
         return Permissions(tuple(known.values()))
 
 
-def conversation_of(labels: Mapping[str, str], run_id: str) -> str:
-    """The id of the conversation of a run with these labels.
-
-    >>> conversation_of({}, "run-1~2"), conversation_of({"conversation": "c-1"}, "run-1")
-    ('conversation-1', 'c-1')
-    """
-    return labels.get(CONVERSATION, f"conversation-{first_id(run_id).removeprefix('run-')}")
-
-
-def _key(labels: Mapping[str, str], run_id: str) -> str:
-    """Of two users each has conversations of their own."""
-    name = [labels.get(USER), conversation_of(labels, run_id)]
-    return f"permissions:{msgspec.json.encode(name).decode()}"
-
-
 async def allowed_in(log: EventLog, run_id: str, row: RunRow) -> tuple[Pair, ...]:
     """What is always allowed in the conversation of a run now.
 
@@ -82,7 +67,7 @@ async def allowed_in(log: EventLog, run_id: str, row: RunRow) -> tuple[Pair, ...
     Raises:
         LogError: The log cannot be read.
     """
-    found = await load_kept(log, _key(row.labels, run_id), Permissions)
+    found = await load_kept(log, permissions_key(row.labels, run_id), Permissions)
     if not found.given:
         return row.allowed
     first = await log.listed(first_id(run_id)) if row.resumes else None
@@ -104,7 +89,7 @@ async def own_of(log: EventLog, run_id: str, row: RunRow) -> tuple[Pair, ...]:
     Raises:
         LogError: The log cannot be read.
     """
-    found = await load_kept(log, _key(row.labels, run_id), Permissions)
+    found = await load_kept(log, permissions_key(row.labels, run_id), Permissions)
     decided = {(one.tool, one.hook) for one in found.given}
     return tuple([pair for pair in row.allowed if pair not in decided])
 
@@ -122,7 +107,7 @@ async def grant(log: EventLog, labels: Mapping[str, str], pair: Pair, run_id: st
         LogError: The log cannot be read or written.
     """
     given = partial(Permissions.having, pair=pair, is_allowed=True, by=run_id)
-    await change_kept(log, _key(labels, run_id), Permissions, given)
+    await change_kept(log, permissions_key(labels, run_id), Permissions, given)
 
 
 async def set_given(
@@ -146,7 +131,7 @@ async def set_given(
         is_decided = info.status == "paused" and decisions_in(await log.sent(run_id))
         by = run_id if is_decided else info.row.resumes
     given = partial(Permissions.having, pair=pair, is_allowed=is_allowed, by=by)
-    await change_kept(log, _key(labels, run_id), Permissions, given)
+    await change_kept(log, permissions_key(labels, run_id), Permissions, given)
     if info is not None:
         # Lists show the row, and other processes are woken by its change; a run that is running writes its own.
         with suppress(LogError):
@@ -168,7 +153,7 @@ async def settle(
         given = [replace(one, is_allowed=(one.tool, one.hook) in allowed) for one in found.given]
         return Permissions(tuple(given))
 
-    await change_kept(log, _key(labels, run_id), Permissions, settled)
+    await change_kept(log, permissions_key(labels, run_id), Permissions, settled)
 
 
 async def withdraw(log: EventLog, run_id: str, tool: str, hook: str = REQUIRES_APPROVAL) -> None:

@@ -37,7 +37,8 @@ from rxworker.events import (
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
-from rxworker.log.permissions import Pair, allowed_in, conversation_of, grant, own_of, set_given
+from rxworker.log.conversations import conversation_of
+from rxworker.log.permissions import Pair, allowed_in, grant, own_of, set_given
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import CONVERSATION, Claim, RunInfo, RunRow, recorded_labels

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
-from rxworker import Approve, Finished, Paused, Worker, before_tool_call, tool
-from rxworker.errors import RunCancelledError
+from rxworker import (
+    Approve,
+    ApproveAlways,
+    Finished,
+    Paused,
+    Session,
+    Worker,
+    before_tool_call,
+    tool,
+)
+from rxworker.errors import LogError, RunCancelledError
 from rxworker.events import RunResume, ToolStart
 from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.log import (
@@ -23,12 +33,14 @@ from rxworker.log import (
 )
 from rxworker.log.format import Entry
 from rxworker.log.recover import RunSource
-from rxworker.log.values import Command, RunRow
+from rxworker.log.values import CONVERSATION, Command, RunRow
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
 from rxworker.worker.decisions import Decided
 from rxworker.worker.paused import decide_command
+from tests.log.conftest import OpenLog
 from tests.log.test_recover import stored
+from tests.log.test_retention import ALL
 from tests.log.victim import ByTurn
 
 ALWAYS = ("wipe", "requires_approval")
@@ -389,3 +401,69 @@ async def test_a_new_hook_runs_for_a_call_that_a_person_has_approved(kind: str) 
         again = await disk.worker(log).recover(await cut(log, run, kind, new="again")).started()
         assert isinstance(await again, Finished)
         assert disk.wiped == ["a", "a"]
+
+
+async def delete_all(log: EventLog) -> None:
+    for info in await log.list():
+        await log.delete(info.run_id)
+
+
+async def prune_all(log: EventLog, **bounds: Any) -> None:
+    await log.prune(**bounds)
+
+
+DELETIONS: list[Callable[[EventLog], Awaitable[None]]] = [
+    delete_all,
+    *[partial(prune_all, **each) for each in ALL],
+]
+"""What deletes each run of a log."""
+
+
+async def is_asked(log: EventLog, conversation: str, *decisions: Any) -> bool:
+    """Whether the next run of a conversation waits. It is decided about then."""
+    disk = Disk()
+    session = Session(disk.worker(log), labels={CONVERSATION: conversation})
+    result = await session.run("Clean up.")
+    if isinstance(result, Paused):
+        await session.resume(result, decisions=decisions or [Approve()])
+    return isinstance(result, Paused)
+
+
+async def test_the_deletion_of_the_last_run_of_a_conversation_ends_what_is_allowed_in_it(
+    open_store: OpenLog,
+) -> None:
+    async with open_store() as log:
+        for deletion in DELETIONS:
+            assert await is_asked(log, "c-1", ApproveAlways())
+            for info in await log.list():  # a run that was deleted before the last one ends nothing
+                assert not await is_asked(log, "c-1")
+                await log.delete(info.run_id)
+            assert not await is_asked(log, "c-1")
+            await deletion(log)
+            assert await log.list() == []
+            assert await is_asked(log, "c-1")
+            await delete_all(log)
+
+
+async def test_a_process_that_ends_before_it_has_deleted_a_run_leaves_no_permission(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ends(_: object) -> None:
+        raise LogError("the process has ended")
+
+    async with open_store() as log:
+        for deletion in DELETIONS[1:]:
+            assert await is_asked(log, "c-1", ApproveAlways())
+            with monkeypatch.context() as patch:
+                patch.setattr(log, "_prune", ends)
+                with pytest.raises(LogError, match="has ended"):
+                    await deletion(log)
+            assert await is_asked(log, "c-1")
+            await delete_all(log)
+        assert await is_asked(log, "c-1", ApproveAlways())
+        first, second = await log.list()
+        await log.delete(first.run_id)
+        monkeypatch.setattr(log, "_delete", ends)
+        with pytest.raises(LogError, match="has ended"):
+            await log.delete(second.run_id)
+        assert await is_asked(log, "c-1")

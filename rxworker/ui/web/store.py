@@ -17,7 +17,8 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.errors import LogError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo
-from rxworker.log.permissions import Pair, allowed_in, conversation_of
+from rxworker.log.conversations import conversation_of
+from rxworker.log.permissions import Pair, allowed_in
 from rxworker.log.recover import change_row
 from rxworker.log.values import LISTED, USER
 from rxworker.operators.kernel import Unstaged
