@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# The public names, by module. They are imported when they are used first, so that `rxworker.state` needs nothing but msgspec.
+# The public names, by module. They are imported when they are used first, so that `rxworker.state` needs nothing but
+# msgspec.
 _NAMES = {
     "rxworker.hooks.decorate": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
     "rxworker.tools.decorate": "tool",

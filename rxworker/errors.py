@@ -39,7 +39,8 @@ from typing import Literal
 
 from rxworker.redact import without_secrets
 
-# The page in which the remedy stands, by the module that raises: the longest name counts, and a module without a page leaves it to its caller.
+# The page in which the remedy stands, by the module that raises: the longest name counts, and a module without a page
+# leaves it to its caller.
 _PAGES = {
     "adapters": "reference/protocols",
     "adapters.mcp": "mcp",
@@ -107,7 +108,10 @@ class RxWorkerError(Exception):
 
 
 class LocalProtocolError(RxWorkerError):
-    """The library was used in a way that its rules do not allow. Its page is the given one, or that of the module that raises it."""
+    """The library was used in a way that its rules do not allow.
+
+    Its page is the given one, or that of the module that raises it.
+    """
 
     def __init__(self, message: str, *, page: str = "") -> None:
         self.page = page or self.page or _page_of_caller()
@@ -125,7 +129,10 @@ class SessionBusyError(LocalProtocolError):
 
 
 class DecisionError(LocalProtocolError):
-    """A decision about a pending call cannot be read, or does not fit the calls that wait. Nothing has run, and they still wait."""
+    """A decision about a pending call cannot be read, or does not fit the calls that wait.
+
+    Nothing has run, and they still wait.
+    """
 
     page = "cancel-and-pause"
 
@@ -251,8 +258,9 @@ class HookError(RxWorkerError):
     Attributes:
         hook: The hook's name.
         point: The hook point, for example ``before_tool_call``.
-        kind: ``failure``: it raised or took too long, and its ``on_failure`` applies. ``verdict``: it returned something that
-            its point does not accept, which is a mistake in the program and ends the run whatever ``on_failure`` is.
+        kind: ``failure``: it raised or took too long, and its ``on_failure`` applies. ``verdict``: it returned
+            something that its point does not accept, which is a mistake in the program and ends the run whatever
+            ``on_failure`` is.
     """
 
     page = "hooks"
@@ -278,7 +286,9 @@ class LogError(RxWorkerError):
 
 
 class FencedError(LogError):
-    """An append was refused: another owner has claimed the run since, or the log has other records. Nothing was written.
+    """An append was refused: another owner has claimed the run since, or the log has other records.
+
+    Nothing was written.
 
     Attributes:
         run_id: The run's id.
@@ -310,7 +320,9 @@ class LeaseHeldError(LogError):
 
 
 class RunStatusError(LogError):
-    """The status of a run does not allow what was requested: for example, a run that has ended cannot be claimed and takes no commands. Nothing was written.
+    """The status of a run does not allow what was requested.
+
+    For example, a run that has ended cannot be claimed and takes no commands. Nothing was written.
 
     Attributes:
         run_id: The run's id.
@@ -419,7 +431,10 @@ def page_of(module: str) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an exception as records have it, without secrets of the environment; empty if it cannot be made."""
+    """The message of an exception as records have it, without secrets of the environment.
+
+    Empty if it cannot be made.
+    """
     try:
         return without_secrets(str(error))
     except BaseException:  # an exception's own __str__ may raise anything
@@ -450,7 +465,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The text of an error that ended something: the message of an `RxWorkerError`; the message of any other error with its type.
+    """The text of an error that ended something: the message of an `RxWorkerError`.
+
+    The message of any other error with its type.
 
     >>> reason_of(RunCancelledError("lunch")), reason_of(KeyError("city"))
     ('the run was cancelled: lunch', "KeyError: 'city'")
@@ -459,7 +476,9 @@ def reason_of(error: BaseException) -> str:
 
 
 def own(error: Exception, trace: TracebackType | None) -> Exception:
-    """A copy of an error that several raise, with this traceback, which each of them lengthens. One that cannot be copied gets the traceback itself.
+    """A copy of an error that several raise, with this traceback, which each of them lengthens.
+
+    One that cannot be copied gets the traceback itself.
 
     >>> error = RunCancelledError("lunch")
     >>> copied = own(error, None)
@@ -486,9 +505,10 @@ def own(error: Exception, trace: TracebackType | None) -> Exception:
 def as_exception(error: BaseException) -> Exception:
     """The exception with which a stream ends if user code raised ``error``: ``on_error`` takes an `Exception`.
 
-    An `Exception` stays as it is. ``KeyboardInterrupt`` stays too, so that it reaches the program through whatever awaits the stream.
-    Anything else, such as ``SystemExit`` or a test framework's failure, becomes an `RxWorkerError` with ``error`` as its cause: raised
-    as it is, ``SystemExit`` would end the program, ``GeneratorExit`` and a cancellation would be taken for those of the awaiting task.
+    An `Exception` stays as it is. ``KeyboardInterrupt`` stays too, so that it reaches the program through whatever
+    awaits the stream. Anything else, such as ``SystemExit`` or a test framework's failure, becomes an `RxWorkerError`
+    with ``error`` as its cause: raised as it is, ``SystemExit`` would end the program, ``GeneratorExit`` and a
+    cancellation would be taken for those of the awaiting task.
 
     >>> as_exception(SystemExit(3))
     RxWorkerError('SystemExit: 3')

@@ -1,8 +1,9 @@
 """Ready dashboards, and the operators that they are made of: to use, to copy and to change.
 
-`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. The page, the command line and ``/metrics`` show the same ones: a server
-shows a dashboard of your own in place of one of these if it has the same name.
-Each operator is an ordinary function from records to values, so that a panel of your own may use it: ``panel("Cost today", cost())``.
+`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. The page, the
+command line and ``/metrics`` show the same ones: a server shows a dashboard of your own in place of one of these if it
+has the same name. Each operator is an ordinary function from records to values, so that a panel of your own may use it:
+``panel("Cost today", cost())``.
 """
 
 from __future__ import annotations
@@ -71,7 +72,10 @@ A = TypeVar("A")
 WINDOW = 60.0
 """Seconds over which times of tools and waits are measured."""
 PER_TOKEN = 4
-"""Characters of a token, about: text is counted while it arrives, since most providers report tokens at the end of a response."""
+"""Characters of a token, about.
+
+Text is counted while it arrives, since most providers report tokens at the end of a response.
+"""
 
 
 MOST_VALUES = 1000
@@ -85,7 +89,10 @@ KINDS = (
     ("into the cache", "cache_creation_tokens"),
     ("thinking", "reasoning_tokens"),
 )
-"""Kinds of tokens, and their fields of `Usage`. Those of a cache have been read as well, and thinking has been written."""
+"""Kinds of tokens, and their fields of `Usage`.
+
+Those of a cache have been read as well, and thinking has been written.
+"""
 
 
 LONGEST = 6 * 3600.0
@@ -172,8 +179,9 @@ def count(kind: type[Event], *, nested: bool | None = None) -> Operator[Record, 
 
     Args:
         kind: The class.
-        nested: Whether those of nested runs count. By default they do, except for the beginnings, pauses and ends of runs and turns: ``count(RunStart)`` is how many runs
-            there were, and ``count(ToolStart)`` is how many tools, as in the row of a run.
+        nested: Whether those of nested runs count. By default they do, except for the beginnings, pauses and ends of
+            runs and turns: ``count(RunStart)`` is how many runs there were, and ``count(ToolStart)`` is how many tools,
+            as in the row of a run.
     """
     is_deep = kind not in _OWN if nested is None else nested
 
@@ -193,7 +201,9 @@ def tokens(records: Observable[Record]) -> Observable[int]:
 
 
 def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float | Partial]:
-    """The cost so far. As soon as there are tokens of a model whose prices are not known, it is a `Partial` that names the model.
+    """The cost so far.
+
+    As soon as there are tokens of a model whose prices are not known, it is a `Partial` that names the model.
 
     Args:
         prices: The prices by the names of models; see `rxworker.providers.prices_of`.
@@ -232,7 +242,10 @@ class _Costs:
 def cost_by_model(
     prices: Mapping[str, Prices] | None = None,
 ) -> Operator[Record, dict[str, float] | Partial]:
-    """The cost so far by the names of the models, of which those whose prices are not known have ``None``; see `cost`. There are at most 100 names; all further ones are ``others``."""
+    """The cost so far by the names of the models, of which those whose prices are not known have ``None``; see `cost`.
+
+    There are at most 100 names; all further ones are ``others``.
+    """
 
     def pipeline(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
         return records.pipe(_by_model(_coster(prices)), ops.map(_with_missing))
@@ -272,7 +285,7 @@ def _by_model(
 
 
 def tokens_by_kind(records: Observable[Record]) -> Observable[dict[str, int]]:
-    """The tokens so far that were read, written, read from a cache and written to it, and spent on thinking, as far as the provider reports them."""
+    """The tokens so far that were read, written, read from a cache and written to it, and spent on thinking, as far as the provider reports them."""  # noqa: W505
 
     def step(sums: dict[str, int], change: UsageChange) -> dict[str, int]:
         before, after = change.before, change.after
@@ -297,7 +310,10 @@ def cache_share(records: Observable[Record]) -> Observable[float]:
 
 
 def written(records: Observable[Record]) -> Observable[float]:
-    """The tokens of each piece of text and thinking, about: also while a response arrives, and where its provider reports none."""
+    """The tokens of each piece of text and thinking, about.
+
+    Also while a response arrives, and where its provider reports none.
+    """
     return records.pipe(ops.map(_tokens_in), ops.filter(bool))
 
 
@@ -312,7 +328,7 @@ def pace(records: Observable[Record]) -> Observable[float]:
 
 
 class _Pace:
-    """The sums so far, and of each response that is received, since when its text is not in them, and how much that is."""
+    """The sums so far, and of each response that is received, since when its text is not in them, and how much that is."""  # noqa: W505
 
     def __init__(self) -> None:
         self._tokens = self._seconds = 0.0
@@ -349,7 +365,10 @@ def waits(records: Observable[Record]) -> Observable[float]:
 
 
 def tool_stops(records: Observable[Record]) -> Observable[ToolStop]:
-    """The ends of the tools that have run, those of nested runs included. A call that was refused or skipped did not run."""
+    """The ends of the tools that have run, those of nested runs included.
+
+    A call that was refused or skipped did not run.
+    """
     return records.pipe(decode(_ToolStops))
 
 
@@ -381,7 +400,10 @@ def failures(records: Observable[Record]) -> Observable[int]:
 
 
 def run_seconds(records: Observable[Record]) -> Observable[float]:
-    """The seconds that each run took, from its beginning to its end. That of a fork is the fork, and a pause does not count."""
+    """The seconds that each run took, from its beginning to its end.
+
+    That of a fork is the fork, and a pause does not count.
+    """
 
     def begun(record: Record) -> str | None:
         return None if record.path or not isinstance(record.event, _STARTS) else "run"
@@ -458,12 +480,19 @@ def in_flight(records: Observable[Record]) -> Observable[int]:
 
 
 def status(records: Observable[Record]) -> Observable[str]:
-    """The status of a run: ``queued``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled``, ``stopped`` (by a limit) or ``aborted`` (by a hook)."""
+    """The status of a run.
+
+    ``queued``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled``, ``stopped`` (by a limit) or
+    ``aborted`` (by a hook).
+    """
     return records.pipe(ops.map(_status_of), ops.filter(bool), ops.distinct_until_changed())
 
 
 def runs_by_status(records: Observable[Record]) -> Observable[dict[str, int]]:
-    """How many runs have which status now; see `status`. A paused run that was resumed counts as the run that resumes it."""
+    """How many runs have which status now; see `status`.
+
+    A paused run that was resumed counts as the run that resumes it.
+    """
     return records.pipe(decode(_RunsByStatus))
 
 
@@ -554,7 +583,8 @@ def by_time(step: float, steps: int) -> Operator[float, dict[str, float]]:
     [ by_time(6, 2) ]
     --a--b-----c--|          a is 2, b is 5, c is 5 and 1
 
-    Their names are intervals of ISO 8601, such as ``2026-11-26T07:00Z/PT1H``; a page draws bars with such names over time.
+    Their names are intervals of ISO 8601, such as ``2026-11-26T07:00Z/PT1H``; a page draws bars with such names over
+    time.
 
     Args:
         step: The width of a step, in seconds: whole minutes.
@@ -600,7 +630,10 @@ class _Steps:
 
 
 def recoveries(records: Observable[Record]) -> Observable[float]:
-    """1 for each process that continues a run whose process has ended. A run that was queued, and a fork, begin with the process that takes them."""
+    """1 for each process that continues a run whose process has ended.
+
+    A run that was queued, and a fork, begin with the process that takes them.
+    """
     return records.pipe(decode(_Recoveries))
 
 
@@ -645,7 +678,8 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
     """What runs take, one run or many: tokens, cost, waits, speed and tools.
 
     Args:
-        prices: The prices by the names of models; for other models those of the table of models. The currency is that of the first: nothing is converted.
+        prices: The prices by the names of models; for other models those of the table of models. The currency is that
+            of the first: nothing is converted.
     """
 
     def text(records: Observable[Record]) -> Observable[float]:
@@ -718,7 +752,7 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
 
     Raises:
         ConfigurationError: There is no such period.
-    """
+    """  # noqa: W505
     if period not in PERIODS:
         raise ConfigurationError(f"period={period!r}: give one of {', '.join(PERIODS)}")
     step, steps = PERIODS[period]

@@ -1,9 +1,11 @@
 """The secrets of the environment, hidden where the text of an error enters a record, and where any text enters a log of rxworker.
 
-An exception may contain anything: a service may quote the key it received, a tool may show its connection string. A person who watches a run, exports it or reads a log may not be
-allowed to know the keys. Therefore the values of environment variables with names of secrets are replaced: all of them in logs, and in records and in data that is sent only
-those that cannot be ordinary words. This is the last line of defence and does not make it safe to put secrets into messages: a part of a secret is not recognised.
-"""
+An exception may contain anything: a service may quote the key it received, a tool may show its connection string. A
+person who watches a run, exports it or reads a log may not be allowed to know the keys. Therefore the values of
+environment variables with names of secrets are replaced: all of them in logs, and in records and in data that is sent
+only those that cannot be ordinary words. This is the last line of defence and does not make it safe to put secrets into
+messages: a part of a secret is not recognised.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ SHORTEST_LOGGED = 6
 """A shorter value occurs in too many texts to be replaced in logs."""
 
 SHORTEST_SENT = 16
-"""A shorter value is not replaced in records and data that is sent, and neither is one without letters and digits: it could be an ordinary word."""
+"""A shorter value is not replaced in records and data that is sent, and neither is one without letters and digits.
+
+It could be an ordinary word.
+"""
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|DSN", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<=://)[^/@\s]+(?=@)")

@@ -1,8 +1,12 @@
-"""Names what holds an event loop: the tool, hook, watcher, panel or callback that does not return for longer than a limit.
+"""Names what holds an event loop.
 
-Theory of operation. An event loop runs one function at a time, so that a function which blocks holds all runs of the process. Where the library calls a function of the
-program, it reads the clock before and after. A coroutine is measured by its steps: what it awaits does not count. A function may call others that are measured: what was reported of these is
-taken off, so that each second is reported once, of the innermost. No thread watches and nothing waits; what never returns is not reported.
+The tool, hook, watcher, panel or callback that does not return for longer than a limit.
+
+Theory of operation. An event loop runs one function at a time, so that a function which blocks holds all runs of the
+process. Where the library calls a function of the program, it reads the clock before and after. A coroutine is measured
+by its steps: what it awaits does not count. A function may call others that are measured: what was reported of these is
+taken off, so that each second is reported once, of the innermost. No thread watches and nothing waits; what never
+returns is not reported.
 """
 
 from __future__ import annotations
@@ -32,7 +36,8 @@ class Watchdog:
         limit: Seconds for which a function may hold the event loop; more is reported.
         clock: Returns the time in seconds.
         reported: The seconds that were reported, of all functions.
-        held: For the kind and the name of each function that was reported: how often it was, and for how many seconds together.
+        held: For the kind and the name of each function that was reported: how often it was, and for how many seconds
+            together.
     """
 
     def __init__(self) -> None:
@@ -49,7 +54,10 @@ class Watchdog:
         return self.clock() - self.reported
 
     def end(self, begun: float, kind: str, name: str) -> float | None:
-        """Report a function that has returned, if it took too long: each on a loop once at WARNING. The seconds, if they are to be an event too."""
+        """Report a function that has returned, if it took too long: each on a loop once at WARNING.
+
+        The seconds, if they are to be an event too.
+        """
         seconds = self.clock() - self.reported - begun
         if seconds <= self.limit:
             return None

@@ -3,9 +3,9 @@
 It serves the routes of `rxworker.ui.web` with the same guard, and needs no package besides. Source of the protocol:
 https://asgi.readthedocs.io/en/latest/specs/www.html
 
-Theory of operation. ASGI reports a disconnect only to a reader of ``receive``. When the body was read, a task reads there; when the client
-has disconnected, it cancels the handler. A stream that breaks off returns without its last message, so that the server closes the connection
-and no client takes the response for complete.
+Theory of operation. ASGI reports a disconnect only to a reader of ``receive``. When the body was read, a task reads
+there; when the client has disconnected, it cancels the handler. A stream that breaks off returns without its last
+message, so that the server closes the connection and no client takes the response for complete.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 class AsgiApp:
     """The web server as an ASGI application: the page, the API, and the streams of runs.
 
-    It runs by itself, or within another application: ``site.mount("/desk", desk)``. A mounted application is started and closed by the
-    program, with `lifespan`; otherwise it starts with its first request, and its runs end with the process.
+    It runs by itself, or within another application: ``site.mount("/desk", desk)``. A mounted application is started
+    and closed by the program, with `lifespan`; otherwise it starts with its first request, and its runs end with the
+    process.
 
     Args:
         workers: A worker, or a function that makes one for each conversation, or several by name.
@@ -92,7 +93,10 @@ class AsgiApp:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncGenerator[None, None]:  # noqa: ARG002 - as FastAPI calls it
-        """Start and close it: ``FastAPI(lifespan=desk.lifespan)``, since a mounted application gets no lifespan of its own."""
+        """Start and close it.
+
+        ``FastAPI(lifespan=desk.lifespan)``, since a mounted application gets no lifespan of its own.
+        """
         await self.start()
         try:
             yield
@@ -150,7 +154,7 @@ class AsgiApp:
                 await request.answer(response)
 
     def _find(self, scope: Scope) -> tuple[Route | None, Mapping[str, str], list[str]]:
-        """The route of a request, the parts of its path, and the methods of the path if there is no route for this one."""
+        """The route of a request, the parts of its path, and the methods of the path if there is no route for this one."""  # noqa: W505
         path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
         if root and path.startswith(f"{root}/"):
             path = path[len(root) :]

@@ -16,15 +16,17 @@ _OWN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskN
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a message as one line of JSON: ``time`` in UTC, ``level``, ``logger``, ``message``, its fields, and ``exception``, if there is one.
+    """Formats a message as one line of JSON.
 
-    The fields are those of the argument ``extra=``, and those that filters have added. In all texts, the values of environment variables with names of secrets, and the
-    passwords of URLs, are replaced.
+    ``time`` in UTC, ``level``, ``logger``, ``message``, its fields, and ``exception``, if there is one.
+
+    The fields are those of the argument ``extra=``, and those that filters have added. In all texts, the values of
+    environment variables with names of secrets, and the passwords of URLs, are replaced.
 
     >>> record = logging.makeLogRecord({"name": "rxworker.worker", "levelname": "WARNING", "msg": "it ended", "run": "run-1"})
     >>> json.loads(JsonFormatter().format(record))["run"]
     'run-1'
-    """
+    """  # noqa: W505
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
@@ -56,7 +58,9 @@ def to_line(value: JsonObject) -> str:
 
 
 def escape_controls(line: str) -> str:
-    r"""JSON that means the same and can be shown: without control characters, and without those that change the direction of writing.
+    r"""JSON that means the same and can be shown.
+
+    Without control characters, and without those that change the direction of writing.
 
     >>> escape_controls('"a\u202eb"')
     '"a\\u202eb"'

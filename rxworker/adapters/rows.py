@@ -1,7 +1,7 @@
 """Rows of the records of runs, for tables: a row for each call of a tool, each response, or each run.
 
-They are operators over the records of one run, of several (`merge_runs`), or of a log. A row is emitted when what it describes has ended. Nested runs are included: their
-``path`` has the calls that lead to them.
+They are operators over the records of one run, of several (`merge_runs`), or of a log. A row is emitted when what it
+describes has ended. Nested runs are included: their ``path`` has the calls that lead to them.
 """
 
 from __future__ import annotations

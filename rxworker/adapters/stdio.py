@@ -1,8 +1,11 @@
-"""Standard input and output, for a protocol alone: lines in and out, with everything else that the process prints on standard error.
+"""Standard input and output, for a protocol alone.
 
-Theory of operation. Threads read and write, since a file, a terminal and a pipe of Windows cannot be used by an event loop. Both are daemons, and neither
-is waited for: a client that no longer reads must not keep the process alive. While the streams are claimed, descriptor 0 is empty and descriptor 1 is
-standard error, so that neither ``print`` in a tool nor a program that a tool starts can read or write a message.
+Lines in and out, with everything else that the process prints on standard error.
+
+Theory of operation. Threads read and write, since a file, a terminal and a pipe of Windows cannot be used by an event
+loop. Both are daemons, and neither is waited for: a client that no longer reads must not keep the process alive. While
+the streams are claimed, descriptor 0 is empty and descriptor 1 is standard error, so that neither ``print`` in a tool
+nor a program that a tool starts can read or write a message.
 """
 
 from __future__ import annotations

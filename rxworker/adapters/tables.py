@@ -1,4 +1,6 @@
-"""Rows as Arrow tables, and as Parquet and Arrow files, by pyarrow: ``pip install "/path/to/the/checkout[tables]"``. pandas, polars and DuckDB read all of them.
+"""Rows as Arrow tables, and as Parquet and Arrow files, by pyarrow.
+
+``pip install "/path/to/the/checkout[tables]"``. pandas, polars and DuckDB read all of them.
 
 A row is a Struct, whose types give the columns, or a dict. `rxworker.adapters.rows` makes rows of the records of runs.
 """
@@ -51,17 +53,19 @@ def write_table(
         [ write_table("calls.parquet") ]
         -----------(3|)
 
-    The file is closed, and can be read, however the stream ends: also by an error or by disposing, with the rows until then. A row that does not fit
-    ends the stream, and the rows that wait with it are not written. Writing happens on the thread that pushes.
+    The file is closed, and can be read, however the stream ends: also by an error or by disposing, with the rows until
+    then. A row that does not fit ends the stream, and the rows that wait with it are not written. Writing happens on
+    the thread that pushes.
 
     Args:
-        path: The file, which is replaced: ``.parquet``, ``.arrow`` (a file of Arrow IPC), or ``.arrows`` (its stream, of which also a process that was killed leaves what it
-            has written).
+        path: The file, which is replaced: ``.parquet``, ``.arrow`` (a file of Arrow IPC), or ``.arrows`` (its stream,
+            of which also a process that was killed leaves what it has written).
         row: The type of the rows, which gives the columns; by default those of the first rows.
         rows: How many rows are written at once.
 
     Raises:
-        ConfigurationError: pyarrow is missing, or the name has another extension. As ``on_error``: a row does not fit, or the file cannot be written.
+        ConfigurationError: pyarrow is missing, or the name has another extension. As ``on_error``: a row does not fit,
+            or the file cannot be written.
     """
     arrow = _arrow()
     if Path(path).suffix not in FORMATS:

@@ -1,7 +1,8 @@
 """Boards: streams that are derived from those of runs, and go where runs go: published streams, panels and dashboards.
 
-`publish` gives any observable watchers, as a run has them. A `Panel` is an operator over records and the way its values are shown. A `Dashboard` is a list of panels,
-and a value. A `Board` computes it over records as they come; `Dashboard.at` computes what it showed at a moment of the past.
+`publish` gives any observable watchers, as a run has them. A `Panel` is an operator over records and the way its values
+are shown. A `Dashboard` is a list of panels, and a value. A `Board` computes it over records as they come;
+`Dashboard.at` computes what it showed at a moment of the past.
 """
 
 from rxworker.boards.dashboard import Board, Dashboard

@@ -1,8 +1,9 @@
 """A panel that is computed: its pipelines, their clock, and what it shows. Pure: the clock is that of the records.
 
-Theory of operation. Each group has a pipeline of its own, and all of a panel have one `RecordClock`, which is moved to the time of each record before the
-pipelines are given it. Nothing else moves it but `Cell.move_to`, which runs what is due in between. So what a panel shows at a moment depends on the records
-and the moment alone, and folding the records again shows the same. What a pipeline raises when it takes a record stops its group. What a timer raises stops all
+Theory of operation. Each group has a pipeline of its own, and all of a panel have one `RecordClock`, which is moved to
+the time of each record before the pipelines are given it. Nothing else moves it but `Cell.move_to`, which runs what is
+due in between. So what a panel shows at a moment depends on the records and the moment alone, and folding the records
+again shows the same. What a pipeline raises when it takes a record stops its group. What a timer raises stops all
 groups of the panel, since the clock does not know whose timer it was. Neither stops another panel.
 """
 
@@ -40,9 +41,15 @@ from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Sink, Source, connect
 
 MOST_GROUPS = 100
-"""The maximum number of groups that are shown. Of numbers, all further ones are counted together as `OTHERS`; of others, those with the last records are shown."""
+"""The maximum number of groups that are shown.
+
+Of numbers, all further ones are counted together as `OTHERS`; of others, those with the last records are shown.
+"""
 MOST_KEPT = 300
-"""The maximum number of groups of rows and texts; the one that has had no record for the longest time is dropped, and begins anew with its next one."""
+"""The maximum number of groups of rows and texts.
+
+The one that has had no record for the longest time is dropped, and begins anew with its next one.
+"""
 OTHERS = "others"
 LONGEST = 200
 """The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
@@ -59,7 +66,9 @@ FINEST = 0.05
 
 
 class Series:
-    """The course of a number, in at most `MOST_POINTS` points: the least, the greatest and the last value of each step, which is doubled as the line gets longer.
+    """The course of a number, in at most `MOST_POINTS` points.
+
+    The least, the greatest and the last value of each step, which is doubled as the line gets longer.
 
     >>> series = Series()
     >>> for at in range(1000):
@@ -412,7 +421,10 @@ class Cell:
         self._report(key, time, is_firing=True)
 
     def _cause(self) -> float:
-        """The time of the record that is taken, also if the clock was past it when it came; without one, of the timer."""
+        """The time of the record that is taken, also if the clock was past it when it came.
+
+        Without one, of the timer.
+        """
         return self._taken or self._clock.to_seconds(self._clock.now)
 
     def _forget(self, key: str) -> None:
@@ -443,7 +455,10 @@ def _sum(one: float | None, other: float | None) -> float | None:
 
 
 def _column(group: Group) -> str:
-    """The name of the column of a table that has the names of the groups: ``tenant`` for a label, ``tool`` for `tool_of`."""
+    """The name of the column of a table that has the names of the groups.
+
+    ``tenant`` for a label, ``tool`` for `tool_of`.
+    """
     name = getattr(group, "name", None) or getattr(group, "__name__", "")
     return name.removesuffix("_of") if str(name).isidentifier() else "group"
 

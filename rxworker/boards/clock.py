@@ -1,7 +1,9 @@
 """The time of records, as a scheduler.
 
-Between two records timers run as they are due, the first `AS_DUE` of them. Then they run on a grid, which gets coarser with the time since the last record and is at most a five hundredth of it: a
-week without a record costs a few thousand calls of a timer, however short its period is. The grid depends on the records and the timers alone, so that what is folded again shows the same.
+Between two records timers run as they are due, the first `AS_DUE` of them. Then they run on a grid, which gets coarser
+with the time since the last record and is at most a five hundredth of it: a week without a record costs a few thousand
+calls of a timer, however short its period is. The grid depends on the records and the timers alone, so that what is
+folded again shows the same.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from reactivex.scheduler.scheduleditem import ScheduledItem
 from rxworker.errors import ConfigurationError
 
 LATEST = 250e9
-"""Seconds since the epoch: a time after it, which only a wrong clock has, counts as this one, since there is no date for it."""
+"""Seconds since the epoch.
+
+A time after it, which only a wrong clock has, counts as this one, since there is no date for it.
+"""
 AT_ONCE = 20_000
 """How many actions may be due at one moment: a timer without a period never leaves it."""
 AS_DUE = 1000
@@ -24,7 +29,9 @@ AS_DUE = 1000
 
 
 class RecordClock(HistoricalScheduler):
-    """Virtual time that moves with the records: a pipeline on it computes the same live, and when its records are folded again later.
+    """Virtual time that moves with the records.
+
+    A pipeline on it computes the same live, and when its records are folded again later.
 
     >>> clock = RecordClock()
     >>> _ = clock.schedule_relative(5.0, lambda *_: print("rings"))

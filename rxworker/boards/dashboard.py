@@ -33,9 +33,15 @@ logger = logging.getLogger("rxworker.boards")
 EVERY = 0.25
 """Seconds between two changes of a panel that is shown, at least."""
 IN_ORDER = attrgetter("time", "run_id", "seq")
-"""The order of records that are folded: by their times, and at one time by their runs, so that it is the same each time."""
+"""The order of records that are folded.
+
+By their times, and at one time by their runs, so that it is the same each time.
+"""
 LATE = 1.0
-"""Seconds: a record that is older belongs to a history that is still read. The clocks of the panels stay at its time until none has come for as long."""
+"""Seconds: a record that is older belongs to a history that is still read.
+
+The clocks of the panels stay at its time until none has come for as long.
+"""
 TURN = 0.01
 """Seconds for which records of before are taken until other tasks run."""
 
@@ -56,7 +62,8 @@ class Dashboard(Settings, frozen=True):
         reach: Seconds: of all runs of a log, a server shows those that began in this time.
 
     Raises:
-        ConfigurationError: ``reach`` is not a number above 0, there is no panel, an item is not a panel, two have the same name, or the name of the dashboard is not made of letters, digits and dashes.
+        ConfigurationError: ``reach`` is not a number above 0, there is no panel, an item is not a panel, two have the
+            same name, or the name of the dashboard is not made of letters, digits and dashes.
 
     Example:
         >>> import asyncio
@@ -102,7 +109,8 @@ class Dashboard(Settings, frozen=True):
 
         Args:
             records: The records of one run or of several, in any order between runs.
-            time: The moment, in seconds since the epoch; by default that of the last record. Later records are left out.
+            time: The moment, in seconds since the epoch; by default that of the last record. Later records are left
+                out.
 
         Returns:
             The state of each panel, in order.
@@ -112,7 +120,9 @@ class Dashboard(Settings, frozen=True):
     def alerts_in(
         self, records: Iterable[Record], time: float | None = None
     ) -> tuple[AlertChange, ...]:
-        """The alerts that there were until a moment, by folding the records again: those that a board over them reports, at the same times.
+        """The alerts that there were until a moment, by folding the records again.
+
+        Those that a board over them reports, at the same times.
 
         Args:
             records: The records of one run or of several, in any order between runs.
@@ -187,7 +197,10 @@ class Fold:
 
 
 class StoredFirst(Stage[Record]):
-    """Records, of which those that are stored come first, in the order of their times: they need not be put in order."""
+    """Records, of which those that are stored come first, in the order of their times.
+
+    They need not be put in order.
+    """
 
     def follow(
         self,
@@ -196,7 +209,7 @@ class StoredFirst(Stage[Record]):
         scheduler: abc.SchedulerBase | None,
         progress: Progress = noop,
     ) -> abc.DisposableBase:
-        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""
+        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""  # noqa: W505
         raise NotImplementedError
 
 
@@ -212,10 +225,14 @@ class Board:
 
     Attributes:
         dashboard: The dashboard.
-        changes: The observable of the states that have changed, of each panel at most one in ``every`` seconds. It completes when the board is disposed.
-        alerts: The observable of values that have gone beyond the limit of their panel or come back, since the board was made. Of what the records have from before, the
-            last change of each value is emitted, once, when those records have been taken: an earlier process may have ended before its receiver had it. It completes with ``changes``.
-        error: The error of the records, if they have failed; the board is disposed then, and the panels keep what they show.
+        changes: The observable of the states that have changed, of each panel at most one in ``every`` seconds. It
+            completes when the board is disposed.
+        alerts: The observable of values that have gone beyond the limit of their panel or come back, since the board
+            was made. Of what the records have from before, the last change of each value is emitted, once, when those
+            records have been taken: an earlier process may have ended before its receiver had it. It completes with
+            ``changes``.
+        error: The error of the records, if they have failed; the board is disposed then, and the panels keep what they
+            show.
     """
 
     def __init__(
@@ -281,7 +298,10 @@ class Board:
         return tuple(self._state(cell) for cell in self._cells.values())
 
     def soon(self) -> tuple[PanelState, ...]:
-        """As `states`, but if there is much that was there already, without the rest of it: it is among the changes that follow."""
+        """As `states`, but if there is much that was there already, without the rest of it.
+
+        It is among the changes that follow.
+        """
         self._take_past(TURN)
         if not self._past:
             return self.states
@@ -290,7 +310,10 @@ class Board:
 
     @property
     def reading(self) -> tuple[int, int] | None:
-        """How many of the stored runs are read, and how many there are; ``None`` when all are, and the panels show everything. See `PanelState`."""
+        """How many of the stored runs are read, and how many there are.
+
+        ``None`` when all are, and the panels show everything. See `PanelState`.
+        """
         if self._stored is not None or not self._past:
             return self._stored
         return sum(not left for left in self._left.values()), len(self._left)
@@ -398,7 +421,10 @@ class Board:
             watchdog.end(begun, "panel", cell.panel.name)
 
     def _take_past(self, seconds: float = NEVER) -> None:
-        """Take what was there already, which comes run after run, in the order of its times: the runs may have run at the same time. At most for so many seconds."""
+        """Take what was there already, which comes run after run, in the order of its times.
+
+        The runs may have run at the same time. At most for so many seconds.
+        """
         past = self._past
         if not self._is_sorted:
             past.sort(key=IN_ORDER, reverse=True)

@@ -1,4 +1,7 @@
-"""What the operators of a pipeline are called, and which one raised an error: read from functions and tracebacks, so that operators need not carry names."""
+"""What the operators of a pipeline are called, and which one raised an error.
+
+Read from functions and tracebacks, so that operators need not carry names.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +116,9 @@ def _argument(value: object) -> str:
 
 
 def explained(error: Exception, group: str, operator: str = "") -> str:
-    """An error as users see it: what it is, the function of the pipeline that raised it, and the operator that has called it.
+    """An error as users see it.
+
+    What it is, the function of the pipeline that raised it, and the operator that has called it.
 
     Args:
         error: The error.

@@ -1,4 +1,7 @@
-"""What a dashboard consists of: panels, each an operator over records and the way its values are shown. Values; what computes them is a `Board`."""
+"""What a dashboard consists of: panels, each an operator over records and the way its values are shown.
+
+Values; what computes them is a `Board`.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ class LabelGroup:
 
 
 class RunGroup:
-    """The run of a record, as a group: a run that resumes a paused one belongs to that one. Made by `begin`; see `rxworker.panels.RUNS`."""
+    """The run of a record, as a group: a run that resumes a paused one belongs to that one.
+
+    Made by `begin`; see `rxworker.panels.RUNS`.
+    """
 
     name = "run"
 
@@ -91,7 +97,10 @@ class RunGroup:
 
 
 class ModelGroup:
-    """The model of the request that a record belongs to, as a group, of each run on its own; see `rxworker.panels.model_of`."""
+    """The model of the request that a record belongs to, as a group, of each run on its own.
+
+    See `rxworker.panels.model_of`.
+    """
 
     name = "model"
 
@@ -123,7 +132,9 @@ UNNAMED = "unknown"
 
 
 class Partial(Struct, frozen=True):
-    """A figure of which a part is not known, such as a cost: a panel of numbers shows what is known, and what is missing.
+    """A figure of which a part is not known, such as a cost.
+
+    A panel of numbers shows what is known, and what is missing.
 
     Attributes:
         value: What is known; ``None`` if nothing is.
@@ -140,7 +151,10 @@ class Partial(Struct, frozen=True):
 Shown: TypeAlias = (
     float | str | Mapping[str, float | None] | Mapping[str, str] | list[dict[str, Any]] | None
 )
-"""What a panel shows: a number or a text, one of them for each group, or rows. A number that is not known is ``None``."""
+"""What a panel shows: a number or a text, one of them for each group, or rows.
+
+A number that is not known is ``None``.
+"""
 
 
 class Alert(Settings, frozen=True):
@@ -219,11 +233,14 @@ class PanelState(Struct, frozen=True, omit_defaults=True):
         panel: The name of the panel.
         time: When it last changed, in seconds since the epoch, by the times of the records.
         value: What it shows; ``None`` before the first value.
-        points: The course of a ``line`` or an ``area``: for each group, or for the empty name, pairs of a time and a value, the oldest first.
-        alerts: The groups whose value is beyond the limit, with the time since which each has been reported; of a panel without groups the empty name.
+        points: The course of a ``line`` or an ``area``: for each group, or for the empty name, pairs of a time and a
+            value, the oldest first.
+        alerts: The groups whose value is beyond the limit, with the time since which each has been reported; of a panel
+            without groups the empty name.
         error: Why it, or one of its groups, has stopped.
         reading: While stored runs are still read: how many are, and how many there are; what is shown is that of those.
-        missing: What is not known of a group, or for the empty name: the models whose prices are not; the value is without them.
+        missing: What is not known of a group, or for the empty name: the models whose prices are not; the value is
+            without them.
     """
 
     panel: str
@@ -292,30 +309,34 @@ def panel(
 ) -> Panel:
     """A panel: an operator over records, and how its values are shown.
 
-    The last value that the operator has emitted is shown. Its source does not complete, so that an operator that waits for the end, such as ``ops.count``, shows nothing:
-    use ``ops.scan``. What each view takes:
+    The last value that the operator has emitted is shown. Its source does not complete, so that an operator that waits
+    for the end, such as ``ops.count``, shows nothing: use ``ops.scan``. What each view takes:
 
     - ``number``: a number. ``text``: a text. ``state``: a text that is one of a few, such as a status.
     - ``line``, ``area``: a number; each is a point at the time of the board.
     - ``bar``: a number for each group, or numbers by name.
-    - ``table``: a sequence of Structs or mappings, which are all rows; or one Struct or mapping, which is one more row or, with groups, the row of its group.
+    - ``table``: a sequence of Structs or mappings, which are all rows; or one Struct or mapping, which is one more row
+      or, with groups, the row of its group.
     - ``lane``: a `Span`; each is drawn in the lane of its group.
 
-    In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups; with ``group=``, the names are those of the group and of the
-    number, such as ``acme: median``. A `Partial` is a number, or such a mapping, of which a part is not known. Operators that look at a time, such as `rate`, need no
-    scheduler in a panel.
+    In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups; with
+    ``group=``, the names are those of the group and of the number, such as ``acme: median``. A `Partial` is a number,
+    or such a mapping, of which a part is not known. Operators that look at a time, such as `rate`, need no scheduler in
+    a panel.
 
     Args:
         title: The title that users see.
         pipeline: The operator, over the records of one run or of many.
         view: How its values are shown.
         unit: The unit of its numbers, for example ``USD`` or ``s``.
-        group: The name of the group that a record belongs to. Each group has a pipeline of its own. A table has a column with the name, unless its rows have one.
+        group: The name of the group that a record belongs to. Each group has a pipeline of its own. A table has a
+            column with the name, unless its rows have one.
         alert: A limit of its numbers: `above` or `below`.
         name: Its name in addresses and metrics; by default made from the title.
 
     Raises:
-        ConfigurationError: The pipeline is not an operator, there is no such view, the name is not made of letters, digits and dashes, or an alert is on texts or rows.
+        ConfigurationError: The pipeline is not an operator, there is no such view, the name is not made of letters,
+            digits and dashes, or an alert is on texts or rows.
 
     >>> from reactivex import operators as ops
     >>> panel("Last record", ops.map(lambda record: record.seq)).name
@@ -340,7 +361,9 @@ def panel(
 
 
 def ranked(panel: Panel, state: PanelState, most: int = MOST_SHOWN) -> list[tuple[str, Any]]:
-    """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest; of steps of time the newest.
+    """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest.
+
+    Of steps of time the newest.
 
     >>> cost = panel("Cost", lambda records: records, view="bar")
     >>> ranked(cost, PanelState("cost", value={"a": 1, "b": 3, "c": 2}), 2)

@@ -1,9 +1,12 @@
-"""Any observable as a stream that has what a run has: isolated watchers with a delivery each, numbers, and a memory for watchers that come late.
+"""Any observable as a stream that has what a run has.
 
-Theory of operation. The items are the records of a `Hub`, each with an `Item` as its event. The observable is subscribed to once: at once in a running
-event loop, otherwise with the first use, so that a module may publish before its program has a loop. What the observable pushes in another thread is
-pushed on the loop of the hub, and operators that wait have the time of that loop. A number belongs to one publication: the cursor of an earlier
-process, or of another stream of the same name, has another ``epoch``.
+Isolated watchers with a delivery each, numbers, and a memory for watchers that come late.
+
+Theory of operation. The items are the records of a `Hub`, each with an `Item` as its event. The observable is
+subscribed to once: at once in a running event loop, otherwise with the first use, so that a module may publish before
+its program has a loop. What the observable pushes in another thread is pushed on the loop of the hub, and operators
+that wait have the time of that loop. A number belongs to one publication: the cursor of an earlier process, or of
+another stream of the same name, has another ``epoch``.
 """
 
 from __future__ import annotations
@@ -52,18 +55,21 @@ def publish(
     user: User | None = None,
     scheduler: abc.SchedulerBase | None = None,
 ) -> Published[A]:
-    """Give an observable what a run has: isolated watchers, each with its own delivery, numbered items, and a memory for watchers that come late.
+    """Give an observable what a run has.
 
-    The observable is subscribed to once, however many watch: at once if an event loop runs, otherwise when the stream is used first. Its error ends
-    the stream for its watchers, and is logged.
+    Isolated watchers, each with its own delivery, numbered items, and a memory for watchers that come late.
+
+    The observable is subscribed to once, however many watch: at once if an event loop runs, otherwise when the stream
+    is used first. Its error ends the stream for its watchers, and is logged.
 
     Args:
         name: The name of the stream, for its address and its messages.
         observable: The values. It may push in any thread.
         type: The type of the values, for the schema; by default that of the first value.
         keep: The items that a watcher that comes late receives.
-        delivery: How items are delivered to a watcher that names no delivery; by default `Coalesce`, which gives each item to every watcher that is not
-            more than 1,024 items behind. `Latest` suits a value of which only the newest counts.
+        delivery: How items are delivered to a watcher that names no delivery; by default `Coalesce`, which gives each
+            item to every watcher that is not more than 1,024 items behind. `Latest` suits a value of which only the
+            newest counts.
         user: Who may watch it on a server with users.
         scheduler: The clock of the observable and of the watchers; by default that of the event loop.
 
@@ -94,7 +100,8 @@ def publish(
 class Published(Stage[A]):
     """A published stream: an observable of its values, with memory. Made by `publish`.
 
-    - ``published.subscribe(...)`` and ``published.pipe(...)``: pushed once a turn of the event loop, first what is kept.
+    - ``published.subscribe(...)`` and ``published.pipe(...)``: pushed once a turn of the event loop, first what is
+      kept.
     - ``async for value in published`` reads at the reader's own pace.
     - ``published.watch(delivery, after=...)`` gives the items with their numbers.
 
@@ -234,7 +241,10 @@ class Published(Stage[A]):
 
     @property
     def schema(self) -> JsonObject:
-        """The JSON schema of its values. Without a type it is that of the first value, and ``{}`` once a value of another type has followed."""
+        """The JSON schema of its values.
+
+        Without a type it is that of the first value, and ``{}`` once a value of another type has followed.
+        """
         if self._schema is not None:
             return self._schema
         if self._type is None or self._is_mixed:
@@ -253,15 +263,19 @@ class Published(Stage[A]):
     def watch(
         self, delivery: Delivery | None = None, *, after: int = 0, name: str = ""
     ) -> WatchItems[A]:
-        """A way of watching, with numbers. Each subscription to it, and each iteration over it, is a watcher of its own.
+        """A way of watching, with numbers.
+
+        Each subscription to it, and each iteration over it, is a watcher of its own.
 
         Args:
             delivery: How items are delivered; by default as the stream was published.
-            after: The number of the last item that it does not need. Of those before what is kept it receives none, which the numbers show.
+            after: The number of the last item that it does not need. Of those before what is kept it receives none,
+                which the numbers show.
             name: A label that users see; by default it is numbered.
 
         Raises:
-            ConfigurationError: ``delivery`` is not a delivery, or would make the observable wait; or ``after`` is not a number.
+            ConfigurationError: ``delivery`` is not a delivery, or would make the observable wait; or ``after`` is not a
+                number.
         """
         chosen = self.delivery if delivery is None else _checked(delivery)
         return WatchItems(self.hub.watch(chosen, after=after, name=name))

@@ -137,13 +137,16 @@ async def _folded(
 
 
 def log_records(log: EventLog, *, since: float | None = None) -> Observable[Record]:
-    """The records of the runs of a log as one observable: the stored ones in the order of their times, and then what any process appends.
+    """The records of the runs of a log as one observable.
+
+    The stored ones in the order of their times, and then what any process appends.
 
         A: ab   B: c    d--e|    what is stored of two runs, and what is appended
         [ log_records(log) ]
         abc-----d--e|
 
-    ``merge_runs(log.runs())`` has the same records, those of one stored run after those of another. It completes when the log is closed.
+    ``merge_runs(log.runs())`` has the same records, those of one stored run after those of another. It completes when
+    the log is closed.
 
     Args:
         log: The log.
@@ -183,7 +186,7 @@ class _LogRecords(StoredFirst):
         scheduler: abc.SchedulerBase | None,
         progress: Progress = noop,
     ) -> abc.DisposableBase:
-        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""
+        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""  # noqa: W505
         log, since = self._log, self._since
         last: dict[str, int] = {}
         subscription = SerialDisposable()
@@ -219,7 +222,11 @@ class _LogRecords(StoredFirst):
 async def _in_order(
     log: EventLog, since: float | None, runs: Sequence[str] | None, progress: Progress = noop
 ) -> AsyncGenerator[Record, None]:
-    """The stored records of runs, in the order of their times. A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be read."""
+    """The stored records of runs, in the order of their times.
+
+    A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be
+    read.
+    """
     count, unread, end = 0, list[LogError](), perf_counter() + TURN
     waiting = await _begun(log, since, runs)  # the first to begin is the last
     total = len(waiting)
@@ -254,7 +261,10 @@ async def _in_order(
 async def _begun(
     log: EventLog, since: float | None, runs: Sequence[str] | None
 ) -> list[tuple[float, str, str]]:
-    """When the runs began at the earliest, their ids, and of forks the run that they copy, the last to begin first. Records of nested runs are in those of the outer ones."""
+    """When the runs began at the earliest, their ids, and of forks the run that they copy, the last to begin first.
+
+    Records of nested runs are in those of the outer ones.
+    """
     if runs is not None:
         return [(0.0, (await log.existing(run)).run_id, "") for run in runs]
     infos = [info async for page in log.list_pages() for info in page if not info.row.outer]

@@ -118,7 +118,10 @@ def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
 
 
 def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
-    """A line of bars, the greatest point of each step of time, or else the last one before it; empty for less than two moments."""
+    """A line of bars, the greatest point of each step of time, or else the last one before it.
+
+    Empty for less than two moments.
+    """
     first, last = points[0][0], points[-1][0]
     if first == last:
         return ""

@@ -1,7 +1,8 @@
 """Alerts to an address: a webhook, as the specification of Standard Webhooks describes it.
 
-Each alert is one POST request, with a signature that its receiver checks. They are sent one after the other by a task that runs while there are any, so that a value that has come back
-is never received before it was beyond its limit, and a slow receiver keeps nothing waiting but the queue, which has a limit.
+Each alert is one POST request, with a signature that its receiver checks. They are sent one after the other by a task
+that runs while there are any, so that a value that has come back is never received before it was beyond its limit, and
+a slow receiver keeps nothing waiting but the queue, which has a limit.
 
 Source: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md, version 1.0.0.
 """
@@ -46,21 +47,25 @@ GONE = 410
 class Webhook:
     """Sends alerts to an address, signed, in order and without blocking: ``board.alerts.subscribe(webhook.send)``.
 
-    The body is JSON: ``type``, which is ``alert.firing`` or ``alert.resolved``, ``timestamp``, and ``data`` with the members of the `AlertChange`. The headers ``webhook-id``,
-    ``webhook-timestamp`` and ``webhook-signature`` are those of the specification, for which there are libraries in many languages. The id is made from the alert, so that two
+    The body is JSON: ``type``, which is ``alert.firing`` or ``alert.resolved``, ``timestamp``, and ``data`` with the
+    members of the `AlertChange`. The headers ``webhook-id``, ``webhook-timestamp`` and ``webhook-signature`` are those
+    of the specification, for which there are libraries in many languages. The id is made from the alert, so that two
     servers over one log, and one that was restarted, send the same alert under the same id.
 
-    An answer other than 2xx, or none, is a failure, after which the request is made again. A redirect is not followed. An address that answers 410 receives nothing more. An alert that is
-    given up is logged as an error, and so is the oldest one of a full queue, which is dropped.
+    An answer other than 2xx, or none, is a failure, after which the request is made again. A redirect is not followed.
+    An address that answers 410 receives nothing more. An alert that is given up is logged as an error, and so is the
+    oldest one of a full queue, which is dropped.
 
     Args:
         url: The address; it is not logged beyond its host.
-        secret: The secret that signs, in base64, with or without ``whsec_`` before it; several while one takes the place of another.
+        secret: The secret that signs, in base64, with or without ``whsec_`` before it; several while one takes the
+            place of another.
         retry: How often an alert is sent again, and after which delays; by default for about an hour and a half.
         limit: The maximum number of alerts that wait, with the one that is being sent.
 
     Raises:
-        ConfigurationError: The address is not an HTTP address, a secret is not the base64 of 24 to 64 bytes, or the limit is not a number from 2 up.
+        ConfigurationError: The address is not an HTTP address, a secret is not the base64 of 24 to 64 bytes, or the
+            limit is not a number from 2 up.
 
     Example:
         >>> Webhook("https://example.com/hooks/a1b2", secret="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")

@@ -1,7 +1,9 @@
-"""X-ray: the operators of a pipeline as a graph, and, while it runs, what each emits, how long it takes, and which one raised.
+"""X-ray.
 
-No operator knows of it, and where nothing is explained nothing of it is in the way. `XRay` applies a pipeline to a `Probe` (xray_probe.py), which sees what it is made of; a
-`Tap` between two operators counts (xray_count.py).
+The operators of a pipeline as a graph, and, while it runs, what each emits, how long it takes, and which one raised.
+
+No operator knows of it, and where nothing is explained nothing of it is in the way. `XRay` applies a pipeline to a
+`Probe` (xray_probe.py), which sees what it is made of; a `Tap` between two operators counts (xray_count.py).
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ B = TypeVar("B")
 def explain(pipeline: Operator[A, B]) -> XRay[A, B]:
     """The operators of a pipeline, and what they do while it runs.
 
-    The result is the same operator: put it in the place of the pipeline, in ``pipe`` or in a `panel`, and read it whenever you like.
+    The result is the same operator: put it in the place of the pipeline, in ``pipe`` or in a `panel`, and read it
+    whenever you like.
 
         --2--3-----1--|
         [ explain(total) ]     emits what total emits
         --2--5-----6--|
 
-    An operator that subscribes to something inside, such as ``ops.publish(mapper)``, is one node, as is a function whose result was not made by ``pipe``.
+    An operator that subscribes to something inside, such as ``ops.publish(mapper)``, is one node, as is a function
+    whose result was not made by ``pipe``.
 
     Args:
         pipeline: The operator, made of ours, reactivex's and your own.

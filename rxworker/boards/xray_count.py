@@ -1,9 +1,13 @@
-"""What is counted of a pipeline that is explained: the operators as nodes, what goes between them as edges, and the taps that count on the way to an observer.
+"""What is counted of a pipeline that is explained.
 
-Theory of operation. A `Tap` stands between two operators, where reactivex or the kernel has a guard otherwise. The records of a panel need none: its `CountedSource` counts
-them as it pushes them, once for all operators that are subscribed to it.
+The operators as nodes, what goes between them as edges, and the taps that count on the way to an observer.
 
-The time of one operator is that between an item that it is given and one that it emits, and what follows until it returns. It is measured for one item in `SAMPLE` of the source.
+Theory of operation. A `Tap` stands between two operators, where reactivex or the kernel has a guard otherwise. The
+records of a panel need none: its `CountedSource` counts them as it pushes them, once for all operators that are
+subscribed to it.
+
+The time of one operator is that between an item that it is given and one that it emits, and what follows until it
+returns. It is measured for one item in `SAMPLE` of the source.
 """
 
 from __future__ import annotations
@@ -34,11 +38,16 @@ MOST_READ = 4096
 """Of a text that is shown, at most so many characters are looked at."""
 
 _Moment: TypeAlias = Record | datetime
-"""The moment of an item: that of the record that has brought it, or of the clock. It becomes seconds when it is shown."""
+"""The moment of an item: that of the record that has brought it, or of the clock.
+
+It becomes seconds when it is shown.
+"""
 
 
 class OperatorState(Struct, frozen=True):
-    """An operator of a pipeline, and what it has done so far. Times are those of the pipeline: of the records, or of the scheduler that it is subscribed with.
+    """An operator of a pipeline, and what it has done so far.
+
+    Times are those of the pipeline: of the records, or of the scheduler that it is subscribed with.
 
     Attributes:
         id: Its number; the source is 0.
@@ -193,7 +202,10 @@ class Live:
 
 
 OBSERVABLES: set[type[object]] = {Observable, GroupedObservable, ConnectableObservable}
-"""The observables that are seen as items. The classes of others may mean something to the operator that is given them, as `Block` does."""
+"""The observables that are seen as items.
+
+The classes of others may mean something to the operator that is given them, as `Block` does.
+"""
 
 
 class Tap(Struct, frozen=True):

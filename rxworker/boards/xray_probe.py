@@ -1,8 +1,9 @@
 """How a pipeline is seen as it is put together: sources whose ``pipe`` gives each operator another such source.
 
-Theory of operation. What the pipeline is made of is seen: chains, functions that make chains, branches that are arguments of an operator, and the chains that are made for
-each group. An operator of a library is one node, whatever it does inside, and so is a function whose result was not made by ``pipe``. A pipeline that is put together again,
-for another group, counts in the same nodes: a node is known by the place of its ``pipe``.
+Theory of operation. What the pipeline is made of is seen: chains, functions that make chains, branches that are
+arguments of an operator, and the chains that are made for each group. An operator of a library is one node, whatever it
+does inside, and so is a function whose result was not made by ``pipe``. A pipeline that is put together again, for
+another group, counts in the same nodes: a node is known by the place of its ``pipe``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Scope:
 
 
 class Probe(Stage[Any]):
-    """The source of an operator that is explained: the same observable, whose items are counted, and whose ``pipe`` is seen.
+    """The source of an operator that is explained.
+
+    The same observable, whose items are counted, and whose ``pipe`` is seen.
 
     Args:
         live: What is seen.

@@ -1,9 +1,9 @@
 """The ``rxworker`` command.
 
-If the process is the command, and nothing else handles Ctrl-C, then importing this package installs a handler: Ctrl-C while the modules of the
-command are imported exits with code 130 and prints no traceback. `restore` removes the handler when `main` starts, which handles Ctrl-C
-from there. After Ctrl-C, `exit_at_once` installs it again, for a Ctrl-C while the process ends. A program that imports rxworker keeps its own
-handler.
+If the process is the command, and nothing else handles Ctrl-C, then importing this package installs a handler: Ctrl-C
+while the modules of the command are imported exits with code 130 and prints no traceback. `restore` removes the handler
+when `main` starts, which handles Ctrl-C from there. After Ctrl-C, `exit_at_once` installs it again, for a Ctrl-C while
+the process ends. A program that imports rxworker keeps its own handler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """``rxworker chat``: a conversation with a model in the terminal.
 
-Theory of operation of the prompt. ``input`` edits lines with readline, whose loop in C checks for signals only when one wakes its
-``select``. A Ctrl-C that arrives just before the ``select`` is noticed with the next key. So the signal is also written to a pipe,
-which the event loop reads; if the prompt is still open a moment later, the event loop sends the signal once more.
+Theory of operation of the prompt. ``input`` edits lines with readline, whose loop in C checks for signals only when one
+wakes its ``select``. A Ctrl-C that arrives just before the ``select`` is noticed with the next key. So the signal is
+also written to a pipe, which the event loop reads; if the prompt is still open a moment later, the event loop sends the
+signal once more.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def chat(
     Its arguments are the options of the command; see ``rxworker chat --help``.
 
     Returns:
-        0; 1 when an answer failed and the input is not a terminal; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and
-        129 when the terminal was closed.
+        0; 1 when an answer failed and the input is not a terminal; 130 after Ctrl-C; in full screen also 143 after
+        SIGTERM, and 129 when the terminal was closed.
 
     Raises:
         CommandError: An option is wrong.
@@ -102,7 +103,10 @@ def chat(
 def _remembered(
     options: WorkerOptions, log: str | None, *, is_person: bool, goes_on: bool
 ) -> tuple[WorkerOptions, str | None]:
-    """The options of a person who gives neither a provider nor a model are those of the last time; so is the log, to go on with a conversation of it."""
+    """The options of a person who gives neither a provider nor a model are those of the last time.
+
+    So is the log, to go on with a conversation of it.
+    """
     last = last_chat() if is_person and options.provider is None else None
     if last is None:
         return options, log

@@ -1,7 +1,7 @@
 """The scripts of the demonstrations: the questions, the tools, and the answers of the model.
 
-``rxworker demo`` sends one question. The worker of ``rxworker demo --web`` also books a room if a person approves; that of ``--demo``, an option of
-several commands, does if the question is about a booking.
+``rxworker demo`` sends one question. The worker of ``rxworker demo --web`` also books a room if a person approves; that
+of ``--demo``, an option of several commands, does if the question is about a booking.
 """
 
 from __future__ import annotations

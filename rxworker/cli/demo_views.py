@@ -1,4 +1,6 @@
-"""The three watchers of the demonstration, each with its own subscription, view of the run and pace; and the drawing of the timeline.
+"""The three watchers of the demonstration, each with its own subscription, view of the run and pace.
+
+And the drawing of the timeline.
 
 The timeline has a line for each block and call, with a bar for the time that it took.
 """

@@ -1,4 +1,6 @@
-"""``rxworker docs``: the pages of the documentation in the terminal, for readers and for assistants; and ``llms.txt``, made from them.
+"""``rxworker docs``: the pages of the documentation in the terminal, for readers and for assistants.
+
+And ``llms.txt``, made from them.
 
 A wheel contains the pages; in a checkout they are those of the repository.
 """
@@ -27,7 +29,11 @@ SHOWN = 12
 
 
 class Section(NamedTuple):
-    """A part of a page: the page's name, the anchor of the heading ("" for the part before the first), the heading, and the Markdown with it."""
+    """A part of a page.
+
+    The page's name, the anchor of the heading ("" for the part before the first), the heading, and the Markdown with
+    it.
+    """
 
     page: str
     anchor: str
@@ -91,7 +97,10 @@ def docs_folder() -> Path:
 
 
 def page_names(folder: Path) -> list[str]:
-    """The names of the pages, such as ``how-to/tools``, in the order of the index; then those that it does not link to."""
+    """The names of the pages, such as ``how-to/tools``, in the order of the index.
+
+    Then those that it does not link to.
+    """
     index = (folder / "index.md").read_text(encoding="utf-8")
     listed = [n for n in re.findall(r"\]\(([^)#:]+)\.md[)#]", index) if not n.startswith("..")]
     others = sorted(
@@ -117,7 +126,10 @@ def sections(folder: Path, page: str) -> Iterator[Section]:
 
 
 def find(folder: Path, topic: str) -> str:
-    """The Markdown of a page, or of a section with those below it, by its name: ``how-to/tools``, ``tools``, ``tools#which-types``; "" if there is none."""
+    """The Markdown of a page, or of a section with those below it, by its name.
+
+    ``how-to/tools``, ``tools``, ``tools#which-types``; "" if there is none.
+    """
     page, _, anchor = topic.removesuffix(".md").lower().partition("#")
     names = page_names(folder)
     named = [n for n in names if n.lower() == page] or [
@@ -143,7 +155,8 @@ def answers(folder: Path) -> Iterator[tuple[str, str]]:
 def search(folder: Path, words: str) -> list[Section]:
     """The sections that answer questions with all words, and then those with the most, the best first.
 
-    A word counts more if few sections have it, and if a heading or the first column of a table has it; so does a section whose question has some of the words.
+    A word counts more if few sections have it, and if a heading or the first column of a table has it; so does a
+    section whose question has some of the words.
     """
     typed = re.findall(r"[^\s?!,`]+", words)
     wanted = [word for word in typed if not FILLERS.fullmatch(word)] or typed
@@ -207,7 +220,10 @@ def _spelt(
 
 
 def _stem(word: str) -> str:
-    """The pattern of a word in any of its forms: ``raises`` finds raise and raised, and ``hand_over`` finds hand over."""
+    """The pattern of a word in any of its forms.
+
+    ``raises`` finds raise and raised, and ``hand_over`` finds hand over.
+    """
     stem = re.sub(r"(?<=\w{4})(?:ing|ed|es|s|e)$", "", word)
     return re.escape(stem).replace("_", "[ _-]")
 
@@ -242,7 +258,7 @@ def index_text(folder: Path, link: str = "{page}") -> str:
 
 
 def whole_text(folder: Path) -> str:
-    """All pages in one text, the format of ``llms-full.txt``, without the changelog and the records of decisions and measurements."""
+    """All pages in one text, the format of ``llms-full.txt``, without the changelog and the records of decisions and measurements."""  # noqa: W505
     left_out = ("changelog", "explanation/decisions", "explanation/performance", "contributing")
     parts = [
         f"<!-- {page}.md -->\n\n{(folder / f'{page}.md').read_text(encoding='utf-8').strip()}"

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 
 class LastChat(Struct, frozen=True, omit_defaults=True):
-    """The options of a chat that the next one without a provider has. It has no key: only the name of the variable that holds one. An address of a log may have a password.
+    """The options of a chat that the next one without a provider has.
+
+    It has no key: only the name of the variable that holds one. An address of a log may have a password.
 
     Attributes:
         provider: The name of the provider.
@@ -44,7 +46,10 @@ def last_chat() -> LastChat | None:
 
 
 def remember_chat(chat: LastChat) -> None:
-    """Remember it, with the file of a log as found from any folder. If the folder cannot be written, the chat goes on without it."""
+    """Remember it, with the file of a log as found from any folder.
+
+    If the folder cannot be written, the chat goes on without it.
+    """
     scheme, _, file = (chat.log or "").partition(":")
     if scheme == "sqlite":
         chat = replace(chat, log=f"sqlite:{Path(file).absolute()}")

@@ -96,7 +96,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of a command, which have the names of the parameters of its function; those of `_add_worker` are one."""
+    """The options of a command, which have the names of the parameters of its function.
+
+    Those of `_add_worker` are one.
+    """
     common = ("command", "function", "log_level", "log_format")
     given = {name: value for name, value in vars(args).items() if name not in common}
     if "options" in given:
@@ -529,7 +532,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),
 }
-"""The function of each command in a module of this package, its help (a line, then examples and more), and what adds its options."""
+"""The function of each command in a module of this package, its help (a line, then examples and more), and what adds its options."""  # noqa: W505
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

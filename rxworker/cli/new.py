@@ -36,7 +36,8 @@ def new(template: str, folder: str) -> int:
     """
     target = Path(folder)
     if ".." in target.parts:
-        # Below a folder that does not exist yet, the path leads elsewhere once that is made: check the place that is written.
+        # Below a folder that does not exist yet, the path leads elsewhere once that is made: check the place that is
+        # written.
         target = target.resolve()
     name = target.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):

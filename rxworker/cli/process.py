@@ -1,7 +1,7 @@
 """The process of a command: its streams, its messages and errors, Ctrl-C, and the event loop.
 
-`Background` runs an event loop in a second thread, and the main thread reads lines, writes to a slow terminal and handles Ctrl-C. So none of these
-blocks a run.
+`Background` runs an event loop in a second thread, and the main thread reads lines, writes to a slow terminal and
+handles Ctrl-C. So none of these blocks a run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger("rxworker.cli")
 
 
 def prepare_streams() -> None:
-    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception, and write whole texts."""
+    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception, and write whole texts."""  # noqa: W505
     sys.stdout, sys.stderr = _write_whole(sys.stdout), _write_whole(sys.stderr)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -44,8 +44,8 @@ def prepare_streams() -> None:
 
 
 def _write_whole(stream: TextIO) -> TextIO:
-    # With PYTHONUNBUFFERED=1 or `python -u`, Python loses the rest of a text if a signal, such as Ctrl-C, ends a write that waits for a slow
-    # terminal. Then the cursor stayed hidden, since the text that shows it was in that rest.
+    # With PYTHONUNBUFFERED=1 or `python -u`, Python loses the rest of a text if a signal, such as Ctrl-C, ends a write
+    # that waits for a slow terminal. Then the cursor stayed hidden, since the text that shows it was in that rest.
     raw = getattr(stream, "buffer", None)
     if not isinstance(raw, io.RawIOBase):
         return stream
@@ -206,7 +206,7 @@ B = TypeVar("B")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop of uvloop, which takes half the time for the same bytes, or of asyncio if uvloop is not installed."""
+    """An event loop of uvloop, which takes half the time for the same bytes, or of asyncio if uvloop is not installed."""  # noqa: W505
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop
@@ -227,8 +227,10 @@ def run_async(main: Coroutine[Any, Any, B]) -> B:
 
 
 COLLECTOR = (10_000, 20, 50)
-"""The thresholds of the garbage collector in a process with many runs. Nearly all of a run is freed without it, so that by Python's own it would go through
-all runs that are on for a few objects: a third of the CPU of 600 runs that begin."""
+"""The thresholds of the garbage collector in a process with many runs.
+
+Nearly all of a run is freed without it, so that by Python's own it would go through all runs that are on for a few
+objects: a third of the CPU of 600 runs that begin."""
 
 
 def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
@@ -321,7 +323,9 @@ STOP_SECONDS = 1.0
 
 
 class Background:
-    """Run an event loop in another thread within a ``with`` block. Its end cancels the tasks, and waits at most `STOP_SECONDS`.
+    """Run an event loop in another thread within a ``with`` block.
+
+    Its end cancels the tasks, and waits at most `STOP_SECONDS`.
 
     Attributes:
         loop: The event loop, within the ``with`` block.

@@ -1,4 +1,6 @@
-"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol. ``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP.
+"""``rxworker acp``: a worker in an editor, over the Agent Client Protocol.
+
+``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP.
 
 The scripted model of ``--demo`` is imported on demand: the testing kit takes a while.
 """

@@ -81,7 +81,8 @@ class WorkerOptions(Struct, frozen=True):
     def model_finder(self) -> Callable[[str, str], Model]:
         """The function that finds other models by the names of their providers.
 
-        The address and the key belong to the provider of these options; another one is reached at its own address, with the key of its own variable.
+        The address and the key belong to the provider of these options; another one is reached at its own address, with
+        the key of its own variable.
 
         Raises:
             CommandError: The variable is not set.
@@ -259,7 +260,9 @@ def import_tool(name: str) -> Tool:
 
 
 def import_object(where: str, name: str, example: str) -> object:
-    """Import the object of a name such as ``package.module:function`` or ``module:object.method``. Modules in the current directory are found.
+    """Import the object of a name such as ``package.module:function`` or ``module:object.method``.
+
+    Modules in the current directory are found.
 
     Args:
         where: Names the option or argument in errors.

@@ -219,7 +219,10 @@ async def _list(
 
 
 async def _resumed(log: EventLog, info: RunInfo) -> str:
-    """The id of the run that goes on with a paused one; empty if none does. The paused run stays as it is, since it holds what was decided about."""
+    """The id of the run that goes on with a paused one; empty if none does.
+
+    The paused run stays as it is, since it holds what was decided about.
+    """
     if info.status != "paused":
         return ""
     resumed = await log.info(resumed_id(info.run_id))

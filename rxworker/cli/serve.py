@@ -1,7 +1,8 @@
 """``rxworker serve``: runs in the browser, and for programs that watch them; and ``rxworker demo --web``.
 
-The demonstration is the same page with a scripted model, and three watchers of different speeds at each run. A run starts with the server, and
-the page is opened on it. Every question plays the script again, and the run waits in the middle until the user approves a call.
+The demonstration is the same page with a scripted model, and three watchers of different speeds at each run. A run
+starts with the server, and the page is opened on it. Every question plays the script again, and the run waits in the
+middle until the user approves a call.
 """
 
 from __future__ import annotations

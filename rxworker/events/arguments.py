@@ -16,7 +16,10 @@ from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
 
 MAX_DEPTH = 100
-"""The maximum number of arrays and objects within one another in arguments: many read them with recursion, and a model may write any number of brackets."""
+"""The maximum number of arrays and objects within one another in arguments.
+
+Many read them with recursion, and a model may write any number of brackets.
+"""
 _TOO_DEEP = f"more than {MAX_DEPTH} arrays and objects within one another"
 _NO_FORM = ", which has no JSON form"
 _UNCHANGED = (str, int, type(None))
@@ -27,7 +30,9 @@ _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """The object in the text, or the text itself if it is not an object, or is nested more deeply than `MAX_DEPTH`. No text means no arguments, and so does ``null``.
+    """The object in the text, or the text itself if it is not an object, or is nested more deeply than `MAX_DEPTH`.
+
+    No text means no arguments, and so does ``null``.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}
@@ -60,10 +65,10 @@ def _is_too_deep(text: str, value: Json) -> bool:
 def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
     r"""The arguments that hooks and the tool receive, of what a model, a person or a hook has given.
 
-    Nothing else turns text into the arguments of a call, and it does so before the first hook runs. So the hooks and the tool have one
-    object, and there is no second reading that could find something else in the same text. An object is returned as it is. Of two members
-    with one name the last counts, as in every other JSON reader, U+FFFD replaces half a character, and no text means no arguments, as
-    does ``null``.
+    Nothing else turns text into the arguments of a call, and it does so before the first hook runs. So the hooks and
+    the tool have one object, and there is no second reading that could find something else in the same text. An object
+    is returned as it is. Of two members with one name the last counts, as in every other JSON reader, U+FFFD replaces
+    half a character, and no text means no arguments, as does ``null``.
 
     Args:
         given: An object, or a text.
@@ -100,7 +105,10 @@ def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
 
 
 def copy_arguments(given: JsonObject | str) -> JsonObject | str:
-    """A copy of arguments, which a hook may change. Those that are too deep to be copied are returned as they are: no call runs with them."""
+    """A copy of arguments, which a hook may change.
+
+    Those that are too deep to be copied are returned as they are: no call runs with them.
+    """
     try:
         return copy.deepcopy(given)
     except RecursionError:
@@ -135,7 +143,9 @@ def _invalid(why: str, meta: ToolMeta, path: str = "$") -> InvalidArgumentError:
 
 
 def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str, str] | None:
-    """Where a value is that JSON text does not give back, and what it is: an object of the program, ``NaN``, a name that is not a string.
+    """Where a value is that JSON text does not give back, and what it is.
+
+    An object of the program, ``NaN``, a name that is not a string.
 
     A value that is nested more deeply than `MAX_DEPTH`, such as one that holds itself, is one of these.
 
@@ -231,7 +241,10 @@ def assemble_arguments(deltas: Iterable[InputValueDelta]) -> JsonObject:
 
 
 class _Node(dict[str | int, "_Node | Json"]):
-    """An object or a list that still grows. A list is kept by position until all is there, so that a far position costs no memory."""
+    """An object or a list that still grows.
+
+    A list is kept by position until all is there, so that a far position costs no memory.
+    """
 
 
 def _unquoted(name: str) -> str:

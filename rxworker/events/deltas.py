@@ -1,8 +1,8 @@
 """Adjacent deltas that add to the same text, as one value: what a network read brings, and what a history keeps. Pure.
 
-A read often brings many deltas of one block. Taken one by one, each would pass every operator and be numbered, folded and kept alone. A
-`Deltas` is a sequence of such events: consumers that need only the text join it; consumers that need events iterate over it, and the
-events are made then.
+A read often brings many deltas of one block. Taken one by one, each would pass every operator and be numbered, folded
+and kept alone. A `Deltas` is a sequence of such events: consumers that need only the text join it; consumers that need
+events iterate over it, and the events are made then.
 """
 
 from __future__ import annotations

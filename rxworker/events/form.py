@@ -1,7 +1,7 @@
 """The forms of questions: a restricted JSON Schema, and whether a content fits it. Pure.
 
-A form is an object without nesting, whose properties are texts, numbers, booleans and choices. What this module does not know is refused: before the
-form is shown, and not after a person has filled it in.
+A form is an object without nesting, whose properties are texts, numbers, booleans and choices. What this module does
+not know is refused: before the form is shown, and not after a person has filled it in.
 
 Source: https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation (Requested Schema).
 """
@@ -83,7 +83,10 @@ VALUES: dict[str, Callable[[Json], bool]] = {
     "items": _are_items,
     "default": _is_default,
 }
-"""What the members of a property may be. Nothing in it is deeper than a choice, so that a form can be shown and stored whatever its server is."""
+"""What the members of a property may be.
+
+Nothing in it is deeper than a choice, so that a form can be shown and stored whatever its server is.
+"""
 
 
 def _is_uri(text: str) -> bool:

@@ -1,7 +1,7 @@
 """The table of event kinds: one row for each type of event, with its properties in all other tables.
 
-Deliveries, predicates, operators and views derive their sets from this table. ``tests/events/test_kinds.py`` holds the union types, the state
-and the views to it.
+Deliveries, predicates, operators and views derive their sets from this table. ``tests/events/test_kinds.py`` holds the
+union types, the state and the views to it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class EventKind(Struct, frozen=True):
 
     Attributes:
         type: The class of the events.
-        display: How views show it: ``change`` opens, extends or closes something, ``note`` stands by itself, ``hidden`` is not shown.
+        display: How views show it: ``change`` opens, extends or closes something, ``note`` stands by itself, ``hidden``
+            is not shown.
         changes_state: Whether a `RunState` depends on it, beside its ``seq``.
         passing: Whether it adds to something and neither begins nor ends anything, so that a delivery may drop it.
         deferrable: Whether a delivery with a pace may hold it back for a moment.

@@ -1,4 +1,7 @@
-"""What a paused run waits for. The same value is in the record of the pause, in the result of the run, and in the record of the run that resumes it."""
+"""What a paused run waits for.
+
+The same value is in the record of the pause, in the result of the run, and in the record of the run that resumes it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from rxworker.messages.json import Json, JsonObject
 CLIENT_TOOL = "client_tool"
 """The hook name in a pause for the calls of tools that a client runs. It is stored: do not change it."""
 RECOVERY = "recovery"
-"""The hook name in a pause for calls whose effects are not known, since the process that started them has ended. It is stored as well."""
+"""The hook name in a pause for calls whose effects are not known, since the process that started them has ended.
+
+It is stored as well.
+"""
 
 QUESTION = "question"
 """The hook name in a pause for calls whose tools have a question, which a person answers. It is stored as well."""
@@ -26,7 +32,8 @@ class Question(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     Attributes:
         source: Where it comes from, such as the name of an MCP server.
         message: The question, and its reason.
-        schema: The JSON Schema of the form: an object, whose properties are texts, numbers, booleans and choices; ``None``: there is no form.
+        schema: The JSON Schema of the form: an object, whose properties are texts, numbers, booleans and choices;
+            ``None``: there is no form.
         url: The address to visit. Nothing opens it but the person.
     """
 
@@ -96,13 +103,16 @@ class PauseState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """What a paused run waits for, and what it needs to go on.
 
     Attributes:
-        hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did, ``pause`` where the
-            application did, by ``run.pause()``, ``client_tool`` where a client runs the calls, ``question`` where their tools have a question, and ``recovery`` where their effects are not known.
+        hook: The name of the hook that requested the pause; ``requires_approval`` where the policy of the tool did,
+            ``pause`` where the application did, by ``run.pause()``, ``client_tool`` where a client runs the calls,
+            ``question`` where their tools have a question, and ``recovery`` where their effects are not known.
         calls: The calls that wait, in order.
-        required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery`` each call that a process
-            has started which has ended since, with ``question`` each call that has one. Empty at the end of a turn, with ``client_tool`` and with ``pause``.
+        required: The indices of those that need a decision: the call that the hook paused at, and with ``recovery``
+            each call that a process has started which has ended since, with ``question`` each call that has one. Empty
+            at the end of a turn, with ``client_tool`` and with ``pause``.
         reason: Shown to users; not interpreted.
-        refused: The results of the calls of the response that do not wait, by their places: they are not run, or have run before those of the client.
+        refused: The results of the calls of the response that do not wait, by their places: they are not run, or have
+            run before those of the client.
         key: The prefix of the idempotency keys of the calls.
         spared: At the end of a turn: the hooks that do not run for it again.
 

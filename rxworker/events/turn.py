@@ -1,7 +1,9 @@
-"""Turn events: what a worker does between and around the responses. And the envelope in which every watcher of a run receives all its events.
+"""Turn events: what a worker does between and around the responses.
 
-Records, and the events and messages of which there are many, are values that hold nothing but values, so that none can be part of a
-cycle. The garbage collector does not track them (``gc=False``): reference counts free them.
+And the envelope in which every watcher of a run receives all its events.
+
+Records, and the events and messages of which there are many, are values that hold nothing but values, so that none can
+be part of a cycle. The garbage collector does not track them (``gc=False``): reference counts free them.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from rxworker.messages.output import OutputFormat
 from rxworker.messages.usage import Prices, Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."
-"""The result of a call that was started before its response was complete, and that the response then did not keep. Views compare it with the text in stored logs: do not change it."""
+"""The result of a call that was started before its response was complete, and that the response then did not keep.
+
+Views compare it with the text in stored logs: do not change it.
+"""
 
 
 class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
@@ -30,10 +35,13 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     Attributes:
         conversation: The conversation before the run, with the input of this run at its end.
         added: How many of the messages, from the end, are that input.
-        tools: A digest of each tool, by its name, where the run is logged. Only a worker that has these tools, with the same parameters, can recover it.
-        traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. See ``Worker(tracing=)``.
+        tools: A digest of each tool, by its name, where the run is logged. Only a worker that has these tools, with the
+            same parameters, can recover it.
+        traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without
+            one. See ``Worker(tracing=)``.
         output_format: The form of the answer, if a type was requested.
-        labels: The labels of the run, such as its tenant, by which panels group it; without those by which a server finds its conversation.
+        labels: The labels of the run, such as its tenant, by which panels group it; without those by which a server
+            finds its conversation.
     """
 
     conversation: Conversation
@@ -58,10 +66,13 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
     Attributes:
         provider: The name of the provider, as in messages.
         model: The name of the model.
-        own_tools: The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may
-            run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it.
-        prices: The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or of the model itself.
-        is_unpriced: Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service.
+        own_tools: The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is
+            not recorded. A client may run a call of any other tool only when a `RunPause` with ``client_tool`` as the
+            hook has offered it.
+        prices: The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or
+            of the model itself.
+        is_unpriced: Whether the prices are not known, though the table of models has some for the name, such as those
+            of its vendor for another service.
     """
 
     provider: str = ""
@@ -145,7 +156,9 @@ class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=Fals
 
 
 class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=False):
-    """The result of a call as the ``after_tool_call`` hooks left it. It follows a `ToolStop`, in the order of the calls.
+    """The result of a call as the ``after_tool_call`` hooks left it.
+
+    It follows a `ToolStop`, in the order of the calls.
 
     Attributes:
         result: The result for the model.
@@ -169,7 +182,9 @@ class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
 
 
 class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
-    """The conversation that is kept becomes another one: a hook has rewritten it, or a request was held back and takes its input along.
+    """The conversation that is kept becomes another one.
+
+    A hook has rewritten it, or a request was held back and takes its input along.
 
     Attributes:
         conversation: The conversation so far, as it is from here on.
@@ -181,7 +196,9 @@ class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
 
 
 class ConversationCompact(Struct, frozen=True, tag="conversation_compact", omit_defaults=True):
-    """The next requests carry the beginning of the conversation in a shorter form. The conversation that is kept stays whole.
+    """The next requests carry the beginning of the conversation in a shorter form.
+
+    The conversation that is kept stays whole.
 
     Attributes:
         replaced: How many of the first messages it stands for; 0 if no summary came, and only its tokens count.
@@ -201,7 +218,9 @@ class ConversationCompact(Struct, frozen=True, tag="conversation_compact", omit_
 
 
 class SharedStateChange(Struct, frozen=True, tag="shared_state_change", omit_defaults=True):
-    """The state that tools and hooks share with user interfaces has changed. It is one operation of JSON Patch (RFC 6902).
+    """The state that tools and hooks share with user interfaces has changed.
+
+    It is one operation of JSON Patch (RFC 6902).
 
     Attributes:
         op: ``add``, ``replace`` or ``remove``.
@@ -369,14 +388,16 @@ class RunAbort(Struct, frozen=True, tag="run_abort"):
 
 
 class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
-    """Another process continues a stored run whose process has ended. A response that was cut is retracted after it; one in the background goes on.
+    """Another process continues a stored run whose process has ended.
+
+    A response that was cut is retracted after it; one in the background goes on.
 
     Attributes:
         epoch: The epoch of the new owner.
         owner: The name of the new owner.
         reason: Shown to users; not interpreted.
-        progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three
-            times at the same number is aborted.
+        progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A
+            run that is recovered three times at the same number is aborted.
         output_format: The form of the answer, if it was requested again; ``None`` leaves it as it was.
         tools: Digests, as in `RunStart`, of the tools that the process has besides those of the run.
     """
@@ -390,7 +411,9 @@ class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
 
 
 class RunRequeue(Struct, frozen=True, tag="run_requeue", omit_defaults=True):
-    """A stored run that was aborted is put back: it waits for a process, which continues it after this record. It is the only record that may follow a `RunAbort`.
+    """A stored run that was aborted is put back: it waits for a process, which continues it after this record.
+
+    It is the only record that may follow a `RunAbort`.
 
     Attributes:
         reason: Shown to users; not interpreted.
@@ -485,8 +508,8 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
         time: Seconds since the epoch.
         event: The event.
         path: The tool calls that lead to it, for a run inside a run.
-        covers: How many records this one stands for, itself among them. More than one where a delivery has merged adjacent
-            deltas, or left some out: it stands for ``first`` to ``seq``.
+        covers: How many records this one stands for, itself among them. More than one where a delivery has merged
+            adjacent deltas, or left some out: it stands for ``first`` to ``seq``.
     """
 
     seq: int

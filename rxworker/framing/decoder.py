@@ -36,7 +36,10 @@ class Limited(Protocol):
 
 
 MAX_FRAME = 64 * 1024 * 1024
-"""Bytes of a line or frame, unless another limit is set. The largest that providers send are pictures, of some megabytes."""
+"""Bytes of a line or frame, unless another limit is set.
+
+The largest that providers send are pictures, of some megabytes.
+"""
 
 
 def too_large(limit: int) -> RemoteProtocolError:

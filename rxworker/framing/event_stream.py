@@ -1,7 +1,9 @@
-"""Amazon's event stream (``application/vnd.amazon.eventstream``): messages with headers, a payload and two checksums. Pure.
+"""Amazon's event stream (``application/vnd.amazon.eventstream``): messages with headers, a payload and two checksums.
 
-A message is: the length of the whole and of its headers, a CRC-32 of these two, the headers, the payload, and a CRC-32 of
-all before it; numbers are big-endian (https://smithy.io/2.0/aws/amazon-eventstream.html).
+Pure.
+
+A message is: the length of the whole and of its headers, a CRC-32 of these two, the headers, the payload, and a CRC-32
+of all before it; numbers are big-endian (https://smithy.io/2.0/aws/amazon-eventstream.html).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class EventStreamMessage(Struct, frozen=True, gc=False):
     """One message.
 
     Attributes:
-        headers: Its headers with texts, such as ``:event-type``. Others do not occur in responses of models, and are left out.
+        headers: Its headers with texts, such as ``:event-type``. Others do not occur in responses of models, and are
+            left out.
         payload: What it carries, as a rule JSON.
     """
 
@@ -70,7 +73,8 @@ class EventStreamDecoder:
         """Take the next bytes; return the messages that they completed.
 
         Raises:
-            RemoteProtocolError: A message is damaged, or larger than the limit. `finish` returns the messages before it.
+            RemoteProtocolError: A message is damaged, or larger than the limit. `finish` returns the messages before
+                it.
         """
         self._pieces.append(data)
         self._size += len(data)

@@ -3,14 +3,15 @@
 The machine works on bytes and never on text, so a chunk may end inside a character. Lines end with LF, CR or CRLF. A CR
 at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped.
 
-Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is cut in
-two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is goes line by line.
-What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole. So is
-a frame that the chunk ends in: it is looked at when its end has come, with the frames that come together with it. Comments are
-skipped all at once, since a server may send them for as long as it is silent.
+Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is
+cut in two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is
+goes line by line. What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more
+than one that comes whole. So is a frame that the chunk ends in: it is looked at when its end has come, with the frames
+that come together with it. Comments are skipped all at once, since a server may send them for as long as it is silent.
 
-No line, and no frame with all its lines, may be larger than a limit, so that one that never ends does not fill the memory. Only what is
-larger than the limit as a whole is measured line by line, so that the limit means the same however the bytes are cut.
+No line, and no frame with all its lines, may be larger than a limit, so that one that never ends does not fill the
+memory. Only what is larger than the limit as a whole is measured line by line, so that the limit means the same however
+the bytes are cut.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class SseDecoder:
         if not data:
             return []
         if CR in data and not self._after_cr:
-            # The usual line end of some servers; from here on, LF is the only one. Between frames alone it is replaced in half the time.
+            # The usual line end of some servers; from here on, LF is the only one. Between frames alone it is replaced
+            # in half the time.
             lines = b"\n\n".join(data.split(b"\r\n\r\n"))
             if CR in lines:
                 lines = data.replace(b"\r\n", b"\n")

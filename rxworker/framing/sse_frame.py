@@ -39,7 +39,8 @@ class SseRun(Sequence[SseFrame]):
 
     Args:
         datas: The data of each.
-        source: The bytes that they were read from, of at most an ``event`` and one ``data`` line each; nothing where no names are among them.
+        source: The bytes that they were read from, of at most an ``event`` and one ``data`` line each; nothing where no
+            names are among them.
         last_id: The last ``id`` that the stream has sent.
 
     >>> run = SseRun([b"1", b"2"], b"event: ping\ndata: 1\n\ndata: 2\n\n", None)

@@ -1,7 +1,8 @@
 """Hooks made of what a worker accepts: hooks, and objects with methods named like the points.
 
-An object that has one such method is checked by a type checker where it is registered: a method with another verdict does not match the
-protocol. An object with several methods matches as soon as one of them does. To have all of them checked, derive it from a protocol for each:
+An object that has one such method is checked by a type checker where it is registered: a method with another verdict
+does not match the protocol. An object with several methods matches as soon as one of them does. To have all of them
+checked, derive it from a protocol for each:
 
     class Gate(SupportsBeforeToolCall, SupportsOnTurnEnd): ...
 """

@@ -1,4 +1,7 @@
-"""Commands that hooks run: without a shell unless one is requested, with a time limit, and without the keys of this process."""
+"""Commands that hooks run.
+
+Without a shell unless one is requested, with a time limit, and without the keys of this process.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,9 @@ class Output(asyncio.SubprocessProtocol):
 async def start(
     words: list[str], output: Output, *, shell: bool, cwd: Path, env: Mapping[str, str]
 ) -> asyncio.SubprocessTransport:
-    """Start a process whose output goes there. A task that is cancelled waits until it has started, since half a start cannot be stopped.
+    """Start a process whose output goes there.
+
+    A task that is cancelled waits until it has started, since half a start cannot be stopped.
 
     Raises:
         OSError: It cannot be started.
@@ -137,7 +142,8 @@ def _kill(transport: asyncio.SubprocessTransport, output: Output) -> None:
         transport.kill()
 
 
-# What a shell would not pass on as it is: operators, variables, patterns for the names of files. Not `[`: `pip install a[b]` is usual.
+# What a shell would not pass on as it is: operators, variables, patterns for the names of files. Not `[`: `pip install
+# a[b]` is usual.
 UNQUOTED = r"(?a)[;|&<>()\n`*?]|\$(?=[\w{(@#$!-])|(?<!\S)[~#]|\A[A-Za-z_]\w*="
 IN_QUOTES = r"(?a)`|\$(?=[\w{(@#$!-])"
 PART = r"(?s)(?P<plain>'[^']*'|\\.)|\"(?P<quoted>(?:[^\"\\]|\\.)*)\""
@@ -190,9 +196,11 @@ async def run_command(
     An exit code other than 0 is not an error: it is in the result. When the task is cancelled the command is killed.
 
     Args:
-        command: The program and its arguments; a text is split as a shell would, quotes included. What only a shell understands is refused.
+        command: The program and its arguments; a text is split as a shell would, quotes included. What only a shell
+            understands is refused.
         workspace: The folder it runs in.
-        shell: Give the text to a shell, which understands pipes, redirections and variables, and whatever else is in it.
+        shell: Give the text to a shell, which understands pipes, redirections and variables, and whatever else is in
+            it.
         timeout: Seconds until it is killed; ``None``: never.
         limit: How many bytes of its output are kept.
         env: Variables for it, besides those of this process that look as if they held no secret.

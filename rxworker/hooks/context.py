@@ -1,4 +1,7 @@
-"""The context that every hook receives: the conversation, the tools, the workspace, and methods to send messages and run commands."""
+"""The context that every hook receives.
+
+The conversation, the tools, the workspace, and methods to send messages and run commands.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +51,16 @@ REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
-    """The fields that every hook receives, made by the loop of a run. What a hook assigns has an effect: anything else is refused with an error.
+    """The fields that every hook receives, made by the loop of a run.
+
+    What a hook assigns has an effect: anything else is refused with an error.
 
     Attributes:
         changeable: The names that a hook may assign.
         conversation: All messages so far.
         emit: Writes an event into the records of the run; the methods below do it for you.
-        variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one has its own. A
-            paused run keeps them, see `Paused`.
+        variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one
+            has its own. A paused run keeps them, see `Paused`.
         run_id: The run's id.
         turn: The turn's number, from 1; after a pause it counts on.
         hook: The name of the hook that is running.
@@ -63,8 +68,10 @@ class HookContext:
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
         shared: The state that tools and hooks share with user interfaces; the methods below read and set it for you.
-        reached: The names of the hooks of this point that come before this one, and its own; those in chains as ``chain/hook``.
-        spared: Hooks that do not run again after a pause: the name of each, and how many of the same name come before it.
+        reached: The names of the hooks of this point that come before this one, and its own; those in chains as
+            ``chain/hook``.
+        spared: Hooks that do not run again after a pause: the name of each, and how many of the same name come before
+            it.
     """
 
     point: ClassVar[HookPoint | None] = None
@@ -197,7 +204,10 @@ class HookContext:
 
     @property
     def shared_state(self) -> Json:
-        """A copy of the state that the tools and hooks of the run share with user interfaces; ``None`` if there is none."""
+        """A copy of the state that the tools and hooks of the run share with user interfaces.
+
+        ``None`` if there is none.
+        """
         return None if self.shared is None else self.shared.value
 
     def set_shared_state(self, value: object, path: str = "") -> None:
@@ -205,10 +215,12 @@ class HookContext:
 
         Args:
             value: Anything that has a JSON form.
-            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around it must exist.
+            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around
+                it must exist.
 
         Raises:
-            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, there is no such place, or the run has ended.
+            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, there is no such place,
+                or the run has ended.
         """
         self._expect_shared().set(value, path)
 
@@ -277,18 +289,21 @@ class HookContext:
         self._assign("conversation", self.conversation.add(*added))
 
     def rewrite_conversation(self, change: Change) -> None:
-        """Change messages that the conversation keeps, for good, for example to mask a secret. At ``on_message_send`` and ``on_turn_end``.
+        """Change messages that the conversation keeps, for good, for example to mask a secret.
 
-        At ``on_message_send`` it changes the messages of this request as well. The records that were written before stay as they are;
-        a `ConversationReplace` follows them.
+        At ``on_message_send`` and ``on_turn_end``.
+
+        At ``on_message_send`` it changes the messages of this request as well. The records that were written before
+        stay as they are; a `ConversationReplace` follows them.
 
         Args:
-            change: Called with each message. Returns it, another one in its place, or ``None`` to take it out. Calls keep their ids,
-                a call and its result are taken out together, and what a provider has sealed, such as signed thoughts, is kept
-                as it is or taken out.
+            change: Called with each message. Returns it, another one in its place, or ``None`` to take it out. Calls
+                keep their ids, a call and its result are taken out together, and what a provider has sealed, such as
+                signed thoughts, is kept as it is or taken out.
 
         Raises:
-            LocalProtocolError: Here the conversation cannot be rewritten, the run has ended, or a provider would refuse the result.
+            LocalProtocolError: Here the conversation cannot be rewritten, the run has ended, or a provider would refuse
+                the result.
             TypeError: The change returned something other than a message or ``None``.
         """
         if self.point not in REWRITTEN:
@@ -326,7 +341,8 @@ class HookContext:
             content: The text.
             role: The role in which it is shown, for user interfaces that distinguish roles.
 
-        After the run has ended it is dropped, with a warning in the log ``rxworker.hooks``; so it is with the two below.
+        After the run has ended it is dropped, with a warning in the log ``rxworker.hooks``; so it is with the two
+        below.
         """
         if role not in ROLES:
             raise TypeError(f"{role!r} is not a role: {', '.join(ROLES)}")

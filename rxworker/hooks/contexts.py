@@ -1,4 +1,7 @@
-"""The contexts of the points of the loop: what a hook receives, and how it changes messages, calls and results in place."""
+"""The contexts of the points of the loop.
+
+What a hook receives, and how it changes messages, calls and results in place.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,11 @@ class MessageSendContext(HookContext):
     """Before a request.
 
     Attributes:
-        messages: What is about to be sent. Changing the list, or arguments of calls in it, changes this request, and only that; what is put
-            into the conversation with ``add_message`` stays, and is sent as well.
+        messages: What is about to be sent. Changing the list, or arguments of calls in it, changes this request, and
+            only that; what is put into the conversation with ``add_message`` stays, and is sent as well.
         system: The system text of this request.
-        edits: The hooks that have changed something so far: the name of each, and the conversation and the tools that it received.
+        edits: The hooks that have changed something so far: the name of each, and the conversation and the tools that
+            it received.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_MESSAGE_SEND
@@ -90,7 +94,9 @@ class MessageSendContext(HookContext):
             self._assign("_seen", (Conversation(messages, self.system), self.tools))
 
     def check(self) -> None:
-        """Check that the request can be sent. An answer of the assistant may be its end: a model that can do so continues it.
+        """Check that the request can be sent.
+
+        An answer of the assistant may be its end: a model that can do so continues it.
 
         Raises:
             HookError: The hook has left something other than messages, or a conversation that a provider refuses.
@@ -124,7 +130,10 @@ class MessageSendContext(HookContext):
         self._for_good.append(lambda before: [*before, *added])
 
     def rewrite_conversation(self, change: Change) -> None:
-        """Change messages that the conversation keeps, for good, and those of this request; see `HookContext.rewrite_conversation`."""
+        """Change messages that the conversation keeps, for good, and those of this request.
+
+        See `HookContext.rewrite_conversation`.
+        """
         messages = changed(self.messages, change)
         super().rewrite_conversation(change)
         self.messages[:] = messages
@@ -205,7 +214,10 @@ def _of_its_own(message: Message) -> Message:
 
 
 def _is_turned(message: Message, before: Message) -> bool:
-    """Whether the arguments of a call differ in what a cache sees, and `==` does not: the order of their members, or 1 in place of 1.0."""
+    """Whether the arguments of a call differ in what a cache sees, and `==` does not.
+
+    The order of their members, or 1 in place of 1.0.
+    """
     pairs = zip(message.tool_calls, before.tool_calls, strict=True)
     return any(_differs(one.input, other.input) for one, other in pairs)
 
@@ -273,9 +285,10 @@ class ToolCallContext(CallContext):
     """Before a tool call. The ``input`` of the call may be changed in place, or the call replaced.
 
     Attributes:
-        allowed: The names of hooks that do not pause the run for this call, whatever they return; ``requires_approval`` for the policy of the tool. See
-            `always_allow`.
-        granted: Whether a person always allows the calls of the tool for which a hook of this name pauses, read when it does.
+        allowed: The names of hooks that do not pause the run for this call, whatever they return; ``requires_approval``
+            for the policy of the tool. See `always_allow`.
+        granted: Whether a person always allows the calls of the tool for which a hook of this name pauses, read when it
+            does.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
@@ -290,15 +303,21 @@ class ToolCallContext(CallContext):
         return hook in self.allowed or (self.granted is not None and await self.granted(hook))
 
     def prepare(self) -> None:
-        """Give the next hook arguments of its own: a hook before it, or a watcher, may still hold the others, and change them behind its back."""
+        """Give the next hook arguments of its own.
+
+        A hook before it, or a watcher, may still hold the others, and change them behind its back.
+        """
         self.call = replace(self.call, input=copy_arguments(self.call.input))
         self._assign("_of_text", None)
 
     def check(self) -> None:
-        """Check that it is still this call. A text that the hook left as its arguments is decoded, so that the next hook and the tool receive an object.
+        """Check that it is still this call.
+
+        A text that the hook left as its arguments is decoded, so that the next hook and the tool receive an object.
 
         Raises:
-            HookError: The hook has left something other than a call, a call with another id or name, or arguments that are not valid.
+            HookError: The hook has left something other than a call, a call with another id or name, or arguments that
+                are not valid.
         """
         call, known = cast("object", self.call), self._given
         # The matchers of the next hooks, approvals, and the result of the call go by its name and its id.
@@ -325,7 +344,10 @@ class ToolCallContext(CallContext):
             self.call = replace(self.call, input=left)
 
     def _text_in(self, changed: JsonObject) -> JsonObject | str:
-        """The free text that is the only member of an object; the object itself if a hook has made another one of it."""
+        """The free text that is the only member of an object.
+
+        The object itself if a hook has made another one of it.
+        """
         for text in changed.values():
             if isinstance(text, str) and changed == arguments_object(text, self.meta):
                 return text
@@ -333,7 +355,10 @@ class ToolCallContext(CallContext):
 
     @property
     def input(self) -> JsonObject:
-        """The arguments, to be changed in place. Free text is the only member, under the name of the tool's parameter."""
+        """The arguments, to be changed in place.
+
+        Free text is the only member, under the name of the tool's parameter.
+        """
         given = self.call.input
         if not isinstance(given, str):
             return given
@@ -448,7 +473,8 @@ class TurnEndContext(HookContext):
 
     Attributes:
         since: How many messages the conversation had when the run began.
-        called: The names of the tools that the model has called in this run, also of calls that the conversation does not show any more.
+        called: The names of the tools that the model has called in this run, also of calls that the conversation does
+            not show any more.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_TURN_END
@@ -478,7 +504,8 @@ class TurnEndContext(HookContext):
     def concerned(self) -> tuple[str, ...]:
         """The names of the tools called in this run, each once.
 
-        Those in the conversation come first, from its end back to the message of the user's that the run began with; then the others of ``called``.
+        Those in the conversation come first, from its end back to the message of the user's that the run began with;
+        then the others of ``called``.
         """
         messages = self.message_history
         began = len(messages) if self.since is None else self.since

@@ -5,8 +5,9 @@
 
     worker = Worker(..., hooks=[permit])
 
-Each takes the function alone or with settings, see `HookSettings`. A function may be a reactivex operator over the contexts. What a function may return is part of its type: a
-verdict that its point does not have is refused by the type checker, and at run time with a `HookError`.
+Each takes the function alone or with settings, see `HookSettings`. A function may be a reactivex operator over the
+contexts. What a function may return is part of its type: a verdict that its point does not have is refused by the type
+checker, and at run time with a `HookError`.
 """
 
 from __future__ import annotations

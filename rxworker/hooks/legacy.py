@@ -4,9 +4,10 @@
     async def notice(context: HookContext) -> AddMessage:
         return AddMessage("A file has changed.", "system")
 
-Only functions decorated with ``hook(...)`` may return them. ``docs/how-to/hooks.md`` has a table of what each becomes at each point.
-`LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these names now belong to
-verdicts and events that mean something else. `LegacySkip` means that the hook has no verdict: the call runs.
+Only functions decorated with ``hook(...)`` may return them. ``docs/how-to/hooks.md`` has a table of what each becomes
+at each point. `LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these
+names now belong to verdicts and events that mean something else. `LegacySkip` means that the hook has no verdict: the
+call runs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class ModifyContent(Struct, frozen=True):
 
 
 class AddMessage(Struct, frozen=True):
-    """Add a message to the conversation and continue: `HookContext.add_message`. At ``on_message_send`` in a run's first turn only.
+    """Add a message to the conversation and continue: `HookContext.add_message`.
+
+    At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         content: Its text.
@@ -59,7 +62,9 @@ class AddMessage(Struct, frozen=True):
 
 
 class AddMessages(Struct, frozen=True):
-    """Add messages to the conversation and continue: `HookContext.add_messages`. At ``on_message_send`` in a run's first turn only.
+    """Add messages to the conversation and continue: `HookContext.add_messages`.
+
+    At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         messages: The added messages.

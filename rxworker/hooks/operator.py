@@ -1,12 +1,13 @@
 """A reactivex operator as a hook.
 
-The operator gets each context as an observable of one item. Its verdict is known when it completes: the context itself means go
-on, a verdict of the point means that verdict, and an error means `Abort`. Anything else is a `HookError`, so that a mistake in an
-operator never lets through what the hook was meant to stop.
+The operator gets each context as an observable of one item. Its verdict is known when it completes: the context itself
+means go on, a verdict of the point means that verdict, and an error means `Abort`. Anything else is a `HookError`, so
+that a mistake in an operator never lets through what the hook was meant to stop.
 
-One that remembers has one subscription, through which all contexts go. Contexts are pushed into a subject as they come. The verdict on a context is what the
-operator does with it: the very object comes out again, or a verdict does. An operator that decides at once (``filter``, ``take``, ``throttle_first``) has emitted
-by the time the push returns. One that takes its time (``delay``) is waited for, with ``waits``.
+One that remembers has one subscription, through which all contexts go. Contexts are pushed into a subject as they come.
+The verdict on a context is what the operator does with it: the very object comes out again, or a verdict does. An
+operator that decides at once (``filter``, ``take``, ``throttle_first``) has emitted by the time the push returns. One
+that takes its time (``delay``) is waited for, with ``waits``.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def from_operator(
 ) -> OperatorFunction[C]:
     """A reactivex operator as a hook's function, with a name and a reason.
 
-    A hook's function may be the operator itself: ``before_tool_call(ops.filter(is_inside))``. The operator sees each context as
-    an observable of one item. The verdict is known when it completes:
+    A hook's function may be the operator itself: ``before_tool_call(ops.filter(is_inside))``. The operator sees each
+    context as an observable of one item. The verdict is known when it completes:
 
         --c|      the context
         [ operator ]
@@ -106,9 +107,9 @@ def from_operator(
         --x       Abort                    (Cancel at on_message_send)
         other     HookError                (another object, another point's verdict, contradictory items)
 
-    At ``on_turn_end`` completing without an item is `Finish`, and an error is the hook's failure; at ``on_abort`` every item but
-    the context is. An operator that does not complete is waited for until the hook's ``timeout``. An operator that is to
-    remember what it saw before is for `from_stateful_operator`.
+    At ``on_turn_end`` completing without an item is `Finish`, and an error is the hook's failure; at ``on_abort`` every
+    item but the context is. An operator that does not complete is waited for until the hook's ``timeout``. An operator
+    that is to remember what it saw before is for `from_stateful_operator`.
 
     Args:
         operator: Emits the context it received, or a verdict, or neither.
@@ -133,7 +134,8 @@ def from_operator(
 def as_operator(function: object) -> object:
     """The function itself, or an `OperatorFunction` of it where it is a bare reactivex operator.
 
-    An operator is known by where it comes from, which is reactivex, or by its first parameter, which is annotated as an observable.
+    An operator is known by where it comes from, which is reactivex, or by its first parameter, which is annotated as an
+    observable.
 
     >>> from reactivex import operators as ops
     >>> isinstance(as_operator(ops.take(1)), OperatorFunction)
@@ -235,7 +237,10 @@ def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
 
 
 class _Clock(LoopScheduler):
-    """For operators that were given no scheduler: they wait on the event loop, and what need not wait is done at once."""
+    """For operators that were given no scheduler.
+
+    They wait on the event loop, and what need not wait is done at once.
+    """
 
     def schedule(
         self, action: abc.ScheduledAction[A], state: A | None = None
@@ -298,7 +303,8 @@ class StatefulOperator(OperatorFunction[C]):
         """The verdict that follows from the operator's output for this context.
 
         Raises:
-            HookError: It emitted something other than contexts and verdicts of the point, or several things for one context.
+            HookError: It emitted something other than contexts and verdicts of the point, or several things for one
+                context.
         """
         at, loop = HookPoint(point), asyncio.get_running_loop()
         if self._loop is not loop:
@@ -347,7 +353,8 @@ class StatefulOperator(OperatorFunction[C]):
             if pending is not None:
                 pending.answer(item)
             return  # otherwise it comes too late
-        # A verdict does not name the context that it is meant for: the one that is being pushed, or the only one that waits.
+        # A verdict does not name the context that it is meant for: the one that is being pushed, or the only one that
+        # waits.
         meant = [self._pushed] if self._pushed is not None else list(self._pending.values())
         for pending in meant:
             pending.answer(item)
@@ -395,18 +402,19 @@ def from_stateful_operator(
         --a--------c--|
         --C--S-----C--|        C Continue, S Skip
 
-    A context that comes out again, the very same object, is passed on; the verdicts are those of `from_operator`. A verdict that
-    comes out is that of the context that is being pushed, or of the only one that waits. A context that comes out after its call of the
-    hook has ended is ignored. Anything else, and several different items for one context, are a `HookError`. The subscription begins when the hook first runs, and lasts until ``dispose``, until the operator
-    fails (the next context begins a new one) or until the hook runs in another event loop. When the operator completes, everything after
-    that is dropped: ``take(10)`` lets ten through.
+    A context that comes out again, the very same object, is passed on; the verdicts are those of `from_operator`. A
+    verdict that comes out is that of the context that is being pushed, or of the only one that waits. A context that
+    comes out after its call of the hook has ended is ignored. Anything else, and several different items for one
+    context, are a `HookError`. The subscription begins when the hook first runs, and lasts until ``dispose``, until the
+    operator fails (the next context begins a new one) or until the hook runs in another event loop. When the operator
+    completes, everything after that is dropped: ``take(10)`` lets ten through.
 
     Args:
         operator: Operators that wait and were given no scheduler wait on the event loop.
         name: Its name; by default the operator's own name.
         reason: The reason in the verdict if the operator does not emit the context.
-        waits: Wait until the context comes out, or the operator ends; the hook's ``timeout`` bounds that. Otherwise what
-            has not come out at once is dropped.
+        waits: Wait until the context comes out, or the operator ends; the hook's ``timeout`` bounds that. Otherwise
+            what does not come out at once is dropped.
 
     Example:
         >>> from reactivex import operators as ops

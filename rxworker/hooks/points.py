@@ -31,9 +31,9 @@ class Continue(Struct, frozen=True):
 class Cancel(Struct, frozen=True):
     """Do not send the request; the run ends with `RunAbortedError`.
 
-    The messages that this request would have sent for the first time are retracted from the conversation, so that the next run does not send it:
-    in the first turn the input of the run, and whatever else was added to it; later what hooks have added and what was sent into the
-    run since the last response. Responses and the results of tools stay.
+    The messages that this request would have sent for the first time are retracted from the conversation, so that the
+    next run does not send it: in the first turn the input of the run, and whatever else was added to it; later what
+    hooks have added and what was sent into the run since the last response. Responses and the results of tools stay.
 
     Attributes:
         reason: Shown to users; not interpreted.
@@ -53,7 +53,9 @@ class Skip(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
-    """Do not run the call, and use this as its result: the verdict of a hook, for example with a cached result, or the decision of a person.
+    """Do not run the call, and use this as its result.
+
+    The verdict of a hook, for example with a cached result, or the decision of a person.
 
     The hooks after this one do not run for the call. The ``after_tool_call`` hooks run for the result.
 
@@ -89,9 +91,9 @@ class Pause(Struct, frozen=True):
 class Finish(Struct, frozen=True, omit_defaults=True):
     """The turn may end, if the next hooks agree.
 
-    At the tool points only ``Finish(final=True)`` is accepted: the run ends as `Finished`, without another request. At ``before_tool_call`` no call
-    of the response runs. At ``after_tool_call`` the other results are checked first, as usual, and the hooks after this one run, since what
-    they change stays in the conversation.
+    At the tool points only ``Finish(final=True)`` is accepted: the run ends as `Finished`, without another request. At
+    ``before_tool_call`` no call of the response runs. At ``after_tool_call`` the other results are checked first, as
+    usual, and the hooks after this one run, since what they change stays in the conversation.
 
     Attributes:
         final: Whether the turn ends at once: the hooks after this one do not run.

@@ -46,8 +46,8 @@ def dangerous_command_guard(
 ) -> Hook[Any]:
     """Refuse calls whose arguments hold a command that destroys; the model reads why.
 
-    It catches slips. It is not a security boundary: there are more ways to destroy than can be listed. All texts among the arguments are
-    looked at, and a list of words is looked at as one text, too.
+    It catches slips. It is not a security boundary: there are more ways to destroy than can be listed. All texts among
+    the arguments are looked at, and a list of words is looked at as one text, too.
 
     Args:
         patterns: Regular expressions; upper and lower case are the same.
@@ -223,15 +223,16 @@ def time_stamp(
 ) -> Hook[Any]:
     """Put the time in front of each user message: ``[12:00:00]``.
 
-    Only the requests carry it, the conversation does not. A message keeps its stamp from one request to the next, so that
-    a provider's cache still fits.
+    Only the requests carry it, the conversation does not. A message keeps its stamp from one request to the next, so
+    that a provider's cache still fits.
 
     Args:
         now: Returns the time.
         form: The format of the date, as for ``strftime``.
         name: The name of the hook.
     """
-    # By identity, with the message kept alive by the entry; entries of messages that left the conversation are released.
+    # By identity, with the message kept alive by the entry; entries of messages that left the conversation are
+    # released.
     stamps: dict[int, tuple[Message, str]] = {}
 
     def stamp(context: MessageSendContext) -> None:
@@ -254,7 +255,8 @@ def always_allow(tool: str, by: str = REQUIRES_APPROVAL) -> Hook[Any]:
 
     Args:
         tool: The name of the tool.
-        by: The hook whose `Pause` is not wanted, as `Paused.hook` has it; ``requires_approval`` for the policy of the tool.
+        by: The hook whose `Pause` is not wanted, as `Paused.hook` has it; ``requires_approval`` for the policy of the
+            tool.
 
     >>> always_allow("delete").name
     'always_allow delete (requires_approval)'

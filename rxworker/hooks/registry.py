@@ -115,7 +115,9 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
 
 
 class Hooks:
-    """The hooks of a worker. Hooks may be added and removed during a run: a chain that is being called continues unchanged.
+    """The hooks of a worker.
+
+    Hooks may be added and removed during a run: a chain that is being called continues unchanged.
 
     Two hooks may have one name: constraints and ``remove`` then mean both.
 
@@ -197,7 +199,8 @@ class Hooks:
     def check_matchers(self, tools: Iterable[str]) -> None:
         """Check that each matcher matches a tool: a hook with a misspelt one never runs.
 
-        An alternative that matches none, and a matcher of a hook with ``unmatched="warn"``, is logged once, in ``rxworker.hooks``.
+        An alternative that matches none, and a matcher of a hook with ``unmatched="warn"``, is logged once, in
+        ``rxworker.hooks``.
 
         Args:
             tools: The names of the tools that may be called.

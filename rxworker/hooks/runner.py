@@ -1,8 +1,9 @@
 """Runs hooks one after the other with their time-outs, and handles their failures.
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
-What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is not a failure of the moment: it is a
-mistake in the program, and ends the run regardless of ``on_failure``.
+What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through.
+A verdict that its point does not have is not a failure of the moment: it is a mistake in the program, and ends the run
+regardless of ``on_failure``.
 
 The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
 """
@@ -192,7 +193,10 @@ async def _in_time(
 async def _kept(
     call: Coroutine[Any, Any, NamedVerdict | None],
 ) -> NamedVerdict | SystemExit | KeyboardInterrupt | GeneratorExit | None:
-    """The answer, or what must not be the exception of a task: it would end the event loop, or close the coroutine that awaits it."""
+    """The answer, or what must not be the exception of a task.
+
+    It would end the event loop, or close the coroutine that awaits it.
+    """
     try:
         return await call
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:

@@ -17,7 +17,7 @@ from rxworker.messages.settings import check_number
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
 """What the failure of a hook does: ``abort`` the run, ``skip`` the call, or ``continue`` without the hook."""
 Matcher: TypeAlias = str | re.Pattern[str] | Collection[str]
-"""A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters."""
+"""A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters."""  # noqa: W505
 Unmatched: TypeAlias = Literal["error", "warn"]
 """What a run does if a matcher matches none of its tools: it does not start, or it logs a warning."""
 Condition: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
@@ -41,16 +41,18 @@ class HookSettings(TypedDict, total=False):
 
     Attributes:
         name: The name in its verdicts, messages and errors; by default the function's name.
-        matcher: A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters: the hook
-            runs for matching tools only. At ``on_turn_end`` it runs only if the run has called such a tool. An empty text: all.
-        unmatched: If the matcher matches none of the tools of a run, ``error`` refuses to start the run, and ``warn`` logs a warning: for
-            tools that come later, or not in each run. Usual is ``error``.
+        matcher: A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for
+            any characters: the hook runs for matching tools only. At ``on_turn_end`` it runs only if the run has called
+            such a tool. An empty text: all.
+        unmatched: If the matcher matches none of the tools of a run, ``error`` refuses to start the run, and ``warn``
+            logs a warning: for tools that come later, or not in each run. Usual is ``error``.
         when: A condition on the context: the hook does not run if it is false.
         priority: A hook with a higher priority runs earlier; 0 by default.
         before: Names of hooks of the same point that run after this one.
         after: Names of hooks of the same point that run before this one.
         on_failure: ``abort`` ends the run; ``skip``, at the tool points, refuses the call or withholds the result;
-            ``continue`` continues as if the hook had not been called. Usual is ``abort``, and ``continue`` at ``on_abort``.
+            ``continue`` continues as if the hook had not been called. Usual is ``abort``, and ``continue`` at
+            ``on_abort``.
         timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``, where more is not given.
     """
 
@@ -84,7 +86,8 @@ def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Patte
     """The matcher, compiled.
 
     Raises:
-        ConfigurationError: It is neither a regular expression nor a collection of names, or the point has nothing to match.
+        ConfigurationError: It is neither a regular expression nor a collection of names, or the point has nothing to
+            match.
     """
     if matcher is None or matcher == "":
         return None

@@ -1,4 +1,7 @@
-"""The records of one run and its many watchers: a hot observable with memory that isolates its watchers from each other."""
+"""The records of one run and its many watchers.
+
+A hot observable with memory that isolates its watchers from each other.
+"""
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.hub import Hub

@@ -1,8 +1,8 @@
 """How records are delivered to a watcher: the policies, and the function that applies them to the history. Pure.
 
-With every policy, the records that one watcher receives cover every number exactly once and in order: each begins after the last
-number of the one before it. Only deltas and other passing events are ever merged or dropped; every policy delivers the events that
-begin or end something.
+With every policy, the records that one watcher receives cover every number exactly once and in order: each begins after
+the last number of the one before it. Only deltas and other passing events are ever merged or dropped; every policy
+delivers the events that begin or end something.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Reliable(Settings, frozen=True):
 
     Attributes:
         limit: How many records the watcher may be behind; ``None`` for any number. They are not copied for the watcher.
-        when_full: ``wait`` makes the run wait: the provider's stream is read no faster than this watcher reads. ``detach`` ends the
-            watcher with an error; records from before it was attached do not count.
+        when_full: ``wait`` makes the run wait: the provider's stream is read no faster than this watcher reads.
+            ``detach`` ends the watcher with an error; records from before it was attached do not count.
 
     Raises:
         ConfigurationError: The limit is not above 0, or ``when_full`` has another value.
@@ -63,8 +63,9 @@ class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
         -a---B---C---(f|)        B is b and c, C is d and e
 
     Attributes:
-        every: Minimum seconds between two deliveries of deltas; ``None`` delivers whenever the watcher is ready. The first delta is
-            delivered at once, and so is every event that begins or ends something, with the deltas before it.
+        every: Minimum seconds between two deliveries of deltas; ``None`` delivers whenever the watcher is ready. The
+            first delta is delivered at once, and so is every event that begins or ends something, with the deltas
+            before it.
 
     Raises:
         ConfigurationError: ``every`` is not above 0, or above a day.
@@ -77,7 +78,9 @@ class Coalesce(Settings, frozen=True, repr_omit_defaults=True):
 
 
 class Latest(Settings, frozen=True, repr_omit_defaults=True):
-    """For gauges: every event that begins or ends something, and only the newest of each kind of passing event and of usage.
+    """For gauges.
+
+    Every event that begins or ends something, and only the newest of each kind of passing event and of usage.
 
     Attributes:
         every: Minimum seconds between two deliveries of passing events, as in `Coalesce`.
@@ -99,7 +102,9 @@ def _check_pace(name: str, every: float | None) -> None:
 
 
 class DropOldest(Settings, frozen=True):
-    """Every record while the watcher keeps up; when it is behind, a `Gap` for the passing events before the newest records.
+    """Every record while the watcher keeps up.
+
+    When it is behind, a `Gap` for the passing events before the newest records.
 
     Attributes:
         limit: How many of the newest records it receives in any case.

@@ -1,6 +1,7 @@
 """The end of a watcher: how its stream ends, and what happens when it raises.
 
-A watcher that raises is detached. The exception is logged and reported, and ends the watcher's stream; an interrupt goes on to the program.
+A watcher that raises is detached. The exception is logged and reported, and ends the watcher's stream; an interrupt
+goes on to the program.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class DetachReporter:
         history: The records of the hub, which name the run.
 
     Attributes:
-        on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop at once.
+        on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop
+            at once.
     """
 
     def __init__(

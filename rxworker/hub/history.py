@@ -1,9 +1,10 @@
 """All records of a run, in about the memory of their text. Pure.
 
-Theory of operation. An entry is a `Record`. For deltas from one network read, the entry's event is a `Deltas`, and the record covers as many
-numbers; `expand` makes the single records from it when a watcher wants them. New entries are in the tail, unchanged. When the tail is long, and
-when the run ends, it is packed: adjacent deltas become one `Deltas`, which keeps their joined text, the end of each in it, and the time of each.
-So the memory of a run is bounded by its text and its other events, and a reader may begin after any number.
+Theory of operation. An entry is a `Record`. For deltas from one network read, the entry's event is a `Deltas`, and the
+record covers as many numbers; `expand` makes the single records from it when a watcher wants them. New entries are in
+the tail, unchanged. When the tail is long, and when the run ends, it is packed: adjacent deltas become one `Deltas`,
+which keeps their joined text, the end of each in it, and the time of each. So the memory of a run is bounded by its
+text and its other events, and a reader may begin after any number.
 """
 
 from __future__ import annotations

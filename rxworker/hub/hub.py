@@ -1,16 +1,20 @@
 """The records of one run, with many watchers, none of which can harm another or the run.
 
-Theory of operation. What is pushed is kept in one history, whose memory is that of its text. Each watcher is a cursor in it, with a delivery;
-watchers have no buffers, so a slow watcher delays only itself, as long as it does not block the event loop. There are three ways to watch:
+Theory of operation. What is pushed is kept in one history, whose memory is that of its text. Each watcher is a cursor
+in it, with a delivery; watchers have no buffers, so a slow watcher delays only itself, as long as it does not block the
+event loop. There are three ways to watch:
 
 * An observer of the hub itself is pushed to within ``Hub.push``, record by record, from the first.
-* An observer of a `Watch` is pushed to once a turn of the event loop: everything since the last turn, as its delivery defines.
+* An observer of a `Watch` is pushed to once a turn of the event loop: everything since the last turn, as its delivery
+  defines.
 * A reader (``async for`` over a `Watch`) takes the new records at each step.
 
-A watcher that pushes a record while it is pushed to does not break the order: that record is the newest, and every watcher reaches it in turn.
+A watcher that pushes a record while it is pushed to does not break the order: that record is the newest, and every
+watcher reaches it in turn.
 
-A watcher that raises is detached, whatever it raises: a warning with the traceback is logged, ``on_detach`` is called, and the watcher's own
-stream ends with what it raised. ``KeyboardInterrupt`` must also reach the program: it leaves the event loop.
+A watcher that raises is detached, whatever it raises: a warning with the traceback is logged, ``on_detach`` is called,
+and the watcher's own stream ends with what it raised. ``KeyboardInterrupt`` must also reach the program: it leaves the
+event loop.
 
 The hub belongs to one thread, that of its event loop; a `Watch` may be used in any thread.
 """
@@ -38,12 +42,12 @@ class Hub(WatcherRegistry, Stage[Record]):
 
     Args:
         on_detach: Called with the name of a watcher that has raised, and what it raised.
-        defer: Calls a function a little later, when the code that pushes has finished; by default in the next turn of the event loop
-            that the hub was made on, and at once without one.
+        defer: Calls a function a little later, when the code that pushes has finished; by default in the next turn of
+            the event loop that the hub was made on, and at once without one.
         loop: The running event loop, where the caller has it.
         scheduler: The clock of watchers with a pace; by default the event loop's.
-        keep: How many of the newest records it keeps for watchers that come later; ``None`` for all. A watcher that is behind has more of them held for it: as
-            many as its delivery allows it to be behind, or 1,024.
+        keep: How many of the newest records it keeps for watchers that come later; ``None`` for all. A watcher that is
+            behind has more of them held for it: as many as its delivery allows it to be behind, or 1,024.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -90,12 +94,15 @@ class Hub(WatcherRegistry, Stage[Record]):
     def events(self) -> Stage[Event]:
         """The bare events of the records: what ``pipe(events())`` emits, without a record being made for each.
 
-        That operator is the plain definition. Deltas from one network read reach the observer without a record being made of each.
+        That operator is the plain definition. Deltas from one network read reach the observer without a record being
+        made of each.
         """
         return self._stage("events")
 
     def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
-        """The records after a number, for instruments, which need not see each delta: deltas from one network read are one record, with a `Deltas`.
+        """The records after a number, for instruments, which need not see each delta.
+
+        Deltas from one network read are one record, with a `Deltas`.
 
         Its observers are not watchers: a hub that has only them counts as unwatched, and they are not listed.
 

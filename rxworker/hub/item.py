@@ -13,8 +13,8 @@ class Item(Struct, Generic[A], frozen=True):
     """An item of a published stream.
 
     Attributes:
-        seq: Its number, from 1. The numbers that a watcher is not given between two items are those of items that its delivery, or the
-            memory of the stream, has dropped.
+        seq: Its number, from 1. The numbers that a watcher is not given between two items are those of items that its
+            delivery, or the memory of the stream, has dropped.
         time: Seconds since the epoch.
         value: The value that the observable has emitted.
     """

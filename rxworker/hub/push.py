@@ -1,13 +1,15 @@
 """The watchers that a hub pushes to: within ``Hub.push``, or once a turn of the event loop.
 
-Theory of operation. A record is in the history before any watcher receives it. Watchers without a delivery form `ImmediateWatchers`: a round
-pushes the newest record to each of them, and then whatever was pushed meanwhile, so that all watchers receive the same order. A watcher that
-attaches during a round receives what the others have received so far, and then joins them.
+Theory of operation. A record is in the history before any watcher receives it. Watchers without a delivery form
+`ImmediateWatchers`: a round pushes the newest record to each of them, and then whatever was pushed meanwhile, so that
+all watchers receive the same order. A watcher that attaches during a round receives what the others have received so
+far, and then joins them.
 
-The others form a `WatcherGroup` for each delivery. None of them is behind for long, since a push returns before the next one begins. So they
-share one cursor and receive the same records, made once, and a flush costs one call for each watcher and record. A watcher that attaches late
-reaches that cursor alone and joins the group there. The functions to call are in a list; a watcher that is detached, also in the middle of a
-round, is replaced there by a function that does nothing, until the list is made anew.
+The others form a `WatcherGroup` for each delivery. None of them is behind for long, since a push returns before the
+next one begins. So they share one cursor and receive the same records, made once, and a flush costs one call for each
+watcher and record. A watcher that attaches late reaches that cursor alone and joins the group there. The functions to
+call are in a list; a watcher that is detached, also in the middle of a round, is replaced there by a function that does
+nothing, until the list is made anew.
 """
 
 from __future__ import annotations

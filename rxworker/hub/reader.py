@@ -1,8 +1,9 @@
 """A watcher that takes its records itself: ``async for`` over a `Watch`, and ``for`` in another thread.
 
-Theory of operation. The history belongs to the thread of the hub's event loop. A reader in another thread, or on another event loop, has
-each of its steps made on the hub's loop, and receives a list. When the run has ended or that loop is closed, nothing is written any more, and the
-reader reads what is left directly: it does not wait for a loop that is about to close.
+Theory of operation. The history belongs to the thread of the hub's event loop. A reader in another thread, or on
+another event loop, has each of its steps made on the hub's loop, and receives a list. When the run has ended or that
+loop is closed, nothing is written any more, and the reader reads what is left directly: it does not wait for a loop
+that is about to close.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ CHECK_INTERVAL = 0.25
 
 
 class Reader(Watcher):
-    """A watcher that pulls, with `now`, `next`, `wait` or `next_from_other_loop`. Constructing it attaches it to the hub, from whichever thread.
+    """A watcher that pulls, with `now`, `next`, `wait` or `next_from_other_loop`.
+
+    Constructing it attaches it to the hub, from whichever thread.
 
     Args:
         hub: The hub.

@@ -111,7 +111,10 @@ class WatcherRegistry:
             raise interrupt
 
     def _drop(self, keep: int) -> None:
-        """Drop what is neither kept nor needed by a watcher. Rarely while watchers are behind, since each of them is looked at."""
+        """Drop what is neither kept nor needed by a watcher.
+
+        Rarely while watchers are behind, since each of them is looked at.
+        """
         history = self.history
         if history.held <= self._drop_at:
             return
@@ -145,7 +148,10 @@ class WatcherRegistry:
             self.pushes.release()
 
     def hold(self) -> asyncio.Future[None] | None:
-        """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind; ``None`` when none is."""
+        """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind.
+
+        ``None`` when none is.
+        """
         return self.flush_scheduler.readers.hold()
 
     @property

@@ -1,14 +1,16 @@
 """The watchers that are served in the next turn of the event loop, when they are served, and when a source waits for them.
 
-Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes records) requests one flush
-in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the callbacks. Without an event loop a flush runs at
-once, and may be requested within a flush; then the one under way repeats.
+Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes
+records) requests one flush in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the
+callbacks. Without an event loop a flush runs at once, and may be requested within a flush; then the one under way
+repeats.
 
-All watchers of a run with the same ``Coalesce(every=...)`` share one `Pace`, so that they receive the same records, which are merged and encoded
-once. A pace is open or closed. New records that arrive while it is open are released at once, which closes it for ``every`` seconds; what
-arrives meanwhile is released when it opens again. A record that begins or ends something is released at once in either case, and so is the end
-of the run. The number up to which records are released is all that the watchers need to know.
-"""
+All watchers of a run with the same ``Coalesce(every=...)`` share one `Pace`, so that they receive the same records,
+which are merged and encoded once. A pace is open or closed. New records that arrive while it is open are released at
+once, which closes it for ``every`` seconds; what arrives meanwhile is released when it opens again. A record that
+begins or ends something is released at once in either case, and so is the end of the run. The number up to which
+records are released is all that the watchers need to know.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -184,7 +186,10 @@ class FlushScheduler:
             self._paces[every] = Pace(every, self._history, self._later, self.request)
 
     def _later(self, seconds: float, act: Callback) -> Callable[[], object]:
-        """Call a function after so many seconds, or at once without a clock. Returns a function that cancels the call."""
+        """Call a function after so many seconds, or at once without a clock.
+
+        Returns a function that cancels the call.
+        """
         loop, scheduler = self._clock
         if scheduler is not None:
             return scheduler.schedule_relative(seconds, partial(_act, act)).dispose

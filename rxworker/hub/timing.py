@@ -1,11 +1,16 @@
-"""The time of the operators in a watcher's pipeline: they run on the hub's event loop, and what they raise detaches the watcher.
+"""The time of the operators in a watcher's pipeline.
 
-Theory of operation. An operator of reactivex that waits takes the scheduler that the subscriber passes, and otherwise one that calls from threads of its own. A pipeline
-on a hub therefore ends in a `TimedPipeline`, which passes a `WatcherClock` where the subscriber passes none. What waits, waits on the event loop. What does not wait
-runs at once in the calling thread, as it does without a scheduler, so that ``of`` or ``start_with`` in a pipeline emit when they always did.
+They run on the hub's event loop, and what they raise detaches the watcher.
 
-A record is pushed within ``Hub.push``, which catches what its observer raises. A timer calls from the event loop, where the clock catches it: the subscription is disposed, the
-stream ends with the exception, and the hub reports it as it reports any watcher that raises.
+Theory of operation. An operator of reactivex that waits takes the scheduler that the subscriber passes, and otherwise
+one that calls from threads of its own. A pipeline on a hub therefore ends in a `TimedPipeline`, which passes a
+`WatcherClock` where the subscriber passes none. What waits, waits on the event loop. What does not wait runs at once in
+the calling thread, as it does without a scheduler, so that ``of`` or ``start_with`` in a pipeline emit when they always
+did.
+
+A record is pushed within ``Hub.push``, which catches what its observer raises. A timer calls from the event loop, where
+the clock catches it: the subscription is disposed, the stream ends with the exception, and the hub reports it as it
+reports any watcher that raises.
 """
 
 from __future__ import annotations

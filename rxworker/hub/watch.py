@@ -35,8 +35,8 @@ class Watch(Stage[Record]):
     - ``for record in watch`` does so in another thread, which blocks.
     - ``watch.subscribe(...)`` and ``watch.pipe(...)``: pushed on the run's event loop, once a turn.
 
-    Leaving the loop, or disposing the subscription, detaches the watcher. It never ends the run. After the last record, iterating raises
-    what ended the run.
+    Leaving the loop, or disposing the subscription, detaches the watcher. It never ends the run. After the last record,
+    iterating raises what ended the run.
 
     Example:
         >>> from rxworker import Worker
@@ -73,7 +73,8 @@ class Watch(Stage[Record]):
         """Everything new for this watcher, each time that there is something.
 
         Raises:
-            LocalProtocolError: It is `Reliable` with ``when_full="detach"`` and too far behind; or the run's event loop is closed.
+            LocalProtocolError: It is `Reliable` with ``when_full="detach"`` and too far behind; or the run's event loop
+                is closed.
         """
         return self._read(is_local=self._is_in_loop())
 
@@ -117,10 +118,12 @@ class Watch(Stage[Record]):
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        """Push to an observer; see ``Observable.subscribe``. May be called in any thread; the functions are called on the run's event loop.
+        """Push to an observer; see ``Observable.subscribe``.
 
-        The guard of reactivex is left out: it would cost more than the delivery, and the hub itself keeps its contract. Nothing is pushed
-        after the end or after disposing, and an exception of an observer affects only its own stream.
+        May be called in any thread; the functions are called on the run's event loop.
+
+        The guard of reactivex is left out: it would cost more than the delivery, and the hub itself keeps its contract.
+        Nothing is pushed after the end or after disposing, and an exception of an observer affects only its own stream.
         """
         if isinstance(on_next, abc.ObserverBase):
             return self._subscribe_core(cast("abc.ObserverBase[Record]", on_next), scheduler)

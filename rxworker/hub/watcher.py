@@ -1,10 +1,10 @@
 """One watcher of a hub: a cursor in its history, with a delivery.
 
-Theory of operation. A watcher with an observer is pushed to; a `Reader` takes its records itself. Neither has a buffer: what a watcher has not seen is in the history, and
-``seen`` is all that distinguishes two watchers of one delivery. Those of one delivery that are pushed to once a turn are in a group, which keeps
-the number for all of them. What
-surprises: a watcher may be disposed in the middle of a push, by itself or by another one. So `Watcher.silence` replaces its functions instead of setting a flag that each push
-would have to read.
+Theory of operation. A watcher with an observer is pushed to; a `Reader` takes its records itself. Neither has a buffer:
+what a watcher has not seen is in the history, and ``seen`` is all that distinguishes two watchers of one delivery.
+Those of one delivery that are pushed to once a turn are in a group, which keeps the number for all of them. What
+surprises: a watcher may be disposed in the middle of a push, by itself or by another one. So `Watcher.silence` replaces
+its functions instead of setting a flag that each push would have to read.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Watcher(abc.DisposableBase):
         after: The number of the last record that it does not need.
         name: A label that users see.
         observer: Receives what is pushed; a `Reader` has none.
-        takes: What is pushed within ``Hub.push``: ``records``, the bare ``events`` of the run itself, or ``entries``: records of which one
-            stands for adjacent deltas that arrived together.
+        takes: What is pushed within ``Hub.push``: ``records``, the bare ``events`` of the run itself, or ``entries``:
+            records of which one stands for adjacent deltas that arrived together.
 
     Attributes:
         seen: The number of the last record that it has received. For a member of a group, the group keeps this number.

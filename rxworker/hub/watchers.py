@@ -18,7 +18,9 @@ PAUSE = 0.25
 
 
 class Watchers(Stage[tuple[WatcherState, ...]]):
-    """The watchers of a run, now and whenever something has changed; at most four times a second. Made by ``run.watchers``.
+    """The watchers of a run, now and whenever something has changed; at most four times a second.
+
+    Made by ``run.watchers``.
 
     It completes when the run has ended and every watcher has seen all of it or is detached.
 

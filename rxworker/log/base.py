@@ -1,8 +1,8 @@
 """Event logs: what is the same for all stores. What a store does is in `Store`.
 
-A log holds runs. Each run is one gapless sequence of entries, written by one owner at a time. An owner claims the run, which raises its epoch; an
-append names the epoch and the last number, and is refused if either has changed. To steer a run, any process sends it a command; the
-owner reads the commands in order, and each is taken once.
+A log holds runs. Each run is one gapless sequence of entries, written by one owner at a time. An owner claims the run,
+which raises its epoch; an append names the epoch and the last number, and is refused if either has changed. To steer a
+run, any process sends it a command; the owner reads the commands in order, and each is taken once.
 """
 
 from __future__ import annotations
@@ -91,9 +91,11 @@ class EventLog(Store):
         lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
         followers: The followers of runs in this process.
-        patience: Seconds for which a call of the log may take before it fails by itself, for example while its server is away.
+        patience: Seconds for which a call of the log may take before it fails by itself, for example while its server
+            is away.
         folds: The tasks of the folds that are kept with it.
-        leaving: Called when it is closed, for each run that goes on: hands the run over, and returns the future of its end.
+        leaving: Called when it is closed, for each run that goes on: hands the run over, and returns the future of its
+            end.
         bases: The conversations that are stored once.
         is_closed: Whether the log is closed.
         searches_texts: Whether `search` searches texts, and not titles alone.
@@ -145,22 +147,25 @@ class EventLog(Store):
     ) -> Claim:
         """Become the owner of a run. Its epoch rises, so that the appends of an earlier owner are refused.
 
-        The store compares the status in the transaction of the claim, so that a run that has just ended is never continued.
+        The store compares the status in the transaction of the claim, so that a run that has just ended is never
+        continued.
 
         Args:
             run_id: The run's id.
             create: Whether it is a new run, without entries; otherwise it must exist.
             row: The values of a new run that a list shows.
-            statuses: The statuses that the run may have. Only code that does not continue the run, such as `set_allowed`, names others than the default.
+            statuses: The statuses that the run may have. Only code that does not continue the run, such as
+                `set_allowed`, names others than the default.
 
         Raises:
             RunStatusError: It has another status: it has ended, or is paused.
-            LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired, for example
-                because the machine was suspended.
+            LeaseHeldError: An owner holds it. This process holds the runs that it executes even if a lease has expired,
+                for example because the machine was suspended.
             LogError: It does not exist, its values cannot be decoded, or ``create`` was given and it has entries.
         """
         self._check_open()
-        # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here, and count as a death.
+        # Its lease may have expired while the machine was suspended. To claim it would end the run that goes on here,
+        # and count as a death.
         if create and not is_storable(run_id):
             raise LogError(
                 f"{run_id!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
@@ -193,7 +198,8 @@ class EventLog(Store):
             entries: The entries, adjacent and in order.
             after: The number of the last record before them.
             row: The new last values of the run.
-            durable: Whether the entries must survive a loss of power when this returns. Without that they survive the end of the process.
+            durable: Whether the entries must survive a loss of power when this returns. Without that they survive the
+                end of the process.
 
         Returns:
             Whether another process watches the run, so that it should be written more often.
@@ -218,7 +224,8 @@ class EventLog(Store):
     async def requeue(self, run_id: str, *, reason: str = "") -> None:
         """Put an aborted run back, so that `work`, `recover_all` or ``worker.recover`` continues it under its id and in the same sequence of records.
 
-        The deaths of its processes are counted anew. Its calls keep the results that they have; commands that it has not taken are void.
+        The deaths of its processes are counted anew. Its calls keep the results that they have; commands that it has
+        not taken are void.
 
         Args:
             run_id: The run's id.
@@ -241,7 +248,7 @@ class EventLog(Store):
             ...         print((await Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)).text)
             >>> asyncio.run(main())
             Hello.
-        """
+        """  # noqa: W505
         async with claimed(self, run_id, ("aborted",)) as (claim, info):
             if info.row.outer:
                 text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
@@ -278,13 +285,16 @@ class EventLog(Store):
         Args:
             kind: The kind of the run that waits; see `RunRow.worker`.
             to_all: Whether to wake all, since one of them cannot continue it.
-        """
+        """  # noqa: W505
         if self.calls:
             with suppress(RxWorkerError):  # each looks by itself, later
                 await self._call(kind, to_all)
 
     async def release(self, claim: Claim) -> None:
-        """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
+        """Give a claim back, so that another process may claim the run at once.
+
+        A claim that is lost already is ignored.
+        """
         await self._release(claim)
         self.followers.wake(claim.run_id)
 
@@ -302,7 +312,10 @@ class EventLog(Store):
         return lost
 
     def _note_return(self, claim: Claim) -> None:
-        """Report that this process has lost a run and still runs: its suspension, or the cut of its network, is not to count as a death."""
+        """Report that this process has lost a run and still runs.
+
+        Its suspension, or the cut of its network, is not to count as a death.
+        """
         if not self.is_closed and claim not in self._reports:
             task = asyncio.get_running_loop().create_task(self._report_return(claim))
             self._reports[claim] = task
@@ -336,7 +349,10 @@ class EventLog(Store):
             after = entries[-1].last
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Entry, None]:
-        """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
+        """The entries of a run after a number, and then those that are appended, by any process.
+
+        It ends when the log is closed.
+        """
         async with aclosing(self.pages(run_id, after, until_end=False)) as pages:
             async for entries in pages:
                 for entry in entries:
@@ -348,7 +364,7 @@ class EventLog(Store):
         """The same in pages, which ends also when the run has ended or is paused, and all of it was given, unless ``until_end`` is false.
 
         With ``until``, the number of a record that is stored, it follows nothing, and ends with the page that has it.
-        """
+        """  # noqa: W505
         if until is not None:
             while after < until and (entries := await self._read_page(run_id, after)):
                 after = entries[-1].last
@@ -377,8 +393,8 @@ class EventLog(Store):
             [ log.records(run) ]
             abc----d--e|
 
-        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It completes after the last record of a run that has
-        ended or is paused, or when the log is closed.
+        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It
+        completes after the last record of a run that has ended or is paused, or when the log is closed.
 
         Args:
             run_id: The run's id.
@@ -461,10 +477,13 @@ class EventLog(Store):
             before = infos[-1].run_id
 
     async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
-        """The stored runs that match, the newest first: whose title or texts contain each word of a text, in upper or lower case, also within other words.
+        """The stored runs that match, the newest first.
 
-        The texts are the messages to a run, its thinking and its answers, and the arguments and results of its tools. A log in memory reads them. A log in an SQLite file has an
-        index of them, which it makes and completes when it is searched; so does a log in Postgres. With a codec, or without FTS5, they search titles, as a log in NATS does.
+        Whose title or texts contain each word of a text, in upper or lower case, also within other words.
+
+        The texts are the messages to a run, its thinking and its answers, and the arguments and results of its tools. A
+        log in memory reads them. A log in an SQLite file has an index of them, which it makes and completes when it is
+        searched; so does a log in Postgres. With a codec, or without FTS5, they search titles, as a log in NATS does.
 
         Args:
             text: The words; all runs match an empty text.
@@ -515,10 +534,12 @@ class EventLog(Store):
     ) -> AsyncGenerator[list[RunInfo], None]:
         """The stored runs, and then those that have changed or whose lease was renewed or has ended, by any process.
 
-        It yields the stored runs in pages, then an empty list, and then lists of changed runs. A run may come again without a change. It ends when the log is closed.
+        It yields the stored runs in pages, then an empty list, and then lists of changed runs. A run may come again
+        without a change. It ends when the log is closed.
 
         Args:
-            limit: How many runs are stored ones, the newest; ``None``: all. Those that are queued, running or paused come in any case.
+            limit: How many runs are stored ones, the newest; ``None``: all. Those that are queued, running or paused
+                come in any case.
             every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
@@ -536,14 +557,17 @@ class EventLog(Store):
                     await waker.wait(cursor.next_due)
 
     def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
-        """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
+        """The last values of all runs as one observable.
+
+        Those that are stored, and then each one that changes, by any process.
 
             abc|   b--d            what is stored, and what changes
             [ log.fleet() ]
             abc----b--d-
 
-        `Fleet` folds it. A run comes again when it has changed, and when its lease was renewed or has ended, possibly more often. Each subscription reads the log anew, on the event
-        loop that is running. It completes when the log is closed.
+        `Fleet` folds it. A run comes again when it has changed, and when its lease was renewed or has ended, possibly
+        more often. Each subscription reads the log anew, on the event loop that is running. It completes when the log
+        is closed.
 
         Args:
             every: Changes are collected for so many seconds.
@@ -588,20 +612,24 @@ class EventLog(Store):
     def runs(
         self, *, since: float | None = None, where: Where | None = None
     ) -> Observable[StoredRun]:
-        """The runs of the log as one observable: those that are stored, and then each one that begins, in any process, each once.
+        """The runs of the log as one observable.
+
+        Those that are stored, and then each one that begins, in any process, each once.
 
             AB|    C--D          what is stored, and what begins
             [ log.runs() ]
             AB-----C--D
 
-        `merge_runs` makes the records of all of them from it, without a gap or a double. Runs that have not ended come at once, and then those that have ended, the oldest first, as fast as
-        they are read: of those, a few are read at once. A nested run does not come, since its records are among those of the run that it is nested in. A run that
-        is put back after its end comes again, with the records that follow; see `requeue`. Each subscription reads the log anew, on the event loop that is running. It
-        completes when the log is closed.
+        `merge_runs` makes the records of all of them from it, without a gap or a double. Runs that have not ended come
+        at once, and then those that have ended, the oldest first, as fast as they are read: of those, a few are read at
+        once. A nested run does not come, since its records are among those of the run that it is nested in. A run that
+        is put back after its end comes again, with the records that follow; see `requeue`. Each subscription reads the
+        log anew, on the event loop that is running. It completes when the log is closed.
 
         Args:
             since: Only runs that were created at this time or later, in seconds since the epoch.
-            where: Only runs for which it returns true. It is called with what a list shows of a run, when that is read and when it has changed, until it returns true.
+            where: Only runs for which it returns true. It is called with what a list shows of a run, when that is read
+                and when it has changed, until it returns true.
 
         Raises:
             LogError: As ``on_error``: the log cannot be read. So does what ``where`` raises.
@@ -640,23 +668,29 @@ class EventLog(Store):
             [ log.fold_stored("count", lambda n, _: n + 1, 0) ]
             0-1---2-3--
 
-        It emits what was kept, or ``initial``, and then the state whenever it has read records, many of them in one step. The records of a run come in their order, those of different
-        runs in any. What counts is as for `runs`: nested runs count with their outer one, and a fork from its `Fork` on. The deletion of a run that was folded changes nothing.
+        It emits what was kept, or ``initial``, and then the state whenever it has read records, many of them in one
+        step. The records of a run come in their order, those of different runs in any. What counts is as for `runs`:
+        nested runs count with their outer one, and a fork from its `Fork` on. The deletion of a run that was folded
+        changes nothing.
 
-        The state is written about once a second while records arrive, when the subscription is disposed, and when the log is closed, in one write with the place up to which the log
-        was read. Several processes may fold under one key: one of them writes, and the others follow what it has written. The observable completes when the log is closed.
+        The state is written about once a second while records arrive, when the subscription is disposed, and when the
+        log is closed, in one write with the place up to which the log was read. Several processes may fold under one
+        key: one of them writes, and the others follow what it has written. The observable completes when the log is
+        closed.
 
         Args:
             key: The name of the fold in this log.
-            step: Returns the next state from a state and a record. It must always return the same for the same, and change nothing else.
+            step: Returns the next state from a state and a record. It must always return the same for the same, and
+                change nothing else.
             initial: The first state. msgspec must be able to encode and decode it, and all states have its type.
             where: Only runs for which it returns true; see `runs`.
             version: Raise it when ``step``, ``where`` or the type has changed: then all is folded anew.
 
         Raises:
-            ConfigurationError: JSON cannot hold ``initial``, or an argument is wrong. As ``on_error``: ``step`` has returned another type.
-            LogError: As ``on_error``: what was kept is of another type or of a later version, or the log cannot be read or written. So does what ``step`` raises; then the
-                state before is kept.
+            ConfigurationError: JSON cannot hold ``initial``, or an argument is wrong. As ``on_error``: ``step`` has
+                returned another type.
+            LogError: As ``on_error``: what was kept is of another type or of a later version, or the log cannot be read
+                or written. So does what ``step`` raises; then the state before is kept.
 
         Example:
             >>> from rxworker import Worker
@@ -673,13 +707,15 @@ class EventLog(Store):
             >>> from reactivex import operators as ops
             >>> asyncio.run(main())
             1
-        """
+        """  # noqa: W505
         return fold_stored(self, key, step, initial, where, version)
 
     # Commands
 
     async def send(self, run_id: str, command: Command) -> int:
-        """Store a command for the owner of a run. A message or a cancellation for a paused run that was resumed is sent on to the run that resumes it, once.
+        """Store a command for the owner of a run.
+
+        A message or a cancellation for a paused run that was resumed is sent on to the run that resumes it, once.
 
         Returns:
             Its number among the commands of this run. When this returns, the command is stored.
@@ -695,7 +731,8 @@ class EventLog(Store):
             info = await self.listed(run_id)
             await self.call_worker("" if info is None else info.row.worker)
         if command.kind in CARRIED:
-            # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of it.
+            # After it is stored: a run that is resumed just now carries over what it finds, and makes the same key of
+            # it.
             resumed = resumed_id(run_id)
             if await self._info(resumed) is not None:
                 with suppress(CommandConflictError):
@@ -725,7 +762,9 @@ class EventLog(Store):
     # The whole log
 
     async def delete(self, run_id: str) -> None:
-        """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later. A run that continues its conversation keeps that.
+        """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later.
+
+        A run that continues its conversation keeps that.
 
         Before the last run of a conversation, what a person always allows in it is deleted.
 
@@ -754,12 +793,14 @@ class EventLog(Store):
     ) -> list[str]:
         """Delete the oldest runs that have ended, the oldest first.
 
-        A run that is queued or running is never deleted, and neither is a paused run that was decided about and not resumed yet. One that waits for a decision is
-        not deleted for its age alone; one that was resumed has ended here, since the run that resumes it goes on, and so has a nested one, whose call has failed. The runs are deleted in short transactions, so
-        that other processes work meanwhile; several may prune at once.
+        A run that is queued or running is never deleted, and neither is a paused run that was decided about and not
+        resumed yet. One that waits for a decision is not deleted for its age alone; one that was resumed has ended
+        here, since the run that resumes it goes on, and so has a nested one, whose call has failed. The runs are
+        deleted in short transactions, so that other processes work meanwhile; several may prune at once.
 
         Args:
-            max_age: Delete runs whose last entry is older than so many seconds, and those without an entry that were claimed before that and never accepted.
+            max_age: Delete runs whose last entry is older than so many seconds, and those without an entry that were
+                claimed before that and never accepted.
             max_runs: Keep at most so many runs.
             max_bytes: Keep at most so many bytes of entries.
 
@@ -838,7 +879,9 @@ class EventLog(Store):
             return is_over
 
     async def upgrade(self) -> None:
-        """Store conversations once from now on, in a log that an older rxworker has made: until then each run has its whole conversation, so that older processes can continue it.
+        """Store conversations once from now on, in a log that an older rxworker has made.
+
+        Until then each run has its whole conversation, so that older processes can continue it.
 
         Replace the older processes before that, and start the others again after it.
 
@@ -959,7 +1002,9 @@ async def claim_or_release(
     *,
     create: bool = False,
 ) -> Claim:
-    """Claim a run, and release it if the caller is cancelled meanwhile: a store may have taken the claim by then, and it would last until its lease ends.
+    """Claim a run, and release it if the caller is cancelled meanwhile.
+
+    A store may have taken the claim by then, and it would last until its lease ends.
 
     Raises:
         LogError: As for `EventLog.claim`.
@@ -978,7 +1023,9 @@ async def claim_or_release(
 async def claimed(
     log: EventLog, run_id: str, statuses: Collection[StoredStatus] = OPEN
 ) -> AsyncGenerator[tuple[Claim, RunInfo], None]:
-    """Hold the claim of a run within the context, in which no other process changes it. Yields the claim, and the run as it is now.
+    """Hold the claim of a run within the context, in which no other process changes it.
+
+    Yields the claim, and the run as it is now.
 
     Raises:
         LogError: As for `EventLog.claim`.

@@ -1,11 +1,16 @@
-"""Conversations are stored once: the first entry of a run has what is new, and names the run whose conversation it continues.
+"""Conversations are stored once.
 
-Theory of operation. A *base* is a run, the number of one of its records, and how many messages of its conversation at that record a later run begins with. Which run a conversation comes from
-is remembered for the object, so that a base is only ever what this log has given. The base is written with the first entry, as private data, and a store keeps beside it which run refers to which.
-Reading an entry with a base reads and folds the run that it names, which may have a base itself; what reads a log sees whole conversations alone.
+The first entry of a run has what is new, and names the run whose conversation it continues.
 
-What surprises: a run that others refer to is not deleted before they have what they need of it (`Bases.fold`): their first entries are written anew, with the next run before that stays
-as their base, or with the whole conversation. With a codec conversations are stored whole, since the key of a run must be enough to read it.
+Theory of operation. A *base* is a run, the number of one of its records, and how many messages of its conversation at
+that record a later run begins with. Which run a conversation comes from is remembered for the object, so that a base is
+only ever what this log has given. The base is written with the first entry, as private data, and a store keeps beside
+it which run refers to which. Reading an entry with a base reads and folds the run that it names, which may have a base
+itself; what reads a log sees whole conversations alone.
+
+What surprises: a run that others refer to is not deleted before they have what they need of it (`Bases.fold`): their
+first entries are written anew, with the next run before that stays as their base, or with the whole conversation. With
+a codec conversations are stored whole, since the key of a run must be enough to read it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ class Encoding:
             raise LogError(text) from error
 
     def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
-        """A stored run without its records. If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
+        """A stored run without its records.
+
+        If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
 
         Args:
             stored: The run as it is stored.

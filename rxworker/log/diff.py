@@ -1,7 +1,8 @@
 """Comparing runs: up to where their records are equal, and how their conversations differ.
 
-Two runs never have equal times and ids, so these are not compared: a call is known by its place in the order in which the ids appear. Nor are records
-that only describe a process: `Ping`, `Fork`, `RunRecover`, `RunRequeue`, `HandOver`, `CommandTaken`, `LoopHold`, `WatcherDetach` and `Gap`.
+Two runs never have equal times and ids, so these are not compared: a call is known by its place in the order in which
+the ids appear. Nor are records that only describe a process: `Ping`, `Fork`, `RunRecover`, `RunRequeue`, `HandOver`,
+`CommandTaken`, `LoopHold`, `WatcherDetach` and `Gap`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class RunDiff(Struct, frozen=True):
     """How two runs differ.
 
     Attributes:
-        common: The number of the record of the first run up to which both are equal; 0 if they differ from the beginning.
+        common: The number of the record of the first run up to which both are equal; 0 if they differ from the
+            beginning.
         first_a: The first record of the first run that is not equal; ``None`` if it has no more records.
         first_b: The first record of the second run that is not equal; ``None`` if it has no more records.
         messages: The differences of their conversations, in order.

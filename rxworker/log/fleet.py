@@ -1,9 +1,10 @@
 """All runs of a log together: how many there are in which state, and what they take, by group and over time. Pure.
 
-Theory of operation. A run contributes the difference between its last values and those before, so that a change costs the same with any
-number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and contribute what they have added. A nested run is a part of the
-outer one, which counts what it takes. A paused run that was resumed counts as the run that resumes it. Differences are added to the minute and the hour in which the run was updated; old minutes and
-hours are dropped.
+Theory of operation. A run contributes the difference between its last values and those before, so that a change costs
+the same with any number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and
+contribute what they have added. A nested run is a part of the outer one, which counts what it takes. A paused run that
+was resumed counts as the run that resumes it. Differences are added to the minute and the hour in which the run was
+updated; old minutes and hours are dropped.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ class Totals(Struct):
                 self.tool_durations[at] += times * count
 
     def tool_quantile(self, share: float) -> float | None:
-        """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`; ``None`` without tools.
+        """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`.
+
+        ``None`` without tools.
 
         >>> Totals(tool_durations=[0, 0, 0, 0, 0, 0, 10] + [0] * 9).tool_quantile(0.5)
         0.75
@@ -126,7 +129,8 @@ class Fleet:
     """Folds the last values of runs, as `EventLog.fleet` emits them.
 
     Args:
-        most_runs: How many runs are kept; above that the oldest that have ended are dropped. They still count in the totals.
+        most_runs: How many runs are kept; above that the oldest that have ended are dropped. They still count in the
+            totals.
         estimate: Returns what a run has cost whose row has no cost, or ``None``.
 
     Attributes:
@@ -232,7 +236,10 @@ class Fleet:
         return totals
 
     def _inherit(self, info: RunInfo) -> None:
-        """A log lists the newest runs first: a run may come before the one that it continues. Then it has counted everything."""
+        """A log lists the newest runs first: a run may come before the one that it continues.
+
+        Then it has counted everything.
+        """
         source = info.row.resumes or info.row.fork_of
         # A source that was deleted never comes.
         if (
@@ -278,7 +285,7 @@ class Fleet:
             self._group(known.row).runs[known.status] -= 1
 
     def _add(self, info: RunInfo, before: RunInfo | None) -> None:
-        """Add the consumption of a run since its last values, or since those of the run that it continues, if that is known."""
+        """Add the consumption of a run since its last values, or since those of the run that it continues, if that is known."""  # noqa: W505
         base = _NOTHING if before is None else before.row
         if before is None and info.row.copied is not None:
             base = info.row.copied

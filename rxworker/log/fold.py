@@ -1,11 +1,15 @@
 """Folds over all records of a log that are kept with it, so that a restart continues them.
 
-Theory of operation. The log gives each change of a run a greater revision. A fold reads the runs that have changed since a revision, in that order, and of each the records after a position. In
-one write it keeps the revision, the positions and the value, and this write is refused if another one was made since the fold has read. So whatever ends a process, and wherever, each
-record is folded once into what is kept; of two processes that fold the same, the one whose write is refused reads again what the other one has kept.
+Theory of operation. The log gives each change of a run a greater revision. A fold reads the runs that have changed
+since a revision, in that order, and of each the records after a position. In one write it keeps the revision, the
+positions and the value, and this write is refused if another one was made since the fold has read. So whatever ends a
+process, and wherever, each record is folded once into what is kept; of two processes that fold the same, the one whose
+write is refused reads again what the other one has kept.
 
-Positions are kept of the runs that may get further records, which an aborted one does when it is put back. A finished run gets none, but it may change, for example when a tool is always
-allowed. So its digest is kept in place of a position: the newest ones with the value, and the others in parts that are written once, and read when a run comes that had finished before the fold saw it.
+Positions are kept of the runs that may get further records, which an aborted one does when it is put back. A finished
+run gets none, but it may change, for example when a tool is always allowed. So its digest is kept in place of a
+position: the newest ones with the value, and the others in parts that are written once, and read when a run comes that
+had finished before the fold saw it.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ class Kept(Struct, omit_defaults=True):
         version: The version of the fold.
         value: The value, as JSON.
         revision: The changes of the log up to this one are folded.
-        positions: The number of the last folded record of each run that may get more; negative within the copied records of a fork.
+        positions: The number of the last folded record of each run that may get more; negative within the copied
+            records of a fork.
         finished: The digests of further folded runs.
         parts: The names of the parts with those before.
     """

@@ -1,7 +1,8 @@
 """Following a log: the tasks that a change of a run wakes.
 
-Theory of operation. A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for the waker if there is nothing new,
-so that a change between the two is not missed. A store wakes it from any thread, after its own writes and for those of other processes.
+Theory of operation. A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for
+the waker if there is nothing new, so that a change between the two is not missed. A store wakes it from any thread,
+after its own writes and for those of other processes.
 """
 
 from __future__ import annotations

@@ -1,14 +1,19 @@
-"""The entries of a log: an entry is a record, or a span of adjacent deltas of one block with every number, text and time. Pure.
+"""The entries of a log.
 
-The envelope of an entry has the numbers, the epoch, the kind and the time. Its body is JSON. As one line of JSON, as `write_line` makes it::
+An entry is a record, or a span of adjacent deltas of one block with every number, text and time. Pure.
+
+The envelope of an entry has the numbers, the epoch, the kind and the time. Its body is JSON. As one line of JSON, as
+`write_line` makes it::
 
     {"v":2,"epoch":1,"first":7,"last":9,"kind":"text_delta","time":12.5,"body":{"turn":1,"attempt":1,
      "event":{"type":"text_delta","index":0,"text":"An old pond."},"lengths":[2,4,6],"times":[0,20,41]}}
 
-``lengths`` are those of the single texts in characters, ``times`` milliseconds since the first. Times have a resolution of one millisecond.
+``lengths`` are those of the single texts in characters, ``times`` milliseconds since the first. Times have a resolution
+of one millisecond.
 
-Rules for readers: ignore unknown fields, except in a pause, whose fields may allow a call; and take an event of an unknown kind as an `Opaque`. An entry changes the state of a run unless
-``changes_state`` is false; a reader that continues a run must refuse an unknown kind that changes the state.
+Rules for readers: ignore unknown fields, except in a pause, whose fields may allow a call; and take an event of an
+unknown kind as an `Opaque`. An entry changes the state of a run unless ``changes_state`` is false; a reader that
+continues a run must refuse an unknown kind that changes the state.
 """
 
 from __future__ import annotations
@@ -35,12 +40,18 @@ from rxworker.log.values import is_storable
 from rxworker.messages import Conversation, Json, ToolCall, ToolResult
 
 VERSION = 2
-"""The version of the envelope and the bodies that this rxworker writes. Version 1 had the parts of a pause beside the other members of its events; it is read as well."""
+"""The version of the envelope and the bodies that this rxworker writes.
+
+Version 1 had the parts of a pause beside the other members of its events; it is read as well.
+"""
 
 BASED = 3
 """The version of a first entry that names a base."""
 PLAIN, MARKED = b'"event":{"type":"', b'"event":{"type":"based_'
-"""How its event begins as it is read, and as it is stored: a rxworker that knows no bases takes it as unknown, and continues no such run with a part of its conversation."""
+"""How its event begins as it is read, and as it is stored.
+
+A rxworker that knows no bases takes it as unknown, and continues no such run with a part of its conversation.
+"""
 ABORTED, REQUEUED = "run_abort", "run_requeue"
 """The kinds of the entries that abort a run, and put it back."""
 MOST_NUMBER = 2**53
@@ -74,7 +85,9 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Base(Struct, frozen=True, omit_defaults=True):
-    """What the conversation of a run begins with, in the first entry of a run that is stored by reference; see `rxworker.log.bases`.
+    """What the conversation of a run begins with, in the first entry of a run that is stored by reference.
+
+    See `rxworker.log.bases`.
 
     Attributes:
         run: The id of the run that has it.
@@ -90,12 +103,15 @@ class Base(Struct, frozen=True, omit_defaults=True):
 
 
 class Private(Struct, frozen=True, omit_defaults=True):
-    """Data that a run needs to continue, and that no watcher receives. It is stored in the body of an entry, as ``private``.
+    """Data that a run needs to continue, and that no watcher receives.
+
+    It is stored in the body of an entry, as ``private``.
 
     Attributes:
         held: The result of a tool as the tool returned it. No longer written here: see ``held`` of `RunRow`.
         variables: The variables of hooks and tools that JSON can hold.
-        answered: Results that a person has given in place of running calls, with the places of these. No longer written here either.
+        answered: Results that a person has given in place of running calls, with the places of these. No longer written
+            here either.
         agreed: The names of the hooks that were in force when a call started; all of them have agreed to it.
         approved: Whether a person had approved the call that started.
         kept: With what the tool goes on with the call that reports progress.
@@ -190,7 +206,7 @@ def entries_of(
     >>> [entry] = entries_of([Record(1, "r", 1, 1, 2.5, TextDelta(0, "hel")), Record(2, "r", 1, 1, 2.52, TextDelta(0, "lo"))], 3)
     >>> entry.body.decode()
     '{"turn":1,"attempt":1,"event":{"type":"text_delta","index":0,"text":"hello"},"lengths":[3,2],"times":[0,20]}'
-    """
+    """  # noqa: W505
     beside = private or {}
     return [_entry_of(record, epoch, beside.get(record.seq)) for record in packed(records)]
 
@@ -310,7 +326,7 @@ def without_results(entry: Entry) -> Entry:
 
     Raises:
         LogError: The entry is damaged.
-    """
+    """  # noqa: W505
     private = private_of(entry, "")
     if private is None or (private.held is None and not private.answered):
         return entry
@@ -419,7 +435,9 @@ class _Pause1(Struct, frozen=True):
 
 
 def upgrade_pause(members: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a paused run, or of an event of one, as they are since version 2 of the entries: the parts of the pause are one of them.
+    """The members of a paused run, or of an event of one, as they are since version 2 of the entries.
+
+    The parts of the pause are one of them.
 
     Args:
         members: As version 1 had them, decoded. What is not part of a pause stays as it is.

@@ -1,4 +1,7 @@
-"""Small documents that an application keeps with a log, beside its runs, such as the read-only links of a web server. All processes of the log have the same ones."""
+"""Small documents that an application keeps with a log, beside its runs, such as the read-only links of a web server.
+
+All processes of the log have the same ones.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ async def load_kept(log: KeepingLog, key: str, kind: type[D]) -> D:
 
 
 async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable[[D], D]) -> D:
-    """Change the document under a key; of two changes at a time, the second one is made of what the first one has written.
+    """Change the document under a key.
+
+    Of two changes at a time, the second one is made of what the first one has written.
 
     Args:
         log: The log.

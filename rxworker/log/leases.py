@@ -1,13 +1,16 @@
-"""Leases of claims: those of this process are renewed from a thread, and those of other processes are watched for their end.
+"""Leases of claims.
 
-Theory of operation. A claim names its epoch, and every append names it too, so a lease is not what protects a run: it shows other processes whether the
-owner is still running.
-A `Heartbeat` renews the claims that are held, three times within a lease. A renewal that fails is tried again at the next beat. If the lease ends before that,
-another process may claim the run, which raises the epoch: the next renewal reports the run as lost, and the next append is refused. What surprises: ``lost`` is called in the
-thread of the heartbeat, and a claim that was removed while its renewal was under way is not reported.
+Those of this process are renewed from a thread, and those of other processes are watched for their end.
 
-`Leases` is the other side. A renewal changes no row that is followed, so an end that was read may be out of date: a run is looked at again shortly before the end that is
-known, and at that end if it was not renewed.
+Theory of operation. A claim names its epoch, and every append names it too, so a lease is not what protects a run: it
+shows other processes whether the owner is still running. A `Heartbeat` renews the claims that are held, three times
+within a lease. A renewal that fails is tried again at the next beat. If the lease ends before that, another process may
+claim the run, which raises the epoch: the next renewal reports the run as lost, and the next append is refused. What
+surprises: ``lost`` is called in the thread of the heartbeat, and a claim that was removed while its renewal was under
+way is not reported.
+
+`Leases` is the other side. A renewal changes no row that is followed, so an end that was read may be out of date: a run
+is looked at again shortly before the end that is known, and at that end if it was not renewed.
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ class Heartbeat:
             with self._lock:
                 claims = [claim for claim, _ in self._held.values()]
                 if not claims:
-                    # The thread would keep a log that is never closed, and all that it holds; the next claim starts another.
+                    # The thread would keep a log that is never closed, and all that it holds; the next claim starts
+                    # another.
                     self._thread = None
                     return
             try:
@@ -109,7 +113,7 @@ class Leases:
 
     Args:
         before: How many seconds before the end of a lease its renewal is expected.
-    """
+    """  # noqa: W505
 
     def __init__(self, before: float) -> None:
         self._before = before

@@ -72,7 +72,7 @@ class MemoryLog(EventLog):
         ...         print([entry.kind async for entry in log.read("run-1")])
         >>> asyncio.run(main())
         ['run_stop']
-    """
+    """  # noqa: W505
 
     searches_texts = True
     keeps_bases = True

@@ -1,16 +1,21 @@
 """A log in NATS JetStream, for many machines.
 
-Theory of operation. `nats_format` describes what is stored. A claim is a message under the owner's subject of a run. Each append expects that this subject has not
-changed since (`Nats-Expected-Last-Subject-Sequence` with `-Subject`), so that the server refuses the appends of an owner that was taken over, also those that were
-delayed in a network. Appends of different runs are published without waiting for each other; those of one run one after the other, since a lost one in the middle would leave a gap.
+Theory of operation. `nats_format` describes what is stored. A claim is a message under the owner's subject of a run.
+Each append expects that this subject has not changed since (`Nats-Expected-Last-Subject-Sequence` with `-Subject`), so
+that the server refuses the appends of an owner that was taken over, also those that were delayed in a network. Appends
+of different runs are published without waiting for each other; those of one run one after the other, since a lost one
+in the middle would leave a gap.
 
-What a list shows is in a stream of its own, written after an append that changes it, and otherwise at most once a second. It is a copy: the last append of a run names its status and
-its last values, and `info` repairs a copy that is behind because its writer ended between the two.
+What a list shows is in a stream of its own, written after an append that changes it, and otherwise at most once a
+second. It is a copy: the last append of a run names its status and its last values, and `info` repairs a copy that is
+behind because its writer ended between the two.
 
-The lease of a claim begins with the time that the server gave to the claim, or to the last renewal by the process that holds it. Both are compared with the server's time now, so that
-the clocks of the machines that run workers do not matter.
+The lease of a claim begins with the time that the server gave to the claim, or to the last renewal by the process that
+holds it. Both are compared with the server's time now, so that the clocks of the machines that run workers do not
+matter.
 
-Requests that are repeated, and acknowledgements that are lost, are in `nats_connection`; single messages in `nats_session`; followers in `nats_feed`; lists in `nats_index`; renewals in `nats_lease`.
+Requests that are repeated, and acknowledgements that are lost, are in `nats_connection`; single messages in
+`nats_session`; followers in `nats_feed`; lists in `nats_index`; renewals in `nats_lease`.
 """
 
 from __future__ import annotations
@@ -65,14 +70,18 @@ AT_ONCE = 50
 
 @final
 class NatsLog(EventLog):
-    """A log in NATS JetStream (``pip install "/path/to/the/checkout[nats]"``; nats-server 2.12 or later). Any number of processes on any machines may open it.
+    """A log in NATS JetStream (``pip install "/path/to/the/checkout[nats]"``; nats-server 2.12 or later).
+
+    Any number of processes on any machines may open it.
 
     It connects when it is first used, and connects again by itself.
 
     Args:
-        address: The servers, and the name of the log: ``nats://user:password@host:4222/name``; several servers are separated by commas.
+        address: The servers, and the name of the log: ``nats://user:password@host:4222/name``; several servers are
+            separated by commas.
         name: The name of the log, if the address has none.
-        replicas: How many servers of a cluster keep each message of a new log, for example 3; also ``?replicas=3`` in the address.
+        replicas: How many servers of a cluster keep each message of a new log, for example 3; also ``?replicas=3`` in
+            the address.
         streams: The number of streams of a new log for its runs. That of a log that exists cannot be changed.
         options: More arguments of ``nats.connect``, for example ``user_credentials``, ``token`` or ``tls``.
         patience: Seconds for which the log waits for servers that are away, before it raises.

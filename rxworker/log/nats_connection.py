@@ -1,13 +1,16 @@
 """A connection to NATS JetStream that survives the loss of a server.
 
-Theory of operation. A `Connection` belongs to one event loop, and connects when it is first used. The package nats-py connects again by itself. Here each
-request has one inbox for its answers, and is repeated until it is answered, at most for ``patience`` seconds. A publish may be repeated, since it
-carries an id by which the server recognises one that it has stored already: an acknowledgement that was lost is sent again, and nothing is stored twice.
+Theory of operation. A `Connection` belongs to one event loop, and connects when it is first used. The package nats-py
+connects again by itself. Here each request has one inbox for its answers, and is repeated until it is answered, at most
+for ``patience`` seconds. A publish may be repeated, since it carries an id by which the server recognises one that it
+has stored already: an acknowledgement that was lost is sent again, and nothing is stored twice.
 
-Direct reads may be answered by any replica, which may be behind. So `read` queries the leader of the stream, after the last message of a batch, for another one.
+Direct reads may be answered by any replica, which may be behind. So `read` queries the leader of the stream, after the
+last message of a batch, for another one.
 
-An event loop that closes cancels all tasks, those of nats-py among them, while the writer of a run still has its end to store. So the connection has a task that notes this: it is then
-made again, for this last work, and closed with the asynchronous generators of the loop.
+An event loop that closes cancels all tasks, those of nats-py among them, while the writer of a run still has its end to
+store. So the connection has a task that notes this: it is then made again, for this last work, and closed with the
+asynchronous generators of the loop.
 
 No error, log message or ``repr`` contains the part of an address in front of the ``@``.
 """
@@ -399,7 +402,9 @@ class Connection:
     async def request(
         self, subject: str, body: object = None, *, unless: int | None = None
     ) -> bytes | None:
-        """The answer of the API of JetStream, requested until it comes; ``None`` if it refuses with the code ``unless``.
+        """The answer of the API of JetStream, requested until it comes.
+
+        ``None`` if it refuses with the code ``unless``.
 
         Raises:
             LogError: It has refused with another code, or nothing has answered.

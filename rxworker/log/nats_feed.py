@@ -1,11 +1,12 @@
 """Following a stream of NATS, and the end of a run in memory.
 
-Theory of operation. A `Feed` is a consumer of some subjects of a stream: first the last message of each, then every new one. The server numbers what it sends; where a number is
-missing, or not even a keep-alive message has come for five seconds, or the connection was lost, the feed makes another consumer, which continues
-after the last message. A consumer that nothing listens to is deleted by the server.
+Theory of operation. A `Feed` is a consumer of some subjects of a stream: first the last message of each, then every new
+one. The server numbers what it sends; where a number is missing, or not even a keep-alive message has come for five
+seconds, or the connection was lost, the feed makes another consumer, which continues after the last message. A consumer
+that nothing listens to is deleted by the server.
 
-A `Tail` is the feed of one run. All that follow the run in this process share it: it keeps the newest entries, and wakes the followers, who read from it what
-they have not seen. Older entries are read from the stream.
+A `Tail` is the feed of one run. All that follow the run in this process share it: it keeps the newest entries, and
+wakes the followers, who read from it what they have not seen. Older entries are read from the stream.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ class Feed(ABC):
 
     @abstractmethod
     def _receive(self, message: Stored) -> bool:
-        """Called with each message. If it returns ``False``, the feed begins again with the last message of each subject."""
+        """Called with each message.
+
+        If it returns ``False``, the feed begins again with the last message of each subject.
+        """
 
     @abstractmethod
     def _began(self) -> None:
@@ -216,7 +220,8 @@ class Feed(ABC):
         if status is not None:
             self.start()
             return
-        # $JS.ACK.STREAM.CONSUMER.DELIVERED.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING, with a domain and an account after ACK or without
+        # $JS.ACK.STREAM.CONSUMER.DELIVERED.STREAM_SEQ.CONSUMER_SEQ.TIME.PENDING, with a domain and an account after ACK
+        # or without
         tokens = message.reply.split(".")
         at = 5 if len(tokens) == 9 else 7
         seq, number, nanoseconds = (int(each) for each in tokens[at : at + 3])

@@ -1,6 +1,7 @@
 """Where a NATS log is, and what it stores: its subjects and messages. Pure.
 
-There are ``streams`` streams ``NAME-0``, ``NAME-1`` and so on; the id of a run decides in which one it is. A run has these subjects in it::
+There are ``streams`` streams ``NAME-0``, ``NAME-1`` and so on; the id of a run decides in which one it is. A run has
+these subjects in it::
 
     NAME.3.RUN.o        who owns it: each claim is a message, and its sequence number is the fence of the appends
     NAME.3.RUN.e        its entries: each append is a message
@@ -12,8 +13,9 @@ The stream ``NAME-rows`` keeps the last message of each subject::
     NAME.row.RUN        the last values of a run, for lists; its sequence number is the revision
     NAME.beat.OWNER     the claims that a process has renewed
 
-An append is lines of JSON: one with the numbers and, where they have changed, the last values of the run; then each entry, as `write_line` makes it. One that is larger than
-a message is cut into parts, which the server stores all at once or not at all. Last values, and commands, that a codec has made are written as base64.
+An append is lines of JSON: one with the numbers and, where they have changed, the last values of the run; then each
+entry, as `write_line` makes it. One that is larger than a message is cut into parts, which the server stores all at
+once or not at all. Last values, and commands, that a codec has made are written as base64.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The last values of all runs of a NATS log, in memory.
 
-They are read at the first request for a list, and followed from then on: a list of 10,000 runs costs one request. A list contains everything that was stored before its request.
+They are read at the first request for a list, and followed from then on: a list of 10,000 runs costs one request. A
+list contains everything that was stored before its request.
 """
 
 from __future__ import annotations

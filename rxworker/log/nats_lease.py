@@ -32,7 +32,8 @@ AT_ONCE = 200
 class ServerClock:
     """The clock of the servers, so that leases do not depend on the clocks of the machines that run workers.
 
-    It goes on by the monotonic clock of this process between two measurements. A measurement that differs by less than the time that an answer may take changes nothing.
+    It goes on by the monotonic clock of this process between two measurements. A measurement that differs by less than
+    the time that an answer may take changes nothing.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class Renewer:
         address: The address of the log.
         options: More arguments of ``nats.connect``.
         owner: The name of this process in claims.
-    """
+    """  # noqa: W505
 
     def __init__(self, address: Address, options: Mapping[str, Any], owner: str) -> None:
         self._address = address

@@ -41,7 +41,8 @@ class _Held(Struct, eq=False):
         place: Its subjects.
         fence: The sequence number of the claim.
         claimed: When the server stored it.
-        head: Its last append, always with the last values, and in ``row_at`` with the sequence number of the message that has them.
+        head: Its last append, always with the last values, and in ``row_at`` with the sequence number of the message
+            that has them.
         lock: Held by an append.
         checked: How often the connection was made when the server still had everything.
         listed: What a list shows of it.

@@ -1,6 +1,7 @@
 """The messages of a NATS log, read and written over one connection.
 
-A stream has the entries of many runs. The place of a number of a run in it is remembered where a reader has stopped, and otherwise searched for, in halves.
+A stream has the entries of many runs. The place of a number of a run in it is remembered where a reader has stopped,
+and otherwise searched for, in halves.
 """
 
 from __future__ import annotations
@@ -358,7 +359,10 @@ class Session:
     # What lists show
 
     async def changed_since(self, revision: int) -> list[StoredRow]:
-        """The runs that have changed since a revision, in the order of the changes; a part of them, if there are many."""
+        """The runs that have changed since a revision, in the order of the changes.
+
+        A part of them, if there are many.
+        """
         rows: list[StoredRow] = []
         subject = f"{self.name}.row.*"
         for found in await self.connection.read(self._rows, subject, revision + 1):
@@ -408,7 +412,7 @@ class Session:
         return known
 
     async def repair(self, run_id: str, known: Known, head: Head) -> Known:
-        """Write into the list the values of the last append, where its writer has not done so yet, or has ended before."""
+        """Write into the list the values of the last append, where its writer has not done so yet, or has ended before."""  # noqa: W505
         found = await self.ownership(run_id)
         if found is None or found.owner.is_deleted:
             return known

@@ -16,7 +16,10 @@ EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/
 def open_log(
     address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
 ) -> EventLog:
-    """Open the log at an address: ``sqlite:runs.db`` (relative to the working directory), ``sqlite:/var/lib/runs.db``, ``postgresql://me@db.example/runs`` (see `PostgresLog`), ``nats://host:4222/name`` (see `NatsLog`), or ``memory:``.
+    """Open the log at an address.
+
+    ``sqlite:runs.db`` (relative to the working directory), ``sqlite:/var/lib/runs.db``,
+    ``postgresql://me@db.example/runs`` (see `PostgresLog`), ``nats://host:4222/name`` (see `NatsLog`), or ``memory:``.
 
     Args:
         address: The address.

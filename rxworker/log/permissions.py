@@ -1,9 +1,13 @@
-"""What a person always allows in a conversation: one document of its log for each conversation that has such a permission, which all processes read and change.
+"""What a person always allows in a conversation.
 
-Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of the run that was decided about: each process that resumes that run grants the
-same, and doing so twice changes nothing, also after a withdrawal. A run reads it when a call would wait, and not when it begins, so that a withdrawal counts from the next call on, in any process.
-A pair that the document does not name is allowed where the run itself has it: from its program, or from a log of rxworker 0.2, where rows have permissions. A fork and an imported run have those alone that
-their own runs were given. The document is emptied before the last run of its conversation is deleted.
+One document of its log for each conversation that has such a permission, which all processes read and change.
+
+Theory of operation. A decision that is stored with ``always`` grants it as soon as its run is resumed, under the id of
+the run that was decided about: each process that resumes that run grants the same, and doing so twice changes nothing,
+also after a withdrawal. A run reads it when a call would wait, and not when it begins, so that a withdrawal counts from
+the next call on, in any process. A pair that the document does not name is allowed where the run itself has it: from
+its program, or from a log of rxworker 0.2, where rows have permissions. A fork and an imported run have those alone
+that their own runs were given. The document is emptied before the last run of its conversation is deleted.
 """
 
 from __future__ import annotations
@@ -157,7 +161,9 @@ async def settle(
 
 
 async def withdraw(log: EventLog, run_id: str, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
-    """Withdraw what a person always allows in the conversation of a run: calls of the tool need approval again, in all processes, from the next one on.
+    """Withdraw what a person always allows in the conversation of a run.
+
+    Calls of the tool need approval again, in all processes, from the next one on.
 
     Args:
         log: The log of the run.

@@ -1,17 +1,20 @@
 """A log in a Postgres database, for several machines: ``pip install "/path/to/the/checkout[postgres]"``.
 
-Theory of operation. The event loop has a connection that writes, one that reads, and one that listens; the thread of the heartbeat has another. What waits to be
-written, or to be read, goes to the server together. Each write is one function of the server and one transaction (see `postgres_tables`), committed without
-waiting for the disk; if there is a barrier among them, a `FLUSH` follows.
+Theory of operation. The event loop has a connection that writes, one that reads, and one that listens; the thread of
+the heartbeat has another. What waits to be written, or to be read, goes to the server together. Each write is one
+function of the server and one transaction (see `postgres_tables`), committed without waiting for the disk; if there is
+a barrier among them, a `FLUSH` follows.
 
-A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk did not have yet, though they were
-reported as done. So appends are kept until they are on the disk, which the server does by itself within a second, and on a new connection they are made again,
-before those that wait; the server refuses those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
+A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk
+did not have yet, though they were reported as done. So appends are kept until they are on the disk, which the server
+does by itself within a second, and on a new connection they are made again, before those that wait; the server refuses
+those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
 were done.
 
-The server notifies each process that watches runs of the ids of those that have changed. A process that only runs its runs, or waits for one, has a channel of its own. A process that has begun to listen reads everything that it follows once, so that
-nothing is missed between a lost connection and the next one. Leases are compared on the server, by its clock; times that are read are converted to the clock of
-this machine.
+The server notifies each process that watches runs of the ids of those that have changed. A process that only runs its
+runs, or waits for one, has a channel of its own. A process that has begun to listen reads everything that it follows
+once, so that nothing is missed between a lost connection and the next one. Leases are compared on the server, by its
+clock; times that are read are converted to the clock of this machine.
 """
 
 from __future__ import annotations
@@ -155,7 +158,10 @@ class _Pump:
         return job.future
 
     def _begin(self, _: object = None) -> None:
-        """Do what waits, unless that is done already. A task that was cancelled leaves jobs, and one that is cancelled before it begins leaves them all."""
+        """Do what waits, unless that is done already.
+
+        A task that was cancelled leaves jobs, and one that is cancelled before it begins leaves them all.
+        """
         if self._waiting and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._begin)
@@ -196,8 +202,8 @@ class PostgresLog(EventLog):
     It connects when it is made, which blocks, and creates its schema and tables if they do not exist.
 
     Args:
-        address: The address: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, with the parameters of libpq, and ``schema=``, so that several logs share a database; by default
-            the schema ``rxworker``.
+        address: The address: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, with the parameters of libpq, and
+            ``schema=``, so that several logs share a database; by default the schema ``rxworker``.
         codec: Applied to what is stored.
         owner: The name of this process in claims.
         lease: Seconds that a claim lasts without a heartbeat.
@@ -371,8 +377,9 @@ class PostgresLog(EventLog):
     async def _index_texts(self) -> bool:
         """Store the texts of the runs that have changed, by their revision, in a table of the same schema.
 
-        So a word is found within others and in scripts without spaces, without an extension of the server; the text search of Postgres finds whole words of one
-        language. Several processes may do so at once: the newer revision stays. A trigger deletes the text of a run together with the run.
+        So a word is found within others and in scripts without spaces, without an extension of the server; the text
+        search of Postgres finds whole words of one language. Several processes may do so at once: the newer revision
+        stays. A trigger deletes the text of a run together with the run.
         """
         if self.searches_texts:
             try:
@@ -612,7 +619,7 @@ class PostgresLog(EventLog):
             self._to_mark.add(run_id)
 
     async def _listen(self, channel: str) -> None:
-        """Wake what follows the runs that other processes have changed, or that they have sent commands to, until the log is closed."""
+        """Wake what follows the runs that other processes have changed, or that they have sent commands to, until the log is closed."""  # noqa: W505
         pauses = iter(PAUSES)
         pause = 0.0
         while True:
@@ -631,7 +638,10 @@ class PostgresLog(EventLog):
             await asyncio.sleep(pause)
 
     async def _receive(self, connection: AsyncConnection) -> None:
-        """Receive notifications until the connection is lost. The library's own way looks for them ten times a second."""
+        """Receive notifications until the connection is lost.
+
+        The library's own way looks for them ten times a second.
+        """
         loop = asyncio.get_running_loop()
         lost: asyncio.Future[None] = loop.create_future()
         received = connection.pgconn
@@ -677,7 +687,10 @@ class PostgresLog(EventLog):
 
 
 def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, float, bool, str]:
-    """Make the schema and its tables, or check them. Returns the id of the log, the time of the server, whether it keeps bases, and the channel of this process, if it can be called.
+    """Make the schema and its tables, or check them.
+
+    Returns the id of the log, the time of the server, whether it keeps bases, and the channel of this process, if it
+    can be called.
 
     Raises:
         LogError: There is a log of a newer version, or something else.

@@ -1,8 +1,9 @@
 """Connections to a Postgres server that are made again when they are lost.
 
-Theory of operation. A `Link` is one connection of the event loop. It does work, and if the connection is lost meanwhile, it makes another one and does the work
-again, first at once and then with growing pauses, until `PATIENCE` seconds are over. So work has to give the same result when it is done twice. A server
-that accepts connections and does not answer is taken for lost after the same time: the socket is shut down, which ends the work.
+Theory of operation. A `Link` is one connection of the event loop. It does work, and if the connection is lost
+meanwhile, it makes another one and does the work again, first at once and then with growing pauses, until `PATIENCE`
+seconds are over. So work has to give the same result when it is done twice. A server that accepts connections and does
+not answer is taken for lost after the same time: the socket is shut down, which ends the work.
 
 Passwords are in no error: errors show the address without them.
 """
@@ -158,7 +159,9 @@ def _advice(error: psycopg.Error) -> str:
 
 @contextlib.asynccontextmanager
 async def pipelined(connection: AsyncConnection) -> AsyncGenerator[psycopg.AsyncPipeline]:
-    """A pipeline that raises its first error. The library's own also writes a warning for each lost connection, since it cannot end the pipeline there.
+    """A pipeline that raises its first error.
+
+    The library's own also writes a warning for each lost connection, since it cannot end the pipeline there.
 
     Args:
         connection: The connection.

@@ -1,11 +1,13 @@
 """The tables and functions of a log in Postgres.
 
-Theory of operation. Each change of a log is one call of a function, so that the server has all of it before it locks anything: a client that stops in the
-middle of sending holds no lock. A function locks the rows of its runs in the order of their ids, and then, in ``publish``, the log: from there to the commit,
-which waits for no disk, changes are made one after the other. So revisions grow in the order of the commits, and a reader of one has missed no earlier one.
+Theory of operation. Each change of a log is one call of a function, so that the server has all of it before it locks
+anything: a client that stops in the middle of sending holds no lock. A function locks the rows of its runs in the order
+of their ids, and then, in ``publish``, the log: from there to the commit, which waits for no disk, changes are made one
+after the other. So revisions grow in the order of the commits, and a reader of one has missed no earlier one.
 
-Nothing here waits for the disk. What must survive a loss of power is followed by `FLUSH`, a transaction of its own that holds no lock, and that returns when
-the disk has everything that was committed before. So the barriers of many processes share their writes to the disk.
+Nothing here waits for the disk. What must survive a loss of power is followed by `FLUSH`, a transaction of its own that
+holds no lock, and that returns when the disk has everything that was committed before. So the barriers of many
+processes share their writes to the disk.
 
 All times are those of the clock of the server.
 """
@@ -136,7 +138,8 @@ END $$;
 )
 
 UPGRADES: dict[int, LiteralString] = {
-    # It claimed runs that had ended. Processes of that version, which are open while others are upgraded, go on claiming with it.
+    # It claimed runs that had ended. Processes of that version, which are open while others are upgraded, go on
+    # claiming with it.
     1: _CLAIM_RUN
     + """
 CREATE OR REPLACE FUNCTION claim_run(name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8,
@@ -215,7 +218,10 @@ CREATE FUNCTION keep_runs() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs FOR EACH ROW WHEN (NEW.status = 'deleted') EXECUTE FUNCTION keep_runs();
 """
-"""Which run refers to which. Logs of earlier versions have it from `upgrade` on. The triggers are for processes of those versions, which would delete what others refer to."""
+"""Which run refers to which. Logs of earlier versions have it from `upgrade` on.
+
+The triggers are for processes of those versions, which would delete what others refer to.
+"""
 
 CALLS: LiteralString = """
 CREATE UNLOGGED TABLE waiting(owner text PRIMARY KEY, kinds text[] NOT NULL, since float8 NOT NULL);
@@ -258,14 +264,23 @@ BEGIN
   END IF;
 END $$;
 """
-"""What wakes one process, and not all: the processes that wait for a run, and a channel for each, on which it also receives that its runs have commands. Logs of earlier
-versions get it when they are opened; the processes of those versions go on beside it, and call ``send_command`` as before."""
+"""What wakes one process, and not all.
+
+The processes that wait for a run, and a channel for each, on which it also receives that its runs have commands. Logs
+of earlier versions get it when they are opened; the processes of those versions go on beside it, and call
+``send_command`` as before."""
 
 FLUSH: LiteralString = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')"
-"""Return when the disk has what was committed before. A transaction waits for the disk if it has written something: this one writes an empty message."""
+"""Return when the disk has what was committed before.
+
+A transaction waits for the disk if it has written something: this one writes an empty message.
+"""
 
 POSITIONS: LiteralString = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint"
-"""How much the server has written ahead, and how much of it is on the disk. It writes by itself, some times a second."""
+"""How much the server has written ahead, and how much of it is on the disk.
+
+It writes by itself, some times a second.
+"""
 
 DURABLE: LiteralString = "SET LOCAL synchronous_commit = on"
 
@@ -273,7 +288,11 @@ SKIP: LiteralString = (
     "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0)), "
     "setval('revision', (SELECT last_value + 100000 FROM revision))"
 )
-"""Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
+"""Leave out revisions.
+
+A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with
+higher ones.
+"""
 
 CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b, %b::text[])"
 LOCK: LiteralString = (
@@ -306,7 +325,8 @@ RENEW: LiteralString = "SELECT renew_claims(%b, %b, %b)"
 MARK: LiteralString = "SELECT mark_watched(%b, %b, %b)"
 SEND: LiteralString = "SELECT * FROM send_command(%b, %b, %b, %b)"
 DELETE: LiteralString = "SELECT * FROM delete_run(%b)"
-# One statement, so that the server has all of it before it locks anything. It passes over what others have locked, and publishes when everything else is done.
+# One statement, so that the server has all of it before it locks anything. It passes over what others have locked, and
+# publishes when everything else is done.
 PRUNE: LiteralString = (
     "WITH old AS MATERIALIZED (SELECT runs.id, runs.run FROM runs JOIN unnest(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[]) "
     "AS given(run, epoch, last, sent) ON runs.run = given.run WHERE runs.epoch = given.epoch AND runs.last = given.last AND runs.sent = given.sent "

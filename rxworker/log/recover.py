@@ -1,10 +1,14 @@
 """Continuing the runs of processes that have ended.
 
-Theory of operation. `RunSource` reads what has changed in the log when its process has room for a run, and `PendingRuns` folds it. A run waits if it is queued or running without a
-valid lease, or paused with commands that may decide about it. Runs that were deferred have an entry in a heap of times, so that a change costs no more with many runs.
+Theory of operation. `RunSource` reads what has changed in the log when its process has room for a run, and
+`PendingRuns` folds it. A run waits if it is queued or running without a valid lease, or paused with commands that may
+decide about it. Runs that were deferred have an entry in a heap of times, so that a change costs no more with many
+runs.
 
-A process that finds no run has the log note that it waits, and reads once more. Whatever makes a run wait for a process has the log call one of those (see `EventLog.call_worker`), so that a
-run costs the same whether two processes wait or fifty. A call may be lost, with the process that was called, and processes of older versions make none: so each looks by itself every `LOOK` seconds.
+A process that finds no run has the log note that it waits, and reads once more. Whatever makes a run wait for a process
+has the log call one of those (see `EventLog.call_worker`), so that a run costs the same whether two processes wait or
+fifty. A call may be lost, with the process that was called, and processes of older versions make none: so each looks by
+itself every `LOOK` seconds.
 """
 
 from __future__ import annotations
@@ -172,7 +176,10 @@ class RunSource:
         return min((each for each in times if each is not None), default=None)
 
     async def claim(self, info: RunInfo) -> tuple[RunInfo, Claim] | None:
-        """Claim a run, or else another one that waits; ``None`` if other processes were faster, or the log cannot be written now."""
+        """Claim a run, or else another one that waits.
+
+        ``None`` if other processes were faster, or the log cannot be written now.
+        """
         some = {one.run_id: one for one in (info, *self.pending.next_ones(CANDIDATES))}
         if self._kinds:
             some = {run: one for run, one in some.items() if one.row.worker in self._kinds}
@@ -186,7 +193,10 @@ class RunSource:
         return None if claim is None else (some[claim.run_id], claim)
 
     async def _end_nested(self, info: RunInfo) -> None:
-        """End a nested run that no process holds, if its outer run has ended. Otherwise the outer run continues it, or this is done when that ends."""
+        """End a nested run that no process holds, if its outer run has ended.
+
+        Otherwise the outer run continues it, or this is done when that ends.
+        """
         try:
             outer = await _present(self.log, info.row.outer)
             if outer is not None and outer.status not in (*OPEN, "paused"):
@@ -429,7 +439,10 @@ class PendingRuns:
             heappush(self._deferrals, (until, run_id))
 
     def retry(self, run_id: str, now: float) -> float:
-        """Offer a run again later, which could not be continued. Returns in how many seconds; the more often it has failed, the more."""
+        """Offer a run again later, which could not be continued.
+
+        Returns in how many seconds; the more often it has failed, the more.
+        """
         tries = self._tries.get(run_id, 0)
         pause = RETRIES[min(tries, len(RETRIES) - 1)]
         if run_id in self._infos:
@@ -442,7 +455,10 @@ class PendingRuns:
         self._tries.pop(run_id, None)
 
     def drop(self, run_id: str) -> None:
-        """Leave a run to other processes until it goes on. That it is claimed and released is not enough: the attempt to continue it does that."""
+        """Leave a run to other processes until it goes on.
+
+        That it is claimed and released is not enough: the attempt to continue it does that.
+        """
         info = self._infos.get(run_id)
         self._forget(run_id)
         if info is not None:
@@ -535,7 +551,10 @@ OUTER_ENDED = "its outer run has ended"
 
 
 async def _present(log: EventLog, outer: str) -> RunInfo | None:
-    """The last of the runs that resume each other, of which the outer run is one. It makes the same calls, and continues their nested runs. ``None`` if it is in another log."""
+    """The last of the runs that resume each other, of which the outer run is one.
+
+    It makes the same calls, and continues their nested runs. ``None`` if it is in another log.
+    """
     info = await log.listed(outer)
     while info is not None and info.status == "paused":
         resumed = await log.listed(resumed_id(info.run_id))
@@ -559,7 +578,9 @@ async def end_nested(log: EventLog, outer: str) -> None:
 
 
 async def end_run(log: EventLog, run_id: str, reason: str) -> None:
-    """End a run that is cut off, and the runs nested in it: what is open is closed, and it is aborted. No hook is called.
+    """End a run that is cut off, and the runs nested in it: what is open is closed, and it is aborted.
+
+    No hook is called.
 
     Args:
         log: The log of the run.
@@ -615,7 +636,9 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
 
 
 async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, str]]) -> None:
-    """Set which tools a person always allows with a run, and no others, as soon as no process runs it. A process that continues the run then has them.
+    """Set which tools a person always allows with a run, and no others, as soon as no process runs it.
+
+    A process that continues the run then has them.
 
     A program uses it; what a person decides is stored with the decision, and is withdrawn with `withdraw`.
 

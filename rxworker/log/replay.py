@@ -1,8 +1,9 @@
 """A stored run as an observable: from its history to what is appended now, at any speed.
 
-Theory of operation. A task reads the run page by page. The records of a page are emitted by the task itself, or, where they have to wait, by
-actions of the scheduler; the task reads the next page when the last record of this one was emitted. So the memory is bounded by a page, and with a
-virtual scheduler nothing depends on the time that reading takes.
+Theory of operation. A task reads the run page by page. The records of a page are emitted by the task itself, or, where
+they have to wait, by actions of the scheduler; the task reads the next page when the last record of this one was
+emitted. So the memory is bounded by a page, and with a virtual scheduler nothing depends on the time that reading
+takes.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def replay(
         [ replay(log, run, speed=2) ]
         a--b-c|
 
-    A run that is still running is followed: what is appended, by any process, is emitted when it is due, which is at once where the replay has
-    caught up. The observable completes after the last record of a run that has ended or is paused, or when the log is closed. It is cold: each subscription
-    reads the run anew, on the event loop that is running, and disposing it stops the reading.
+    A run that is still running is followed: what is appended, by any process, is emitted when it is due, which is at
+    once where the replay has caught up. The observable completes after the last record of a run that has ended or is
+    paused, or when the log is closed. It is cold: each subscription reads the run anew, on the event loop that is
+    running, and disposing it stops the reading.
 
     Args:
         log: The log of the run.
@@ -195,7 +197,10 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def keep_task(work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-    """Begin a task that emits to an observer. What the observer raises goes to the exception handler of the event loop."""
+    """Begin a task that emits to an observer.
+
+    What the observer raises goes to the exception handler of the event loop.
+    """
     task = asyncio.get_running_loop().create_task(work)
     _tasks.add(task)
     task.add_done_callback(_ended)

@@ -1,8 +1,8 @@
 """A stored run, watched and steered from any process.
 
-Theory of operation. A task follows the log of the run, and pushes its entries to a hub: first those so far, then those that any process appends.
-So watchers have what those of a `Run` have, with the same deliveries and limits, and see only what is stored: after a crash no number
-stands for another record. There is one such task for any number of watchers.
+Theory of operation. A task follows the log of the run, and pushes its entries to a hub: first those so far, then those
+that any process appends. So watchers have what those of a `Run` have, with the same deliveries and limits, and see only
+what is stored: after a crash no number stands for another record. There is one such task for any number of watchers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from rxworker.transport.clock import loop_clock
 class Replica:
     """A stored run in any process, with the watchers and the state of a `Run`.
 
-    It follows the log from when it is made until the run has ended, the log is closed, or `close` is called. It belongs to the event loop that it is
-    made on.
+    It follows the log from when it is made until the run has ended, the log is closed, or `close` is called. It belongs
+    to the event loop that it is made on.
 
     Args:
         log: The log of the run.

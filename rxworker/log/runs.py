@@ -1,11 +1,14 @@
 """The runs of a log as one observable: those that are stored, then those that begin, in any process.
 
-Theory of operation. One task follows the changes of the log, and from the moment on at which it has begun to, another one reads the list of stored runs, so that none is missed between
-the two; `_parts` has the runs that were emitted. Of a run that has ended, the records up to its last number are emitted, and no other: if it is put back, it begins again, and comes again with
-the records that follow. A run that has not ended is followed until its reader finds its end, and that end counts for all of its readers.
+Theory of operation. One task follows the changes of the log, and from the moment on at which it has begun to, another
+one reads the list of stored runs, so that none is missed between the two; `_parts` has the runs that were emitted. Of a
+run that has ended, the records up to its last number are emitted, and no other: if it is put back, it begins again, and
+comes again with the records that follow. A run that has not ended is followed until its reader finds its end, and that
+end counts for all of its readers.
 
-Stored runs share `AT_ONCE` places. A subscriber that reads a run when it comes, as `merge_runs` does, takes a place or waits for one in turn, and the next stored run is emitted
-after it: there are never more readers than places, however many runs are stored. What runs, or begins, needs no place.
+Stored runs share `AT_ONCE` places. A subscriber that reads a run when it comes, as `merge_runs` does, takes a place or
+waits for one in turn, and the next stored run is emitted after it: there are never more readers than places, however
+many runs are stored. What runs, or begins, needs no place.
 """
 
 from __future__ import annotations
@@ -112,8 +115,8 @@ class StoredRun(Struct, frozen=True, eq=False):
     def records(self) -> Observable[Record]:
         """Its records from the beginning, without a gap or a double; see `EventLog.records`.
 
-        A fork begins with its `Fork`, since the records before that are copies of those of another run. A run that is put back after its end is emitted again, and its
-        records are those that follow. One that was deleted completes.
+        A fork begins with its `Fork`, since the records before that are copies of those of another run. A run that is
+        put back after its end is emitted again, and its records are those that follow. One that was deleted completes.
         """
         records, source = self.records_after(self._part.after), self.info.row.fork_of
         if not source or self._part.after:
@@ -244,7 +247,10 @@ class _Feed(abc.DisposableBase):
         self._end()
 
     async def _read_stored(self) -> None:
-        """Emit the stored runs, the oldest first. Logs list the newest first, so that the places of the pages are found before they are read."""
+        """Emit the stored runs, the oldest first.
+
+        Logs list the newest first, so that the places of the pages are found before they are read.
+        """
         newest = infos = await self._log.list(limit=PAGE)
         places: list[str] = []
         while infos and any(info.created >= self._since for info in infos):
@@ -263,7 +269,10 @@ class _Feed(abc.DisposableBase):
                     pass
 
     def _note(self, info: RunInfo, places: asyncio.Semaphore | None = None) -> bool:
-        """Take newer or older information about a run, whose readers need a place if it is given. Returns whether it was emitted."""
+        """Take newer or older information about a run, whose readers need a place if it is given.
+
+        Returns whether it was emitted.
+        """
         run, after = info.run_id, 0
         if self._is_over:
             return False

@@ -1,8 +1,9 @@
 """Search over the texts of stored runs, and the index that a log in an SQLite file has of them.
 
-Theory of operation. Nothing is indexed when a run is written. A search first indexes the runs that have changed since the last search, by their revision, with a
-connection of its own and in short transactions, so that appends of other threads and processes pass between them. Each run is one row of a full-text table in
-the same file. Its tokens are sequences of three characters, so that a word is found within others and in scripts without spaces.
+Theory of operation. Nothing is indexed when a run is written. A search first indexes the runs that have changed since
+the last search, by their revision, with a connection of its own and in short transactions, so that appends of other
+threads and processes pass between them. Each run is one row of a full-text table in the same file. Its tokens are
+sequences of three characters, so that a word is found within others and in scripts without spaces.
 
 Source: https://www.sqlite.org/fts5.html, 4.3.4 (the trigram tokenizer).
 """
@@ -66,7 +67,8 @@ class Found(Struct, frozen=True):
 
     Attributes:
         info: The run.
-        excerpt: The text around the first word that was found; empty if its title contains it, or texts were not searched.
+        excerpt: The text around the first word that was found; empty if its title contains it, or texts were not
+            searched.
     """
 
     info: RunInfo
@@ -121,7 +123,10 @@ def excerpt(words: Sequence[str], title: str, text: str) -> str:
 
 
 def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
-    """The texts of a run, of the kinds and bodies of its entries, in order. What runs write at the same time, or a run in several blocks, are texts of their own."""
+    """The texts of a run, of the kinds and bodies of its entries, in order.
+
+    What runs write at the same time, or a run in several blocks, are texts of their own.
+    """
     pieces: list[list[str]] = []
     blocks: dict[tuple[object, ...], list[str]] = {}
     tools: dict[str, None] = {}
@@ -196,7 +201,7 @@ def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
     """The title and the texts of a run as an index has them, of its encoded row and the kinds and bodies of its entries.
 
     A database takes no half of a surrogate pair, and some no null character.
-    """
+    """  # noqa: W505
     try:
         title = str(msgspec.json.decode(row).get("title", ""))
     except UNREADABLE:

@@ -1,16 +1,20 @@
 """A log in an SQLite file: the embedded default, for several processes of one machine.
 
-Theory of operation. A writer thread has one connection, and takes all that waits in its queue into one transaction, so that many runs share a
-commit. A barrier is committed with ``synchronous=FULL``, so that it survives a loss of power; other appends with ``NORMAL``, so that they survive
-the end of the process. A reader thread has another connection. While something follows a run, it looks every `POLL` seconds whether any process
-has committed (``PRAGMA data_version``, which reads no table), since SQLite has no notifications. A process that only runs its runs, or waits for one, looks at its place in
-a small file beside the database instead: who sends a command to one of its runs, or calls it to a run that waits, writes there.
+Theory of operation. A writer thread has one connection, and takes all that waits in its queue into one transaction, so
+that many runs share a commit. A barrier is committed with ``synchronous=FULL``, so that it survives a loss of power;
+other appends with ``NORMAL``, so that they survive the end of the process. A reader thread has another connection.
+While something follows a run, it looks every `POLL` seconds whether any process has committed (``PRAGMA data_version``,
+which reads no table), since SQLite has no notifications. A process that only runs its runs, or waits for one, looks at
+its place in a small file beside the database instead: who sends a command to one of its runs, or calls it to a run that
+waits, writes there.
 
-Leases are by a clock that all processes share and that is never set: that of the running system, and a constant that the first process after its start has stored. So a step of the
-clock of the machine takes no run from its process. What is read is converted to the clock of the machine.
+Leases are by a clock that all processes share and that is never set: that of the running system, and a constant that
+the first process after its start has stored. So a step of the clock of the machine takes no run from its process. What
+is read is converted to the clock of the machine.
 
-SQLite itself stops silently at the first damaged frame of its write-ahead log. So each barrier is counted twice: in the database, and after
-its commit in a small file beside it. If the file counts more, barriers are missing, and the log refuses to open.
+SQLite itself stops silently at the first damaged frame of its write-ahead log. So each barrier is counted twice: in the
+database, and after its commit in a small file beside it. If the file counts more, barriers are missing, and the log
+refuses to open.
 """
 
 from __future__ import annotations
@@ -60,14 +64,20 @@ BASES = (
     "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM bases WHERE base=NEW.id) "
     "BEGIN SELECT RAISE(IGNORE); END",
 )
-"""Which run refers to which. Files of earlier versions have it from `upgrade` on. The triggers are for processes of those versions, which would delete what others refer to."""
+"""Which run refers to which. Files of earlier versions have it from `upgrade` on.
+
+The triggers are for processes of those versions, which would delete what others refer to.
+"""
 HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
 CLOCK = "CREATE TABLE IF NOT EXISTS clock(boot TEXT PRIMARY KEY, ahead REAL NOT NULL) WITHOUT ROWID"
 """By how much the clock of the leases is ahead of that of the running system, since it was started."""
 TOLERANCE = 0.5
 """Seconds by which the clock of the machine must have been set before leases are shown anew."""
 SELDOM = 50
-"""Each so many looks the database is looked at in any case: a process of an older version writes into no file of calls."""
+"""Each so many looks the database is looked at in any case.
+
+A process of an older version writes into no file of calls.
+"""
 PLACES = 4096
 """Places of processes in the file of calls. Two that share one are woken together."""
 VACUUMED = 2000
@@ -94,7 +104,10 @@ INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
 WAITING = "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
-"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all. Files of earlier versions get it when they are opened."""
+"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all.
+
+Files of earlier versions get it when they are opened.
+"""
 CALL = (
     "DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds='' OR ?='' OR instr(kinds, ?) "
     "ORDER BY since DESC LIMIT ?) RETURNING owner"
@@ -519,7 +532,10 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=True)
 
     async def _reclaim(self) -> None:
-        """Make the file smaller, in steps. A file of an older version has no list of its free pages: it keeps its size, and uses them again."""
+        """Make the file smaller, in steps.
+
+        A file of an older version has no list of its free pages: it keeps its size, and uses them again.
+        """
         is_more = True
         while is_more:
             is_more = await self._to_writer(_vacuum)
@@ -671,7 +687,10 @@ class SQLiteLog(EventLog):
         followed: Sequence[str],
         known: dict[str, tuple[int, int, str]],
     ) -> dict[str, tuple[int, int, str]]:
-        """Wake the followers of the runs that have changed. Returns the numbers of entries and commands of each, and its status."""
+        """Wake the followers of the runs that have changed.
+
+        Returns the numbers of entries and commands of each, and its status.
+        """
         numbers: dict[str, tuple[int, int, str]] = {}
         for start in range(0, len(followed), 500):
             some = followed[start : start + 500]
@@ -801,7 +820,10 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _ahead(db: sqlite3.Connection) -> float | None:
-    """By how much the clock of the leases is ahead of that of the running system; ``None`` where a start of the system has no name: it is the clock of the machine there."""
+    """By how much the clock of the leases is ahead of that of the running system.
+
+    ``None`` where a start of the system has no name: it is the clock of the machine there.
+    """
     try:
         boot = BOOT.read_text().strip()
     except OSError:

@@ -1,8 +1,10 @@
 """The seam of event logs: what a store does. Everything else is the same for all stores, and is in `EventLog`.
 
-Theory of operation. The methods work on encoded entries, rows and commands, and never look into them. Each is one transaction: it reads and changes a run in one step, or it
-changes nothing. What protects a run is its epoch: a claim raises it, and an append with another one writes nothing. A store reports the changes of other processes to the
-`Followers` of the log; `EventLog` reports those of this process. A failure of the database becomes a `LogError`, whose ``retryable`` states whether the same call may succeed later.
+Theory of operation. The methods work on encoded entries, rows and commands, and never look into them. Each is one
+transaction: it reads and changes a run in one step, or it changes nothing. What protects a run is its epoch: a claim
+raises it, and an append with another one writes nothing. A store reports the changes of other processes to the
+`Followers` of the log; `EventLog` reports those of this process. A failure of the database becomes a `LogError`, whose
+``retryable`` states whether the same call may succeed later.
 """
 
 from __future__ import annotations
@@ -53,10 +55,15 @@ class Store(ABC):
     """What a store of runs implements. A store is a subclass of `EventLog`, which calls these methods."""
 
     keeps_bases: bool = False
-    """Whether the log stores conversations once, by the next three methods; otherwise each run has the whole one. See `rxworker.log.bases`."""
+    """Whether the log stores conversations once, by the next three methods; otherwise each run has the whole one.
+
+    See `rxworker.log.bases`.
+    """
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:  # noqa: ARG002
-        """Note that the first entry of a claimed run, which has none yet, will refer to another run; returns whether that exists and has this record.
+        """Note that the first entry of a claimed run, which has none yet, will refer to another run.
+
+        Returns whether that exists and has this record.
 
         From then on that run is not deleted.
         """
@@ -67,16 +74,28 @@ class Store(ABC):
         return ()
 
     async def _refold(self, run_id: str, entry: Entry | None, base: str) -> None:  # noqa: B027
-        """Replace the first entry of a run, which refers to another base from then on, or to none. Without an entry, the run has none: the claim of it that it may have is void."""
+        """Replace the first entry of a run, which refers to another base from then on, or to none.
+
+        Without an entry, the run has none: the claim of it that it may have is void.
+        """
 
     calls: bool = False
-    """Whether the log wakes one process for a run that waits, by the next four methods; otherwise each change of a run wakes all that wait for one."""
+    """Whether the log wakes one process for a run that waits, by the next four methods.
+
+    Otherwise each change of a run wakes all that wait for one.
+    """
 
     async def _await_call(self, kinds: Sequence[str]) -> None:  # noqa: B027 - see `calls`
-        """Note that this process takes a run of one of these kinds, or of any. A call wakes the followers of `CALLS`, and ends this."""
+        """Note that this process takes a run of one of these kinds, or of any.
+
+        A call wakes the followers of `CALLS`, and ends this.
+        """
 
     async def _call(self, kind: str, to_all: bool) -> None:  # noqa: B027
-        """Call a process that waits for a run of this kind, or all that wait for any. A call may be lost: each looks by itself, too."""
+        """Call a process that waits for a run of this kind, or all that wait for any.
+
+        A call may be lost: each looks by itself, too.
+        """
 
     async def _dismiss_call(self) -> None:  # noqa: B027
         """Call this process no more."""
@@ -145,7 +164,10 @@ class Store(ABC):
 
     @abstractmethod
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
-        """Runs in the order of their revisions, after one. Each change gives a run a revision greater than all before."""
+        """Runs in the order of their revisions, after one.
+
+        Each change gives a run a revision greater than all before.
+        """
 
     async def _index_texts(self) -> bool:
         """Bring the index of texts up to date, for a search; returns whether there is one."""
@@ -154,7 +176,10 @@ class Store(ABC):
     async def _find_texts(
         self, words: Sequence[str], tool: str, before: int, limit: int
     ) -> list[tuple[int, str, StoredRow]]:
-        """The runs that the index finds, the newest first: the key of each, which is less than ``before``, its text, and its row."""
+        """The runs that the index finds, the newest first.
+
+        The key of each, which is less than ``before``, its text, and its row.
+        """
         raise NotImplementedError
 
     @abstractmethod
@@ -182,7 +207,7 @@ class Store(ABC):
 
     @abstractmethod
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        """Delete runs in one transaction, as `_delete`, without those that a process holds, that have changed since, or that a run refers to which stays. Returns the ids of the deleted ones."""
+        """Delete runs in one transaction, as `_delete`, without those that a process holds, that have changed since, or that a run refers to which stays. Returns the ids of the deleted ones."""  # noqa: W505
 
     @abstractmethod
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
@@ -190,7 +215,9 @@ class Store(ABC):
 
     @abstractmethod
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
-        """Keep data under a key, if the last write of it has the number ``expected``; 0 if there is none. Returns the number of this write, or 0 if it was refused.
+        """Keep data under a key, if the last write of it has the number ``expected``; 0 if there is none.
+
+        Returns the number of this write, or 0 if it was refused.
 
         It must not survive a loss of power that the entries before it do not survive.
         """

@@ -52,7 +52,8 @@ class _Head(Struct, frozen=True):
 async def export_run(log: EventLog, run_id: str) -> AsyncIterator[bytes]:
     r"""A run as lines of JSON, each with its newline: a head with its id and its last values, then its entries.
 
-    The lines contain everything but results that ``after_tool_call`` hooks have not seen yet. A codec is not applied to them.
+    The lines contain everything but results that ``after_tool_call`` hooks have not seen yet. A codec is not applied to
+    them.
 
     Args:
         log: The log of the run.
@@ -86,15 +87,18 @@ async def export_run(log: EventLog, run_id: str) -> AsyncIterator[bytes]:
 
 
 async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
-    """Store a run that was exported. Everything in it is checked first: what is stored can be shown, searched and copied.
+    """Store a run that was exported.
+
+    Everything in it is checked first: what is stored can be shown, searched and copied.
 
     Args:
         log: The log to write to.
         lines: The lines of `export_run`, such as those of a file. Empty lines are ignored.
 
     Returns:
-        The id of the run. One that has not ended is continued only by ``worker.recover`` with its id, not by `recover_all`. Nothing is allowed in it: the hooks run
-        for all its calls, and what a person had approved needs approval again.
+        The id of the run. One that has not ended is continued only by ``worker.recover`` with its id, not by
+        `recover_all`. Nothing is allowed in it: the hooks run for all its calls, and what a person had approved needs
+        approval again.
 
     Raises:
         LogError: The lines are not a run, a number is missing, or the log has a run with this id. Nothing was stored.
@@ -145,7 +149,10 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
 
 
 def _split(lines: Iterable[bytes | str]) -> Iterable[bytes | str]:
-    """The lines, also of a whole file in one piece. Texts in JSON may contain all line breaks of Unicode but this one."""
+    """The lines, also of a whole file in one piece.
+
+    Texts in JSON may contain all line breaks of Unicode but this one.
+    """
     if isinstance(lines, str):
         return lines.split("\n")
     return lines.split(b"\n") if isinstance(lines, bytes) else lines
@@ -198,8 +205,9 @@ async def fork_run(
         labels: The labels of the new run; by default those of the source.
 
     Returns:
-        The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ from those of the source. Nothing is allowed in
-        it, and what a person has approved in the source needs approval again.
+        The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ
+        from those of the source. Nothing is allowed in it, and what a person has approved in the source needs approval
+        again.
 
     Raises:
         LogError: There is no such run or record, or the log cannot be read or written.
@@ -251,7 +259,9 @@ RESULTS = frozenset({*STEPS, "tool_start", "tool_stop", "tool_output"})
 def _results_at(
     entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run_id: str
 ) -> dict[int, ToolResult]:
-    """The results that a fork has from the first: of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
+    """The results that a fork has from the first.
+
+    Of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
 
     The source keeps none of them after that. What its hooks have made of them is in the records that follow.
     """

@@ -33,7 +33,10 @@ TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 
 UNRECORDED = frozenset({CONVERSATION, "branch", "marks", "openai"})
-"""The labels by which the web server and the terminal app find a conversation, and what is noted about it: they change, and are not in records."""
+"""The labels by which the web server and the terminal app find a conversation, and what is noted about it.
+
+They change, and are not in records.
+"""
 
 
 def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +63,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         status: The status of the run; a deleted run leaves only that.
         title: The beginning of its input.
         worker: The name of the worker that runs it, by which `recover_all` finds one.
-        turns: How many turns have started, without those of nested runs. This and what follows counts from before a pause on, and in a fork what it has copied.
+        turns: How many turns have started, without those of nested runs. This and what follows counts from before a
+            pause on, and in a fork what it has copied.
         tool_calls: How many tools have started, those of nested runs included, as for the next three.
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
@@ -71,7 +75,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         cache_creation_tokens: The part of the input that was written to a cache.
         cost: The cost of the tokens whose prices are known; ``None`` if none are.
         unpriced: The models whose prices are not known: the cost is without their tokens.
-        prices: The prices of models that the worker was given, by their names; others have those of the table of models.
+        prices: The prices of models that the worker was given, by their names; others have those of the table of
+            models.
         by_model: The tokens by the names of the models: read, written, from a cache, to a cache.
         reason: Why it was aborted or paused.
         outer: The id of the run that it is nested in.
@@ -83,9 +88,10 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         labels: Labels of the application, for example the name of a tenant; see ``labels`` of `Worker`.
         priority: Of two queued runs the one with the higher priority is taken first.
         allowed: The tools that a person always allows, each with the hook that then pauses no run for it.
-        imported: The number of the last record that was imported; 0 for none. Such a run is first recovered only by its name, and carries no permission up to that record.
-        held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last response. They are not exported, and are
-            gone as soon as the hooks have seen them.
+        imported: The number of the last record that was imported; 0 for none. Such a run is first recovered only by its
+            name, and carries no permission up to that record.
+        held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last
+            response. They are not exported, and are gone as soon as the hooks have seen them.
     """
 
     status: StoredStatus = "running"
@@ -169,8 +175,8 @@ class RunInfo(Struct, frozen=True):
         size: The bytes of its entries.
         revision: Grows with each change of a run of the log: new entries, a command, a claim, a release, a deletion.
         sent: How many commands were sent to it.
-        error: Why its values cannot be decoded, for example since its key was deleted; empty if they can. Then ``row`` has nothing but the status, and this
-            as the reason. Such a run cannot be claimed.
+        error: Why its values cannot be decoded, for example since its key was deleted; empty if they can. Then ``row``
+            has nothing but the status, and this as the reason. Such a run cannot be claimed.
     """
 
     run_id: str = field(name="run")
@@ -192,7 +198,10 @@ class RunInfo(Struct, frozen=True):
         return self.row.status
 
     def is_cut_off(self, now: float | None = None) -> bool:
-        """Whether no process runs it, though it has not ended: it is queued, or its process has ended, so that it can be recovered."""
+        """Whether no process runs it, though it has not ended.
+
+        It is queued, or its process has ended, so that it can be recovered.
+        """
         is_open = self.status in OPEN
         return is_open and self.lease_until < (time.time() if now is None else now)
 
@@ -217,7 +226,8 @@ class Command(Struct, frozen=True, omit_defaults=True):
     """A request to a run.
 
     Attributes:
-        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause; ``returned``, of a process that was taken for dead.
+        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause; ``returned``, of a process that
+            was taken for dead.
         data: The rest, as JSON.
         key: Two commands of a run cannot have the same key; empty for any number of them.
         number: Its number among the commands of the run, from 1; given by the log.
@@ -272,7 +282,9 @@ def returned_in(commands: Iterable[Command]) -> frozenset[int]:
 
 
 def is_storable(name: str) -> bool:
-    """Whether every store can have this text as a name, such as the id of a run: it is not empty, and has neither null characters nor half ones.
+    """Whether every store can have this text as a name, such as the id of a run.
+
+    It is not empty, and has neither null characters nor half ones.
 
     >>> is_storable("order-4711"), is_storable(""), is_storable("half " + chr(0xD800))
     (True, False, False)
@@ -294,7 +306,9 @@ CARRIED: frozenset[CommandKind] = frozenset({"send", "cancel"})
 
 
 def carried_over(command: Command, paused: str, number: int) -> Command:
-    """A command to a paused run, for the run that resumes it. Its key is the same from each process that sends it on, so that it counts once.
+    """A command to a paused run, for the run that resumes it.
+
+    Its key is the same from each process that sends it on, so that it counts once.
 
     >>> carried_over(Command("cancel"), "run-1", 2).key
     'run-1:2'

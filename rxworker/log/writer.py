@@ -1,18 +1,22 @@
 """Writing a run to a log while it runs: deltas in groups, barriers at once.
 
-Theory of operation. Records are put in synchronously, as they are emitted. One task at a time works for the writer: it claims the run, appends, one
-append at a time and in order, and at the end releases the claim. It belongs to the writer alone, so that cancelling a run cuts off none of the three. What
-waits for it (`RunWriter.open`, `RunWriter.barrier`, `RunWriter.close`) waits for futures, which are done when the writer gets there or has failed. The states, as `FOLLOWS` has them::
+Theory of operation. Records are put in synchronously, as they are emitted. One task at a time works for the writer: it
+claims the run, appends, one append at a time and in order, and at the end releases the claim. It belongs to the writer
+alone, so that cancelling a run cuts off none of the three. What waits for it (`RunWriter.open`, `RunWriter.barrier`,
+`RunWriter.close`) waits for futures, which are done when the writer gets there or has failed. The states, as `FOLLOWS`
+has them::
 
     NEW ──▶ CLAIMING ──▶ OPEN ──▶ CLOSING ──▶ RELEASING ──▶ CLOSED
      └───────────────────▲
     (all but the last two) ──▶ FAILED
 
-Deltas wait up to `QUIET` seconds, or `WATCHED` while another process watches the run. A barrier waits for nothing, and returns when everything before it is
-stored. If more than `MOST` records, or `MOST_SECONDS`, are not stored yet, the writer is full, and the source of the records is held.
+Deltas wait up to `QUIET` seconds, or `WATCHED` while another process watches the run. A barrier waits for nothing, and
+returns when everything before it is stored. If more than `MOST` records, or `MOST_SECONDS`, are not stored yet, the
+writer is full, and the source of the records is held.
 
-Only an event loop that closes cancels the task of the writer. Whether the log has done what it was called for is not known then: the call is made again, and if
-that is refused because the first one was done, it counts as done. After `RunWriter.give_up` the task may still come back from a log that has hung: it then only releases the claim.
+Only an event loop that closes cancels the task of the writer. Whether the log has done what it was called for is not
+known then: the call is made again, and if that is refused because the first one was done, it counts as done. After
+`RunWriter.give_up` the task may still come back from a log that has hung: it then only releases the claim.
 """
 
 from __future__ import annotations
@@ -80,7 +84,10 @@ class WriterState(Enum):
     CLOSED = "closed"
     """The claim is released."""
     FAILED = "failed"
-    """Nothing is written any more. Unless the claim was lost it lasts until its lease ends, so that no process tries again at once."""
+    """Nothing is written any more.
+
+    Unless the claim was lost it lasts until its lease ends, so that no process tries again at once.
+    """
 
 
 FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
@@ -119,9 +126,11 @@ class RunWriter:
         state: The state of the writer.
         stored_seq: The number of the last record that is stored.
         row: Returns what a list shows of the run now.
-        keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response by its name.
+        keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response
+            by its name.
         before: The conversation that a new run continues.
-        on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed. Nothing is written after that.
+        on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed.
+            Nothing is written after that.
     """
 
     def __init__(
@@ -215,11 +224,11 @@ class RunWriter:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def hold_result(self, place: int, result: ToolResult) -> None:
-        """Store a result with the next `ToolStop` of this place, which has none for the watchers, until hooks have seen it."""
+        """Store a result with the next `ToolStop` of this place, which has none for the watchers, until hooks have seen it."""  # noqa: W505
         self._results[place] = result
 
     def keep_agreement(self, place: int, agreed: Sequence[str], *, approved: bool) -> None:
-        """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""
+        """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""  # noqa: W505
         self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
 
     def keep_state(self, place: int, state: Json) -> None:
@@ -308,8 +317,9 @@ class RunWriter:
         """Store the rest, and release the run. Nothing that happens to the caller stops that.
 
         Returns:
-            A future that is done when the run is released. It fails with a `FencedError` if another owner has taken the run over, and with a `LogError`
-            if the rest could not be stored. A claim that could not be released is logged: its lease ends by itself.
+            A future that is done when the run is released. It fails with a `FencedError` if another owner has taken the
+            run over, and with a `LogError` if the rest could not be stored. A claim that could not be released is
+            logged: its lease ends by itself.
         """
         closed: asyncio.Future[None] = self._loop.create_future()
         if self._error is not None:
@@ -327,10 +337,13 @@ class RunWriter:
         return closed
 
     def give_up(self, error: LogError) -> None:
-        """Wait no longer for the log. What it still does after that is not known; a claim that it still gives is released.
+        """Wait no longer for the log.
+
+        What it still does after that is not known; a claim that it still gives is released.
 
         Args:
-            error: What is raised for records that are not stored. There is none if everything was: only the claim is not released then.
+            error: What is raised for records that are not stored. There is none if everything was: only the claim is
+                not released then.
         """
         if self.state is _RELEASING:
             self._released(error)
@@ -495,7 +508,8 @@ class RunWriter:
 
         Args:
             call: Calls the log.
-            is_done: Returns, of what the log has of the run, the result of a call that it has done before it was made again; ``None`` if it has not.
+            is_done: Returns, of what the log has of the run, the result of a call that it has done before it was made
+                again; ``None`` if it has not.
         """
         cancelled = 0
         while True:
@@ -546,7 +560,10 @@ class RunWriter:
 
 
 def _as_log_error(cause: BaseException) -> RxWorkerError:
-    """The error of a run whose log has raised ``cause``: a codec or a store may raise anything, and that ends this run alone."""
+    """The error of a run whose log has raised ``cause``.
+
+    A codec or a store may raise anything, and that ends this run alone.
+    """
     if isinstance(cause, RxWorkerError):
         return cause
     error = LogError(f"the log has failed: {describe(cause)}")

@@ -337,14 +337,15 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
         strict: Whether the provider holds the model to the schema.
         cache_control: A mark: everything up to this tool may be cached.
         defer_loading: Whether the model sees the tool only after a tool search has found it.
-        allowed_callers: The callers that may call it: ``direct`` is the model itself, ``programmatic`` is code that the model writes
-            and the provider runs. A provider's own word, such as ``code_execution_20260120``, means ``programmatic``
-            to the others. Empty: the provider's default, which is ``direct``.
+        allowed_callers: The callers that may call it: ``direct`` is the model itself, ``programmatic`` is code that the
+            model writes and the provider runs. A provider's own word, such as ``code_execution_20260120``, means
+            ``programmatic`` to the others. Empty: the provider's default, which is ``direct``.
         input_examples: Arguments of calls, to show to the model; copies, like the schema.
-        format: The call's input is a text instead of a JSON object; ``None``: an object. The schema then has one member,
-            a string. Providers without free text receive this schema.
+        format: The call's input is a text instead of a JSON object; ``None``: an object. The schema then has one
+            member, a string. Providers without free text receive this schema.
         native: A tool that a provider defines itself and the client runs: its ``type`` and settings, for example
-            ``{"type": "memory_20250818"}`` of Anthropic. They are sent with the name, in place of the description and the schema.
+            ``{"type": "memory_20250818"}`` of Anthropic. They are sent with the name, in place of the description and
+            the schema.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """How many tokens a message takes, roughly. Pure.
 
-No provider documents its count, and each counts in its own way. This is an estimate and nothing more: a token for four bytes
-of UTF-8, something for each message, fixed numbers for pictures and documents, and a number by its bytes for audio. For plain English it is mostly within
-a fifth of the truth; leave room. A text in another script has more bytes a letter, and is counted as more, as it is by
-the providers.
+No provider documents its count, and each counts in its own way. This is an estimate and nothing more: a token for four
+bytes of UTF-8, something for each message, fixed numbers for pictures and documents, and a number by its bytes for
+audio. For plain English it is mostly within a fifth of the truth; leave room. A text in another script has more bytes a
+letter, and is counted as more, as it is by the providers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ BYTES_PER_TOKEN = 4
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_500
 DOCUMENT_TOKENS = 3_000
-# Gemini counts 32 tokens a second (https://ai.google.dev/gemini-api/docs/audio); a compressed second has about 16,000 bytes.
+# Gemini counts 32 tokens a second (https://ai.google.dev/gemini-api/docs/audio); a compressed second has about 16,000
+# bytes.
 BYTES_PER_AUDIO_TOKEN = 500
 
 

@@ -1,7 +1,8 @@
 """The turns of a conversation: going back to one, leaving the oldest out, or replacing them by a summary. Pure.
 
-A turn is one answer: the messages before it, the answer, and the results of the tools that it called. A question that needs three
-rounds of tools is four turns. A conversation that is cut between two turns separates no call from its result, and no thought from the call that it led to.
+A turn is one answer: the messages before it, the answer, and the results of the tools that it called. A question that
+needs three rounds of tools is four turns. A conversation that is cut between two turns separates no call from its
+result, and no thought from the call that it led to.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def starts(messages: Sequence[Message]) -> list[int]:
 
 
 def _last_results(messages: Sequence[Message]) -> dict[int, int]:
-    """For each message with calls, the place of the last of their results, those of the provider's own tools included."""
+    """For each message with calls, the place of the last of their results, those of the provider's own tools included."""  # noqa: W505
     answers = pair(messages)
     last: dict[int, int] = {}
     number = 0
@@ -104,7 +105,8 @@ def trim(
 ) -> Conversation:
     """The conversation without as many of its oldest turns as it takes to come down to a number of tokens.
 
-    Whole `turns` are left out, so that no call is parted from its result and no thought from its call. What always stays:
+    Whole `turns` are left out, so that no call is parted from its result and no thought from its call. What always
+    stays:
 
     - the system text, and every system message;
     - the last turn, also where it alone is more than ``max_tokens``;
@@ -151,7 +153,9 @@ def trim(
 def shorten(
     conversation: Conversation, max_tokens: float, max_turns: float
 ) -> tuple[int, tuple[Message, ...]]:
-    """Where the last turns of a conversation begin, and the messages before them that stay: system messages, and the question that the first of these turns helps to answer.
+    """Where the last turns of a conversation begin, and the messages before them that stay.
+
+    System messages, and the question that the first of these turns helps to answer.
 
     Args:
         conversation: All messages so far.
@@ -221,9 +225,9 @@ HEADING = "Summary of the conversation so far:"
 def compact(conversation: Conversation, summary: str | Message, keep: int = 4) -> Conversation:
     r"""The conversation with a summary instead of all but its last turns.
 
-    The summary is a message of the user's, which every provider accepts in that place; a summary that was put there before
-    is replaced with the turns. It must contain the user's question, since the question may be among the replaced messages.
-    System messages stay. A conversation of no more than ``keep`` turns stays as it is.
+    The summary is a message of the user's, which every provider accepts in that place; a summary that was put there
+    before is replaced with the turns. It must contain the user's question, since the question may be among the replaced
+    messages. System messages stay. A conversation of no more than ``keep`` turns stays as it is.
 
     Args:
         conversation: All messages so far.

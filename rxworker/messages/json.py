@@ -1,4 +1,7 @@
-"""JSON values, and JSON that cannot be changed: still dicts and lists when read or encoded, but every edit raises. Pure."""
+"""JSON values, and JSON that cannot be changed: still dicts and lists when read or encoded, but every edit raises.
+
+Pure.
+"""
 
 from __future__ import annotations
 

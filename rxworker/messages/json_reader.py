@@ -1,8 +1,9 @@
 """JSON text in pieces, read once: the value so far, the members that are whole, and whether all of it is. Pure.
 
-A stack holds the open objects and arrays; a complete value is added to the innermost one at once, so the result grows in place and is never copied. A string is
-collected in pieces. While it is open, its current text is shown, joined again each time it has grown by an eighth, which in total costs a
-small multiple of its length. Numbers and words are shown when the next character proves that they are complete.
+A stack holds the open objects and arrays; a complete value is added to the innermost one at once, so the result grows
+in place and is never copied. A string is collected in pieces. While it is open, its current text is shown, joined again
+each time it has grown by an eighth, which in total costs a small multiple of its length. Numbers and words are shown
+when the next character proves that they are complete.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class JsonReader:
 
     Attributes:
         value: The value so far. One object that grows: copy it to keep what it was.
-        members: The members of the outermost object that are whole, in the order in which they came. The list only grows.
+        members: The members of the outermost object that are whole, in the order in which they came. The list only
+            grows.
         is_complete: Whether the value is whole.
         is_broken: Whether something came that cannot stand there.
 

@@ -62,7 +62,7 @@ class SurrogateJoiner:
         return self._read(data)
 
     def joined(self, data: bytes) -> bytes:
-        """Later data, with the two halves of a character joined if a half is held and this is the next piece of its text."""
+        """Later data, with the two halves of a character joined if a half is held and this is the next piece of its text."""  # noqa: W505
         repaired = self._read(data) if self.held else None
         return data if repaired is None else repaired
 
@@ -138,7 +138,9 @@ def read_repaired(data: bytes) -> Json:
 
 
 def encode_lenient(value: Struct | Json) -> bytes:
-    r"""Encode a value as JSON. Half characters and integers beyond 64 bits are replaced by what JSON and UTF-8 can hold, so that it never raises.
+    r"""Encode a value as JSON.
+
+    Half characters and integers beyond 64 bits are replaced by what JSON and UTF-8 can hold, so that it never raises.
 
     >>> encode_lenient({"half": "\ud83d"}).decode()
     '{"half":"\ufffd"}'

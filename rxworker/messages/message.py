@@ -1,4 +1,4 @@
-"""Messages, the conversation they make, and its JSON, which has a version, so that a later version of rxworker reads or refuses it."""
+"""Messages, the conversation they make, and its JSON, which has a version, so that a later version of rxworker reads or refuses it."""  # noqa: W505
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Conversation(Struct, frozen=True, omit_defaults=True, weakref=True):
     Attributes:
         messages: In order.
         system: The application's instructions to the model.
-        replaced: How many of the first messages a worker's requests carry in a shorter form; see `rxworker.worker.Compact`.
+        replaced: How many of the first messages a worker's requests carry in a shorter form; see
+            `rxworker.worker.Compact`.
         instead: That shorter form.
     """
 
@@ -94,7 +95,10 @@ class Conversation(Struct, frozen=True, omit_defaults=True, weakref=True):
         return replace(self, messages=self.messages + messages)
 
     def with_messages(self, messages: Iterable[Message]) -> Conversation:
-        """The conversation with these messages instead of its own. Its shorter form stays as long as the messages that it stands for do."""
+        """The conversation with these messages instead of its own.
+
+        Its shorter form stays as long as the messages that it stands for do.
+        """
         made = tuple(messages)
         if made[: self.replaced] != self.messages[: self.replaced]:
             return Conversation(made, self.system)
@@ -106,7 +110,7 @@ class Conversation(Struct, frozen=True, omit_defaults=True, weakref=True):
 
         >>> [m.text for m in Conversation((Message.user("long"), Message.user("now")), replaced=1, instead=(Message.user("short"),)).sent.messages]
         ['short', 'now']
-        """
+        """  # noqa: W505
         if not self.replaced:
             return self
         return Conversation((*self.instead, *self.messages[self.replaced :]), self.system)

@@ -1,8 +1,8 @@
 """Which result answers which call. Pure; `validate`, `repair` and the cutting of a history use it.
 
-A result answers the first call of its id that has none yet, in the last message that has such a call: ids may come again,
-within an answer and in a later one. A second result for a call takes the place of the first, as long as the model has
-written nothing since.
+A result answers the first call of its id that has none yet, in the last message that has such a call: ids may come
+again, within an answer and in a later one. A second result for a call takes the place of the first, as long as the
+model has written nothing since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finding what is wrong with a conversation, and repairing it so that a provider accepts it. Pure.
 
-A run that ends in the middle may leave a tool call without its result, which every provider refuses, and an application may keep histories of its
-own. `repair` corrects what `validate` reports:
+A run that ends in the middle may leave a tool call without its result, which every provider refuses, and an application
+may keep histories of its own. `repair` corrects what `validate` reports:
 
 - A call without a result gets one with the text ``reason``. A result without a call is removed.
 - Results are moved to one message directly after their calls, in the order of the calls.
@@ -165,9 +165,9 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
 
     Args:
         conversation: The conversation to repair.
-        reason: The text of the added results; the model receives it. One text for all calls; a mapping from
-            the ids of calls, where calls that are not in it were not run; or a function of the call. State who stopped a
-            call, and whether it may have had an effect, wherever that is known.
+        reason: The text of the added results; the model receives it. One text for all calls; a mapping from the ids of
+            calls, where calls that are not in it were not run; or a function of the call. State who stopped a call, and
+            whether it may have had an effect, wherever that is known.
 
     >>> from rxworker.messages import Conversation, Message, ToolCall
     >>> broken = Conversation((Message.user("hi"), Message.assistant(ToolCall("1", "look", {}))))

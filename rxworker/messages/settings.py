@@ -45,7 +45,9 @@ AWAITED = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def is_coroutine_function(function: object) -> bool:
-    """Whether what it returns must be awaited or iterated with ``async for``: of ``async def``, a `functools.partial` of it, or an object whose ``__call__`` is one.
+    """Whether what it returns must be awaited or iterated with ``async for``.
+
+    Of ``async def``, a `functools.partial` of it, or an object whose ``__call__`` is one.
 
     >>> async def look() -> None: ...
     >>> is_coroutine_function(look), is_coroutine_function(partial(look)), is_coroutine_function(print)
@@ -107,7 +109,9 @@ def check_names(owner: str, names: Iterable[str], known: Collection[str]) -> Non
 
 
 def checks_arguments(cls: C) -> C:
-    """Report arguments that the constructor of a class does not take: by the name of that class, with the nearest argument.
+    """Report arguments that the constructor of a class does not take.
+
+    By the name of that class, with the nearest argument.
 
     >>> @checks_arguments
     ... class Shop:

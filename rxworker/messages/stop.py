@@ -8,7 +8,10 @@ from msgspec import Struct
 
 
 class StopKind(Enum):
-    """The normal forms of the providers' reasons. ``INCOMPLETE`` is an end before its time that has no form of its own, such as a cancel by the server."""
+    """The normal forms of the providers' reasons.
+
+    ``INCOMPLETE`` is an end before its time that has no form of its own, such as a cancel by the server.
+    """
 
     __hash__ = (
         object.__hash__
@@ -53,5 +56,8 @@ class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def runs_tools(self) -> bool:
-        """Whether the whole tool calls of the response run: never those of a cut, malformed or withheld one. Without a reason they run, too."""
+        """Whether the whole tool calls of the response run: never those of a cut, malformed or withheld one.
+
+        Without a reason they run, too.
+        """
         return self.kind not in AGAINST_CALLS

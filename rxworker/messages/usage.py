@@ -16,7 +16,8 @@ class Usage(
     """Tokens of one response so far: a snapshot, never a difference. The last one holds.
 
     The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the
-    output. ``None`` means that the provider did not report it. ``raw`` keeps its own object, in its own way of counting.
+    output. ``None`` means that the provider did not report it. ``raw`` keeps its own object, in its own way of
+    counting.
 
     Attributes:
         input_tokens: Everything the model read, cached or not.
@@ -26,9 +27,11 @@ class Usage(
         reasoning_tokens: The part of the output that was thinking.
         raw: The provider's own numbers.
         is_partial: Whether a response was cut before its final numbers, so that the true ones are higher.
-        cache_creation_1h_tokens: The part of what was written to a cache that lives for an hour, which has a price of its own.
-        by_size: Of a sum: the tokens of its responses, by the largest of `SIZES` that their input exceeds, since long prompts have prices of
-            their own. Empty for one response, unless its provider has made it in several passes, and for a sum that is not longer than the first size.
+        cache_creation_1h_tokens: The part of what was written to a cache that lives for an hour, which has a price of
+            its own.
+        by_size: Of a sum: the tokens of its responses, by the largest of `SIZES` that their input exceeds, since long
+            prompts have prices of their own. Empty for one response, unless its provider has made it in several passes,
+            and for a sum that is not longer than the first size.
     """
 
     input_tokens: int | None = None
@@ -136,8 +139,10 @@ class Prices(Settings, frozen=True):
         cache_read: The price of input that is read from a cache; ``None``: that of ``input``.
         cache_creation: The price of input that is written to a cache; ``None``: that of ``input``.
         currency: The currency of the prices. It is shown beside a cost; nothing is converted.
-        cache_creation_1h: The price of input that is written to a cache for an hour; ``None``: that of ``cache_creation``.
-        above: The length of a prompt in tokens, one of `SIZES`, above which all tokens of its request have other prices.
+        cache_creation_1h: The price of input that is written to a cache for an hour; ``None``: that of
+            ``cache_creation``.
+        above: The length of a prompt in tokens, one of `SIZES`, above which all tokens of its request have other
+            prices.
         long: These prices.
 
     Raises:
@@ -148,7 +153,7 @@ class Prices(Settings, frozen=True):
     >>> tiered = Prices(input=2.0, output=12.0, above=200_000, long=Prices(input=4.0, output=18.0))
     >>> tiered.cost(Usage(150_000, 0)), tiered.cost(Usage(250_000, 0)), tiered.cost(Usage(150_000, 0) + Usage(100_000, 0))
     (0.3, 1.0, 0.5)
-    """
+    """  # noqa: W505
 
     input: float
     output: float

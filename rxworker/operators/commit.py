@@ -1,8 +1,8 @@
 """Events that may still be retracted, and events that may not.
 
-A request that fails after its first event may be made again: the attempt is retracted by an event, and another begins. A consumer that
-shows text at once uses `live`, and removes what a retraction names. A consumer that cannot remove anything, such as a voice or a
-log, uses `committed`.
+A request that fails after its first event may be made again: the attempt is retracted by an event, and another begins.
+A consumer that shows text at once uses `live`, and removes what a retraction names. A consumer that cannot remove
+anything, such as a voice or a log, uses `committed`.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ def committed() -> Operator[A, A]:
         [ committed() ]
         -----------------(ade)-t--|
 
-    An attempt is held back until its response completed, or until something comes after it that shows that no other attempt will.
-    Then it passes whole and in order; one that is retracted never does. What it holds is at most one response of each run: a run
-    inside a run has attempts of its own.
+    An attempt is held back until its response completed, or until something comes after it that shows that no other
+    attempt will. Then it passes whole and in order; one that is retracted never does. What it holds is at most one
+    response of each run: a run inside a run has attempts of its own.
 
     >>> from reactivex import of
     >>> from rxworker.events import TextDelta

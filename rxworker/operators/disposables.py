@@ -9,7 +9,9 @@ from reactivex.disposable import Disposable
 
 
 class SerialDisposable(abc.DisposableBase):
-    """Holds one subscription at a time: what goes in disposes of what was there, and once disposed, it disposes of what goes in.
+    """Holds one subscription at a time.
+
+    What goes in disposes of what was there, and once disposed, it disposes of what goes in.
 
     It does what that of reactivex does, without a lock, and serves in place of a ``SingleAssignmentDisposable``.
 

@@ -1,8 +1,10 @@
 """What a verb takes: events, records, texts or blocks, distinguished at each item.
 
-Theory of operation. A verb compares the class of an item with the classes that it handles, as it does anyway. Only an item of none of these is looked up in
-the table of event kinds, so that a check costs nothing for what a verb handles and one look-up for other events. An item that is not what the verb takes
-ends the stream: the error names the verb, what it was given, and the operator that converts one into the other. It never has the item itself, which may hold secrets.
+Theory of operation. A verb compares the class of an item with the classes that it handles, as it does anyway. Only an
+item of none of these is looked up in the table of event kinds, so that a check costs nothing for what a verb handles
+and one look-up for other events. An item that is not what the verb takes ends the stream: the error names the verb,
+what it was given, and the operator that converts one into the other. It never has the item itself, which may hold
+secrets.
 """
 
 from __future__ import annotations
@@ -141,10 +143,13 @@ def operator(
     subscribe: Callable[[Observable[A], abc.ObserverBase[B], Scheduler], abc.DisposableBase],
     events: str = "",
 ) -> Operator[A, B]:
-    """An operator, from the function that subscribes an observer to its result. On a run it has the run's time, and so do the operators that it was given.
+    """An operator, from the function that subscribes an observer to its result.
+
+    On a run it has the run's time, and so do the operators that it was given.
 
     Args:
-        subscribe: Called at each subscription with the source, the observer downstream and the scheduler of the subscriber.
+        subscribe: Called at each subscription with the source, the observer downstream and the scheduler of the
+            subscriber.
         events: The verb as it is written, if it takes events and no records.
     """
 

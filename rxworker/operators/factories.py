@@ -1,4 +1,7 @@
-"""Functions that make operators, distinguished from operators: both are callable, and the parentheses are easily forgotten."""
+"""Functions that make operators, distinguished from operators.
+
+Both are callable, and the parentheses are easily forgotten.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Gauges: several values computed side by side from one stream, rates, and the difference that each usage snapshot adds.
+"""Gauges.
 
-reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait for a subscriber. A run emits its history
-at once, while ``start_with`` still waits for its turn, and some operators would miss the first records. Here every operator is subscribed before the source is.
+Several values computed side by side from one stream, rates, and the difference that each usage snapshot adds.
+
+reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait for a subscriber. A
+run emits its history at once, while ``start_with`` still waits for its turn, and some operators would miss the first
+records. Here every operator is subscribed before the source is.
 """
 
 from __future__ import annotations
@@ -54,9 +57,10 @@ def combine_gauges(
         [ combine_gauges(Row(0, ""), x=count, y=same) ]
         0-(1,2)-(3,4)--|       0 is (0, ""), then (1, ""), (1, a), (2, a), (2, b)
 
-    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` after it if users look at it. It completes when all gauges
-    have, and an error of the source ends it. A gauge that fails stops alone: its field keeps its value, and a warning is logged. If all have failed, the
-    error of the last ends it. A value that is not of the type of its field is a failure of its gauge.
+    It begins with ``start``, and emits anew whenever a gauge does: put ``ops.sample`` after it if users look at it. It
+    completes when all gauges have, and an error of the source ends it. A gauge that fails stops alone: its field keeps
+    its value, and a warning is logged. If all have failed, the error of the last ends it. A value that is not of the
+    type of its field is a failure of its gauge.
 
     Args:
         start: The initial state: a frozen Struct.
@@ -64,7 +68,8 @@ def combine_gauges(
         gauges: An operator for each field that changes, by its name.
 
     Raises:
-        ConfigurationError: ``start`` is not a frozen Struct, there is no gauge, no field of that name, or a gauge is not an operator.
+        ConfigurationError: ``start`` is not a frozen Struct, there is no gauge, no field of that name, or a gauge is
+            not an operator.
 
     >>> from reactivex import of, operators as ops
     >>> class Row(Struct, frozen=True):
@@ -242,8 +247,8 @@ def rate(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator
         [ rate(4) ]
         -1-3-2-0-1-(0,|)
 
-    The stream is of amounts: 1 for each to count them, or their tokens, bytes, money. A source that is younger than the window
-    counts as if it had been silent before. Completion empties the window: the last value is 0.
+    The stream is of amounts: 1 for each to count them, or their tokens, bytes, money. A source that is younger than the
+    window counts as if it had been silent before. Completion empties the window: the last value is 0.
 
     Args:
         seconds: Over how long. Less follows faster, more is calmer.
@@ -309,7 +314,8 @@ class UsageChange(Struct, frozen=True):
         model: The name of the model; empty if the request was not seen.
         before: The tokens of the response as they were known.
         after: The tokens of the response as they are known now.
-        prices: The prices that the requests of the run have recorded, by the names of models; see `rxworker.events.AttemptStart`.
+        prices: The prices that the requests of the run have recorded, by the names of models; see
+            `rxworker.events.AttemptStart`.
     """
 
     record: Record
@@ -341,8 +347,9 @@ def usage_changes() -> Operator[Record, UsageChange]:
         [ usage_changes() ]
         ---5-3---2---|
 
-    A provider reports the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
-    runs inside runs, and summaries of a conversation that was too long. A resumed run begins at zero: the run that paused has counted the tokens before.
+    A provider reports the usage of one response several times, each time a snapshot. Retracted attempts count: they
+    were paid for. So do runs inside runs, and summaries of a conversation that was too long. A resumed run begins at
+    zero: the run that paused has counted the tokens before.
 
     >>> from reactivex import of
     >>> def record(attempt: int, usage: Usage) -> Record:

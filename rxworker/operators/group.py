@@ -1,11 +1,12 @@
 """One observable for the life of each block, and a state carried along each block.
 
-The definition is reactivex's ``group_by_until(index, None, until_stop_or_abort)`` over the block events, and a property test holds the two equal; a delta
-costs a seventh of it. A block opens with the first event of its index, is announced downstream, and then receives that event: an observer that subscribes
-in the notification receives the whole block. A stop or an abort is its last item; then the block completes, and the same index may
-open again. Blocks that end without an event of their own are aborted first, as in a `Timeline`: `OpenBlocks` has the rule. The blocks and the outer
-observable share one subscription to the source, which ends when the last of them is disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first
-block to its end.
+The definition is reactivex's ``group_by_until(index, None, until_stop_or_abort)`` over the block events, and a property
+test holds the two equal; a delta costs a seventh of it. A block opens with the first event of its index, is announced
+downstream, and then receives that event: an observer that subscribes in the notification receives the whole block. A
+stop or an abort is its last item; then the block completes, and the same index may open again. Blocks that end without
+an event of their own are aborted first, as in a `Timeline`: `OpenBlocks` has the rule. The blocks and the outer
+observable share one subscription to the source, which ends when the last of them is disposed: ``group_blocks(),
+take(1), flat_map(...)`` follows the first block to its end.
 """
 
 from __future__ import annotations
@@ -104,12 +105,13 @@ def group_blocks(
          |     +s1-----d1----e1|
          +s0-d0----d0----e0|
 
-    Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. A subscriber that comes later
-    has missed the events before, unless the blocks replay. An error of the source is an error of all open blocks.
+    Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. A
+    subscriber that comes later has missed the events before, unless the blocks replay. An error of the source is an
+    error of all open blocks.
 
     Args:
-        follow: What to emit of each block. ``group_blocks(follow)`` means ``group_blocks(), ops.flat_map(follow)``; a type checker knows
-            the block's type here, also where ``follow`` is a lambda.
+        follow: What to emit of each block. ``group_blocks(follow)`` means ``group_blocks(), ops.flat_map(follow)``; a
+            type checker knows the block's type here, also where ``follow`` is a lambda.
         replay: Whether a block keeps its events for later subscribers, for as long as the block itself is kept.
 
     >>> from reactivex import of, operators as ops
@@ -193,8 +195,9 @@ def scan_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
         [ scan_scope(step) ]
         --1--2--3--4|
 
-    What several open blocks emit comes out in the order of the events that caused it. The last event of a block that is not whole is its abort. A block
-    has every event of its index, also a delta of another type, which a `Timeline` and `step_block` leave out.
+    What several open blocks emit comes out in the order of the events that caused it. The last event of a block that is
+    not whole is its abort. A block has every event of its index, also a delta of another type, which a `Timeline` and
+    `step_block` leave out.
 
     Args:
         step: The next state, from the state and an event of the block. It must not change the state it is given.
@@ -221,8 +224,9 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
         [ fold_scope(step) ]
         -----------4|
 
-    A block that is aborted, or has not stopped when the stream ends, is not whole and emits nothing: follow it with `scan_scope`. What was emitted
-    of a response that is retracted later stays emitted: put `committed` before `group_blocks` to wait until nothing can be retracted.
+    A block that is aborted, or has not stopped when the stream ends, is not whole and emits nothing: follow it with
+    `scan_scope`. What was emitted of a response that is retracted later stays emitted: put `committed` before
+    `group_blocks` to wait until nothing can be retracted.
 
     Args:
         step: The next state, from the state and an event of the block. It must not change the state it is given.

@@ -1,11 +1,12 @@
 """Text that passes only after a check, for example by a moderation model.
 
-Theory of operation. The text of each block is checked in windows that overlap by half. A character passes when a window has passed in
-which at least half a window of text follows it, or in which its block ends. So a phrase of up to half a window is seen whole by one check
-before any of it passes. Events are handled one at a time: while a check is awaited, whatever arrives waits after it, in order.
+Theory of operation. The text of each block is checked in windows that overlap by half. A character passes when a window
+has passed in which at least half a window of text follows it, or in which its block ends. So a phrase of up to half a
+window is seen whole by one check before any of it passes. Events are handled one at a time: while a check is awaited,
+whatever arrives waits after it, in order.
 
-Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled, and an item that is not an event,
-end the stream with an error, and what was held is dropped.
+Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled,
+and an item that is not an event, end the stream with an error, and what was held is dropped.
 """
 
 from __future__ import annotations
@@ -64,19 +65,22 @@ def hold_back(
         [ hold_back(check) ]
         -s---a-b-(c,e)-|       checked: a, ab, bc
 
-    The check sees up to ``window`` characters of one block, and each window overlaps the one before it by half: a phrase of up to half a
-    window is seen whole before any of it passes. At the end of a block the rest is checked and passes. Held text is dropped when its block is
-    aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
-    asynchronous check is awaited, everything that follows waits, so at most one response is held.
+    The check sees up to ``window`` characters of one block, and each window overlaps the one before it by half: a
+    phrase of up to half a window is seen whole before any of it passes. At the end of a block the rest is checked and
+    passes. Held text is dropped when its block is aborted, its response starts again, fails or is cancelled, its
+    attempt is retracted, or the source fails. Other events pass at once, in order; while an asynchronous check is
+    awaited, everything that follows waits, so at most one response is held.
 
     Tool arguments are not checked; a hook at ``before_tool_call`` sees them whole.
 
     Args:
         check: Whether a text may pass: a function, or a coroutine function.
         window: How many characters a check sees, at least 2. Text is delayed by half of it.
-        replacement: The text that replaces held text that must not pass; the block then continues. By default the stream fails.
-        thinking: Whether thinking is checked, too. By default it passes unchecked. The signature of thinking that was replaced is dropped,
-            since it no longer fits. A provider's copy of a replaced text, which the end of a block may carry, is dropped in any case.
+        replacement: The text that replaces held text that must not pass; the block then continues. By default the
+            stream fails.
+        thinking: Whether thinking is checked, too. By default it passes unchecked. The signature of thinking that was
+            replaced is dropped, since it no longer fits. A provider's copy of a replaced text, which the end of a block
+            may carry, is dropped in any case.
 
     Raises:
         ConfigurationError: The check is not callable, or the window is less than 2.

@@ -111,7 +111,8 @@ def tool_inputs() -> Operator[Event, ToolInput]:
         [ tool_inputs() ]
         --------1-----2----3-|     1 {a}, 2 {a, b}, 3 {a, b} and complete
 
-    The text is read once, however many pieces it comes in. A call whose block is aborted, or whose response begins anew, emits nothing more.
+    The text is read once, however many pieces it comes in. A call whose block is aborted, or whose response begins
+    anew, emits nothing more.
 
     >>> from reactivex import of
     >>> events = of(
@@ -134,8 +135,9 @@ def tool_calls() -> Operator[Event, ToolCall]:
         [ tool_calls() ]
         -----------1-2--|
 
-    A call whose block is aborted is not emitted. The input of a call whose text is not a JSON object is the text. With several choices, those of the first count. An attempt may be
-    retracted after its calls were emitted; ``committed(), tool_calls()`` emits none of these.
+    A call whose block is aborted is not emitted. The input of a call whose text is not a JSON object is the text. With
+    several choices, those of the first count. An attempt may be retracted after its calls were emitted; ``committed(),
+    tool_calls()`` emits none of these.
 
     >>> from reactivex import of
     >>> events = of(

@@ -1,31 +1,36 @@
-"""The kernel of the operators: `Stage` (an operator's result), `Source` (a hot observable), and the `Guard` at the end of a pipeline.
+"""The kernel of the operators.
 
-reactivex guards each subscription between two operators with an observer that detaches itself and with a trampoline; for each event and each
-subscription that costs more than the operators do. Between two stages `connect` attaches directly. In return, the author of a
-stage guarantees:
+`Stage` (an operator's result), `Source` (a hot observable), and the `Guard` at the end of a pipeline.
+
+reactivex guards each subscription between two operators with an observer that detaches itself and with a trampoline;
+for each event and each subscription that costs more than the operators do. Between two stages `connect` attaches
+directly. In return, the author of a stage guarantees:
 
 * the stage emits nothing after a terminal event, provided that upstream does the same;
 * an exception of a user's callback goes to ``on_error``, and the stage is silent from then on;
 * all state is created in the function that subscribes;
 * one thread at a time: there are no locks.
 
-The guard is needed once, at the end of a pipeline. `Guard` behaves like reactivex's ``AutoDetachObserver``, without its locks:
+The guard is needed once, at the end of a pipeline. `Guard` behaves like reactivex's ``AutoDetachObserver``, without its
+locks:
 
 * nothing is emitted after a terminal event or after disposing, not even the rest of a list of parts;
-* a terminal event disposes the source, also when the observer raises at it; if it is emitted while the source is being subscribed to,
-  the source is disposed right after;
+* a terminal event disposes the source, also when the observer raises at it; if it is emitted while the source is being
+  subscribed to, the source is disposed right after;
 * an exception of the observer goes to the caller that pushed, and ends nothing;
 * an exception while subscribing goes to ``on_error``, or to the subscriber if a terminal event was emitted before;
 * without ``on_error`` the error is raised.
 
-A subscription may be disposed by another thread: it is stored first, and then the flag is checked, so that one of the two disposes it.
+A subscription may be disposed by another thread: it is stored first, and then the flag is checked, so that one of the
+two disposes it.
 
-The trampoline lets a source that emits while it is subscribed to wait until the subscriber holds the subscription. Upstream of a
-stage with ``is_direct`` nothing waits there, since events are pushed by hand.
+The trampoline lets a source that emits while it is subscribed to wait until the subscriber holds the subscription.
+Upstream of a stage with ``is_direct`` nothing waits there, since events are pushed by hand.
 
-A network read brings many events at once. Between two stages these travel together, as a list of parts: a part is an item, or a
-`Deltas` of several adjacent ones. `many` returns the function that takes it. The meaning is the same: a list is its items, one after
-the other, and an observer without ``on_many``, like any observer of another library, receives them one by one.
+A network read brings many events at once. Between two stages these travel together, as a list of parts: a part is an
+item, or a `Deltas` of several adjacent ones. `many` returns the function that takes it. The meaning is the same: a list
+is its items, one after the other, and an observer without ``on_many``, like any observer of another library, receives
+them one by one.
 
 Any other observable may be upstream (`connect` falls back to ``subscribe``) or downstream.
 """
@@ -158,8 +163,8 @@ class Sink(abc.ObserverBase[A]):
         on_next: Takes an item.
         on_error: Takes the error that ends the stream.
         on_completed: Called when the stream is complete.
-        on_many: Takes several items that arrived together, as a list in which a `Deltas` stands for adjacent deltas; without it, each
-            item goes through ``on_next``.
+        on_many: Takes several items that arrived together, as a list in which a `Deltas` stands for adjacent deltas;
+            without it, each item goes through ``on_next``.
     """
 
     # The slots stand in for the base class's abstract methods; the names below only declare their types.
@@ -231,8 +236,8 @@ class Unstaged(Observable[A]):
 class Stage(Observable[A]):
     """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly.
 
-    There are many of them, most for the time of one response. The lock that every observable has, for operators of reactivex that
-    join several, is created at its first use.
+    There are many of them, most for the time of one response. The lock that every observable has, for operators of
+    reactivex that join several, is created at its first use.
 
     Args:
         subscribe: Attaches an observer.
@@ -240,7 +245,8 @@ class Stage(Observable[A]):
     Attributes:
         is_direct: Whether nothing upstream waits in the trampoline of the thread that subscribes.
         emits_records: Whether it emits the records of a run, and not bare events.
-        timing: Gives a pipeline on it the time of its event loop, where operators of other libraries are in it; ``None`` where it has no event loop.
+        timing: Gives a pipeline on it the time of its event loop, where operators of other libraries are in it;
+            ``None`` where it has no event loop.
     """
 
     is_direct = False
@@ -321,7 +327,10 @@ class Stage(Observable[A]):
 def connect(
     source: Observable[A], sink: abc.ObserverBase[A], scheduler: abc.SchedulerBase | None = None
 ) -> abc.DisposableBase:
-    """Subscribe a stage's observer: directly to one of our own stages, through ``subscribe`` to any other observable."""
+    """Subscribe a stage's observer.
+
+    Directly to one of our own stages, through ``subscribe`` to any other observable.
+    """
     if isinstance(source, Stage):
         return source._subscribe_core(sink, scheduler)
     return source.subscribe(sink, scheduler=scheduler)
@@ -465,8 +474,8 @@ class Joined(Ending, abc.DisposableBase):
 class Source(Stage[A]):
     """A hot observable that is pushed by hand: what ``Subject`` is, without its locks.
 
-    All subscribers see an event, also when one of them raises; the first exception is then raised to the caller that pushed. A
-    subscriber that comes after the end receives the terminal event alone.
+    All subscribers see an event, also when one of them raises; the first exception is then raised to the caller that
+    pushed. A subscriber that comes after the end receives the terminal event alone.
 
     >>> numbers = Source[int]()
     >>> subscription = numbers.subscribe(print)

@@ -1,12 +1,14 @@
 r"""Parts of the text replaced before they are emitted, for example personal data.
 
-Theory of operation. The text of each block goes through a `Masker` of its own. A place in the text is decided when at least ``limit`` characters after it are known, or
-when its block has ended: a match of up to ``limit`` characters that begins there, with what its lookaheads read, is then known whole. Places are decided in steps of
-a fixed number of characters, each with a view of a fixed number of characters, so that the result does not depend on how the text was cut into deltas. As many characters before a
-place stay visible to ``\b``, ``^`` and lookbehinds.
+Theory of operation. The text of each block goes through a `Masker` of its own. A place in the text is decided when at
+least ``limit`` characters after it are known, or when its block has ended: a match of up to ``limit`` characters that
+begins there, with what its lookaheads read, is then known whole. Places are decided in steps of a fixed number of
+characters, each with a view of a fixed number of characters, so that the result does not depend on how the text was cut
+into deltas. As many characters before a place stay visible to ``\b``, ``^`` and lookbehinds.
 
-A match that reaches the end of the view may be longer. It is held, and looked at again each time that the text has doubled, until it ends before the end of
-the view; then it is replaced as one. A match that becomes longer than `LONGEST` ends the stream.
+A match that reaches the end of the view may be longer. It is held, and looked at again each time that the text has
+doubled, until it ends before the end of the view; then it is replaced as one. A match that becomes longer than
+`LONGEST` ends the stream.
 """
 
 from __future__ import annotations
@@ -55,25 +57,27 @@ def mask(
         [ mask(r"\d{3}-\d{4}") ]
         -s-------(A,e)-|       A "call *** now"
 
-    A match may be divided among any number of deltas. The joined text of a block is ``pattern.sub`` of the model's text, where no match is longer than ``limit``,
-    and text is delayed by a little more than ``limit`` characters. A longer match is replaced too, as one, if its first ``limit`` characters match by themselves, as in ``\d+``; if they do not,
-    as in ``BEGIN.*END``, it is not found. Matches are not joined across blocks. Held text is dropped when its block is aborted, its response starts again, fails or is
-    cancelled, its attempt is retracted, or the source fails. Other events pass at once, but for the signature of thinking, which waits for the end of its block.
+    A match may be divided among any number of deltas. The joined text of a block is ``pattern.sub`` of the model's
+    text, where no match is longer than ``limit``, and text is delayed by a little more than ``limit`` characters. A
+    longer match is replaced too, as one, if its first ``limit`` characters match by themselves, as in ``\d+``; if they
+    do not, as in ``BEGIN.*END``, it is not found. Matches are not joined across blocks. Held text is dropped when its
+    block is aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails.
+    Other events pass at once, but for the signature of thinking, which waits for the end of its block.
 
-    Tool arguments and results, citations and whole messages in turn events are not changed: a tool gets what the model has written. A hook at ``before_tool_call`` or ``after_tool_call`` may
-    change arguments and results.
+    Tool arguments and results, citations and whole messages in turn events are not changed: a tool gets what the model
+    has written. A hook at ``before_tool_call`` or ``after_tool_call`` may change arguments and results.
 
     Args:
-        pattern: A regular expression; or a function that takes a text and returns where the parts to replace begin and end. It receives a few
-            hundred characters of a block at a time, and each place several times.
+        pattern: A regular expression; or a function that takes a text and returns where the parts to replace begin and
+            end. It receives a few hundred characters of a block at a time, and each place several times.
         replacement: The text that replaces a match, as it is.
         limit: The length of the longest match, with what its lookaheads read.
-        thinking: Whether thinking is masked, too. The signature of thinking that was changed is dropped, since it no longer fits, and so is a provider's copy of
-            a changed text, which the end of a block may carry.
+        thinking: Whether thinking is masked, too. The signature of thinking that was changed is dropped, since it no
+            longer fits, and so is a provider's copy of a changed text, which the end of a block may carry.
 
     Raises:
-        ConfigurationError: The pattern is neither, is not valid or matches the empty text, or the limit is less than 1. As ``on_error``: the function has returned
-            something other than positions in the text.
+        ConfigurationError: The pattern is neither, is not valid or matches the empty text, or the limit is less than 1.
+            As ``on_error``: the function has returned something other than positions in the text.
         TextRejectedError: Through ``on_error``: a match is longer than 65,536 characters.
 
     >>> from reactivex import of
@@ -94,7 +98,10 @@ def mask(
 
 
 class _Masked(Units[E]):
-    """Events in, events out; the texts of each block are masked. Signatures and echoes of texts that were changed are dropped."""
+    """Events in, events out; the texts of each block are masked.
+
+    Signatures and echoes of texts that were changed are dropped.
+    """
 
     def __init__(self, search: _Search, replacement: str, limit: int, thinking: bool) -> None:
         def make() -> Masker:
@@ -194,7 +201,10 @@ class Masker(Splitter):
         self._length = 0
 
     def _decide(self, end: int, until: int, out: list[str]) -> None:
-        """Emit what is before ``until``, with a view of what is before ``end``; there the text goes on, unless the two are the same."""
+        """Emit what is before ``until``, with a view of what is before ``end``.
+
+        There the text goes on, unless the two are the same.
+        """
         text, place = self._text, self._begin
         for begin, stop in self._search(text, place, end):
             if begin >= until:

@@ -70,7 +70,10 @@ def text_of(event: object) -> str | None:
 
 
 def _continues(first: object, event: object) -> bool:
-    """Whether an event adds to the same text as the first of a row: it differs in its text alone, and a value by its path is appended."""
+    """Whether an event adds to the same text as the first of a row.
+
+    It differs in its text alone, and a value by its path is appended.
+    """
     if type(event) is not type(first):
         return False
     if isinstance(event, InputValueDelta) and isinstance(first, InputValueDelta):

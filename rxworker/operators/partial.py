@@ -18,8 +18,8 @@ def partial_json() -> Operator[str, Json]:
         [ partial_json() ]
         --0-----1--2-----------3--|    0 {}, 1 {a: x}, 2 {a: xy}, 3 {a: xy, b: 1}
 
-    It emits one object that grows: copy it to keep what it was. The cost is linear in the text. Text that is not JSON ends it
-    with nothing more to show; the text itself goes its own way.
+    It emits one object that grows: copy it to keep what it was. The cost is linear in the text. Text that is not JSON
+    ends it with nothing more to show; the text itself goes its own way.
 
     >>> from reactivex import of
     >>> of('{"city": "Os', 'lo", "da', 'ys": 3}').pipe(partial_json()).subscribe(print) and None

@@ -1,4 +1,8 @@
-"""Errors and time: retry while no event has been emitted, raise after a time without events, and turn an error event into the error that ends the stream."""
+"""Errors and time.
+
+Retry while no event has been emitted, raise after a time without events, and turn an error event into the error that
+ends the stream.
+"""
 
 from __future__ import annotations
 
@@ -126,8 +130,8 @@ def time_out(
         --a--b--------#
 
     An item costs nothing but a mark: one timer looks eight times in the time of a pause whether there was a mark. The
-    error therefore comes when the stream has been silent for ``idle``, and at most an eighth of it later, never earlier.
-    The same holds for the first item, where a source is held. The source is disposed.
+    error therefore comes when the stream has been silent for ``idle``, and at most an eighth of it later, never
+    earlier. The same holds for the first item, where a source is held. The source is disposed.
 
     Args:
         first: Seconds until the first item; ``None`` for no limit.

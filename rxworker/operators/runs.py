@@ -41,13 +41,13 @@ def merge_runs(
         -a-a-a-b-b|            shown separately: A fails after its third record, B goes on
         -a-a-a-b-b--|
 
-    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, has the reason. A run that
-    joins late is shown from its own beginning. The stream completes when all runs have ended, and no more can come. Disposing it
-    detaches from all of them, and ends none; so does an observer that raises.
+    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, has the reason. A run
+    that joins late is shown from its own beginning. The stream completes when all runs have ended, and no more can
+    come. Disposing it detaches from all of them, and ends none; so does an observer that raises.
 
     Args:
-        runs: The runs: several, or an observable of runs, for runs that begin later, such as ``log.runs()``. An observable of records may stand for a run, for
-            example ``run.watch(...)``.
+        runs: The runs: several, or an observable of runs, for runs that begin later, such as ``log.runs()``. An
+            observable of records may stand for a run, for example ``run.watch(...)``.
         failed: Called with the error of a run that failed. An exception that it raises ends the stream.
 
     Raises:
@@ -90,7 +90,8 @@ def merge_runs(
             try:
                 observer.on_next(record)
             except BaseException:
-                # The run whose record it was detaches this stream and reports it. An observer that raised is not called again by the others.
+                # The run whose record it was detaches this stream and reports it. An observer that raised is not called
+                # again by the others.
                 joined.dispose()
                 raise
 

@@ -1,6 +1,7 @@
 """Choosing events: those of a type, those in the records of a run, and those of responses or of blocks.
 
-Whether a type passes is computed once and looked up from then on, since ``isinstance`` for each event costs more than the rest.
+Whether a type passes is computed once and looked up from then on, since ``isinstance`` for each event costs more than
+the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from rxworker.state.open_blocks import BORDERS, OpenBlocks
 def events(*, nested: bool = False) -> Operator[Record, Event]:
     """The event of each record, so that what is written for a response works on a run.
 
-    The records of runs inside the run, those with a ``path``, are left out by default: their blocks would mix with the run's own.
+    The records of runs inside the run, those with a ``path``, are left out by default: their blocks would mix with the
+    run's own.
 
         -1-2-3-|               records
         [ events() ]
@@ -101,8 +103,8 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
 
     What the two emit at once comes out in the order of the events that caused it. The source's end is the end of both
     lanes; the result completes when both have, and fails with the first that fails. Turn events are about no response
-    and take neither lane: take them from the source with ``only``. Where a response begins anew or is requested again, the lane of the blocks gets an
-    abort of each open block, since it does not get the event.
+    and take neither lane: take them from the source with ``only``. Where a response begins anew or is requested again,
+    the lane of the blocks gets an abort of each open block, since it does not get the event.
 
     Args:
         meta: Applied to the meta events.
@@ -174,11 +176,12 @@ def only(*types: type[object]) -> Operator[Any, object]:
         [ only(TextDelta) ]
         ---t---t-|
 
-    Where all types are types of events, it takes events, and nothing else. ``only(Record)`` takes records. With other types it takes any items, but records only if
-    one of the types includes them.
+    Where all types are types of events, it takes events, and nothing else. ``only(Record)`` takes records. With other
+    types it takes any items, but records only if one of the types includes them.
 
     Raises:
-        ConfigurationError: No types are given, or an argument is not a type. As ``on_error``: an item is not what it takes.
+        ConfigurationError: No types are given, or an argument is not a type. As ``on_error``: an item is not what it
+            takes.
 
     >>> from reactivex import of
     >>> from rxworker.events import Ping, TextDelta

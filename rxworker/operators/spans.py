@@ -50,8 +50,9 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
         [ spans(q, t) ]
         -----A-----B-|         A is from q to t, B as well
 
-    A mark gives what begins, or ends, a name, for example the id of a call. Names of different runs, and of runs inside them, are kept
-    apart. What begins again before it ended is measured from the second time. What is open when its run ends is dropped.
+    A mark gives what begins, or ends, a name, for example the id of a call. Names of different runs, and of runs inside
+    them, are kept apart. What begins again before it ended is measured from the second time. What is open when its run
+    ends is dropped.
 
     Args:
         begins: The name of what begins with a record, or ``None``.
@@ -126,8 +127,8 @@ class Link(Struct, frozen=True):
     """A run or a tool call that began, and what it came out of.
 
     Attributes:
-        kind: ``run``: a run of its own. ``resumed``: a run that goes on from a paused one. ``call``: a tool call. ``inner``: a run that
-            the tool call at its place began.
+        kind: ``run``: a run of its own. ``resumed``: a run that goes on from a paused one. ``call``: a tool call.
+            ``inner``: a run that the tool call at its place began.
         run_id: The id of the outermost run.
         path: The tool calls that lead to it; of a call, itself the last.
         name: The tool's name, of a call.
@@ -166,8 +167,8 @@ def lineage() -> Operator[Record, Link]:
         [ lineage() ]
         -R-C-I-K-----S-|       C is of R, I is of C, K is of I, S goes on from R
 
-    For the records of one run or of several, see `merge_runs`. Parents come before their children. A call that is started twice
-    is emitted once. A resumed run is a run of its own.
+    For the records of one run or of several, see `merge_runs`. Parents come before their children. A call that is
+    started twice is emitted once. A resumed run is a run of its own.
 
     >>> from reactivex import of
     >>> from rxworker.messages import Conversation

@@ -1,8 +1,9 @@
 """The text of a response: its pieces as they arrive, and text deltas re-divided into whole lines or sentences.
 
-A model sends text in pieces that end anywhere. A program that speaks text, or writes it to a line-based log, needs whole units. `lines` and
-`sentences` re-divide the deltas of each block: the text of a block stays the same, only the borders between its deltas move. Text is never
-joined across the border of a block, across a tool call, or across a retry.
+A model sends text in pieces that end anywhere. A program that speaks text, or writes it to a line-based log, needs
+whole units. `lines` and `sentences` re-divide the deltas of each block: the text of a block stays the same, only the
+borders between its deltas move. Text is never joined across the border of a block, across a tool call, or across a
+retry.
 """
 
 from __future__ import annotations
@@ -121,8 +122,9 @@ def lines() -> Operator[E, E]:
         [ lines() ]
         -s---A---(B,e)-|       A "an old pond\n", B "a frog"
 
-    The last line of a block has no line break; it is emitted before the block's ``BlockStop``. A line that is not complete when its block
-    is aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails is dropped.
+    The last line of a block has no line break; it is emitted before the block's ``BlockStop``. A line that is not
+    complete when its block is aborted, its response starts again, fails or is cancelled, its attempt is retracted, or
+    the source fails is dropped.
 
     >>> from reactivex import of
     >>> from rxworker.operators import text_deltas
@@ -141,9 +143,9 @@ def sentences() -> Operator[E, E]:
         [ sentences() ]
         -s-A-B---(C,e)-|       A "Hi. ", B "How are you? ", C "I"
 
-    A sentence ends after ``.``, ``!``, ``?`` or ``…``, closing quotes and brackets, and one blank; after ``。``, ``！`` or ``？`` without
-    one; and at a line break. A full stop after a common English abbreviation, a single letter, or the number of a list item ends nothing.
-    What is incomplete at the end of a block is emitted or dropped as by `lines`.
+    A sentence ends after ``.``, ``!``, ``?`` or ``…``, closing quotes and brackets, and one blank; after ``。``, ``！``
+    or ``？`` without one; and at a line break. A full stop after a common English abbreviation, a single letter, or the
+    number of a list item ends nothing. What is incomplete at the end of a block is emitted or dropped as by `lines`.
 
     >>> from reactivex import of
     >>> from rxworker.operators import text_deltas
@@ -260,7 +262,9 @@ MANY = 1000
 
 
 class Replaced:
-    """The texts of a response that were replaced. The echo of a block, which its `BlockStop` carries, must not contain them.
+    """The texts of a response that were replaced.
+
+    The echo of a block, which its `BlockStop` carries, must not contain them.
 
     >>> from rxworker.events import BlockType
     >>> replaced = Replaced()
@@ -342,9 +346,9 @@ _CONTEXT = 16
 class _Sentences:
     """Ends a unit after each sentence.
 
-    Theory of operation. Each place where a sentence may end is decided once, when the character after it is known. Only the
-    places that are open and the characters before them are kept as text (`_tail`); the rest of the unit is kept in pieces. So the
-    cost grows with the text, and the units do not depend on how the text was cut.
+    Theory of operation. Each place where a sentence may end is decided once, when the character after it is known. Only
+    the places that are open and the characters before them are kept as text (`_tail`); the rest of the unit is kept in
+    pieces. So the cost grows with the text, and the units do not depend on how the text was cut.
     """
 
     def __init__(self) -> None:
@@ -377,7 +381,10 @@ class _Sentences:
         return units
 
     def _word_from(self, text: str, begin: int) -> int:
-        """Where the unit has its first character that is not blank; after the text where it has none, before it where it is kept."""
+        """Where the unit has its first character that is not blank.
+
+        After the text where it has none, before it where it is kept.
+        """
         if not self._is_blank:
             return -1
         found = _WORD.search(text, begin)

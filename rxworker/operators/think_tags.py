@@ -1,11 +1,12 @@
 """Thinking that a model writes between tags in its text, as blocks of thinking.
 
-Servers that know the template of a model separate its thinking from its text. Others send both as text, and a program that shows it, or sends it back, has
-the tags and the thoughts in it.
+Servers that know the template of a model separate its thinking from its text. Others send both as text, and a program
+that shows it, or sends it back, has the tags and the thoughts in it.
 
-Theory of operation. A block of text of the source becomes a row of blocks, thinking and text in turn; one that opens when its first character is
-known. At most the beginning of a tag is held back, and the blank before the first character. So what comes out does not depend on how the text was cut.
-As there may be more blocks than before, those after them have higher indexes; without a tag each keeps its own.
+Theory of operation. A block of text of the source becomes a row of blocks, thinking and text in turn; one that opens
+when its first character is known. At most the beginning of a tag is held back, and the blank before the first
+character. So what comes out does not depend on how the text was cut. As there may be more blocks than before, those
+after them have higher indexes; without a tag each keeps its own.
 """
 
 from __future__ import annotations
@@ -43,18 +44,21 @@ TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 
 
 def think_tags(tag: str = "think", *, begins_inside: bool = False) -> Operator[E, E]:
-    """Make blocks of thinking of what stands between tags in the text. Other events pass, with higher indexes after such a block.
+    """Make blocks of thinking of what stands between tags in the text.
+
+    Other events pass, with higher indexes after such a block.
 
         -s-a-----b-c-------e-|     s BlockStart, e BlockStop; a "<think>h", b "m</thi", c "nk>Hi"
         [ think_tags() ]
         ---(S,h)-i-(E,T,t)-F-|     S, E of thinking; h "h", i "m"; T, F of text; t "Hi"
 
-    White space after a tag, and before a tag at the beginning of a text, is dropped. Thinking that is not closed ends with its block. The echo of a text
-    with tags, which a provider would receive in its place, is dropped.
+    White space after a tag, and before a tag at the beginning of a text, is dropped. Thinking that is not closed ends
+    with its block. The echo of a text with tags, which a provider would receive in its place, is dropped.
 
     Args:
         tag: The name in the tags: ``think`` for ``<think>`` and ``</think>``.
-        begins_inside: Whether the template of the model ends with the opening tag, so that the text of each response begins with thinking.
+        begins_inside: Whether the template of the model ends with the opening tag, so that the text of each response
+            begins with thinking.
 
     Raises:
         ConfigurationError: The name is empty.

@@ -1,15 +1,18 @@
 """The items of the last seconds: as a view, and as a fold.
 
-An item belongs to the window from the moment it arrives until ``seconds`` later, that moment not included. One timer waits for the oldest item; when it
-fires, all expired items leave at once, and the timer is set for the next one. An item that arrives while the timer is late first removes what has
-expired, so that each emitted value is right whatever the timer does. Without items there is no timer.
+An item belongs to the window from the moment it arrives until ``seconds`` later, that moment not included. One timer
+waits for the oldest item; when it fires, all expired items leave at once, and the timer is set for the next one. An
+item that arrives while the timer is late first removes what has expired, so that each emitted value is right whatever
+the timer does. Without items there is no timer.
 
-The list behind a view is only ever appended to, so that a `Window` is the list and two positions in it, and does not change. Expired
-items are cut off by making a new list as soon as they are the greater part: each item is copied about once, and a window that is kept keeps the list it was made of.
+The list behind a view is only ever appended to, so that a `Window` is the list and two positions in it, and does not
+change. Expired items are cut off by making a new list as soon as they are the greater part: each item is copied about
+once, and a window that is kept keeps the list it was made of.
 
-A fold without an inverse is kept in two stacks. New items are combined into ``back``. When the front is needed and empty, the back is reversed into it, so that
-each item there holds the fold of itself and all younger ones of the front. Each item is combined twice, however long the window is, and
-nothing is ever subtracted, so that no rounding error accumulates.
+A fold without an inverse is kept in two stacks. New items are combined into ``back``. When the front is needed and
+empty, the back is reversed into it, so that each item there holds the fold of itself and all younger ones of the front.
+Each item is combined twice, however long the window is, and nothing is ever subtracted, so that no rounding error
+accumulates.
 """
 
 from __future__ import annotations
@@ -187,8 +190,8 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Opera
         [ sliding(6) ]
         -A--B--C--D------|     A is (a), B is (a, b), C is (b), D is ()
 
-    A `Window` is an immutable sequence. Making it costs nothing, whatever it holds, so look at it as seldom as a person does:
-    after ``ops.sample``. If only one value of the items is needed, `fold_sliding` keeps it up to date.
+    A `Window` is an immutable sequence. Making it costs nothing, whatever it holds, so look at it as seldom as a person
+    does: after ``ops.sample``. If only one value of the items is needed, `fold_sliding` keeps it up to date.
 
     Args:
         seconds: How long an item stays.
@@ -218,8 +221,8 @@ def fold_sliding(
         [ fold_sliding(add, 0, 6) ]
         -1--3--2--0------|
 
-    An item is combined about twice, however many the window holds. Nothing is taken out again, so that it works for ``max`` as
-    well as for sums, and no rounding error builds up.
+    An item is combined about twice, however many the window holds. Nothing is taken out again, so that it works for
+    ``max`` as well as for sums, and no rounding error builds up.
 
     Args:
         combine: Two neighbours in one, the older first. It must be associative: how they are grouped must not matter.

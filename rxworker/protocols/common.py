@@ -1,4 +1,7 @@
-"""Parts that the protocols of user interfaces share: replies to a paused run, messages of a client, and the stream of a response."""
+"""Parts that the protocols of user interfaces share.
+
+Replies to a paused run, messages of a client, and the stream of a response.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ class InterruptReply(Struct, frozen=True):
 
 
 def interrupt_id(run_id: str, call_id: str) -> str:
-    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at. Calls have their `PendingCalls.ids` here.
+    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at.
+
+    Calls have their `PendingCalls.ids` here.
 
     >>> interrupt_id("run-1", "call_1")
     'run-1:call_1'
@@ -276,18 +281,19 @@ C = TypeVar("C", bound=Text | Image | Document)
 def check_content(block: C) -> C:
     """Check content that a client sends, and return it. Every door has this check.
 
-    Who fetches an address may be inside a network that the client is not: a provider of one's own, or a proxy. So an address has to be public.
+    Who fetches an address may be inside a network that the client is not: a provider of one's own, or a proxy. So an
+    address has to be public.
 
     Raises:
-        LocalProtocolError: A file has neither bytes nor an address, or an address that is not public, or it names a file of the provider, which
-            may be another user's; or a block has what only a provider may give.
+        LocalProtocolError: A file has neither bytes nor an address, or an address that is not public, or it names a
+            file of the provider, which may be another user's; or a block has what only a provider may give.
 
     >>> check_content(Image("image/png", url="http://169.254.169.254/latest"))
     Traceback (most recent call last):
     ...
     rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is not a public address: send its bytes, as a data: address or in base64
     More: rxworker docs reference/protocols
-    """
+    """  # noqa: W505
     if block.echo is not None:
         raise LocalProtocolError("echo: only what a provider has sent has it: leave it out")
     if isinstance(block, Text):
@@ -338,7 +344,10 @@ def _check_address(url: str) -> None:
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is one of a single computer in the Internet. Of version 6 only these are; others may contain an address of version 4."""
+    """Whether an address is one of a single computer in the Internet.
+
+    Of version 6 only these are; others may contain an address of version 4.
+    """
     is_unicast = isinstance(address, IPv4Address) or address in UNICAST
     return is_unicast and address.is_global and not address.is_multicast
 
@@ -434,8 +443,8 @@ async def pump(
 ) -> AsyncGenerator[list[E], None]:
     """Encode batches of records, and close at the end what is still open.
 
-    A watch of a failed run ends with the error of the run, which the last record has already reported. Any other error is
-    passed to ``close`` as the reason. Closing the generator ends the watch.
+    A watch of a failed run ends with the error of the run, which the last record has already reported. Any other error
+    is passed to ``close`` as the reason. Closing the generator ends the watch.
 
     Args:
         batches: The records.

@@ -1,11 +1,13 @@
-r"""The library's own wire format: a record as one line of JSON, and as a server-sent event. Pure: it returns bytes and sends nothing.
+r"""The library's own wire format: a record as one line of JSON, and as a server-sent event.
 
-Every record can be encoded. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form becomes the name of its type
-in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` with a note.
+Pure: it returns bytes and sends nothing.
 
-The frame of a record has its number as ``id:``, so an ``EventSource`` that reconnects sends its position in ``Last-Event-ID``. After the last
-record comes an ``end`` event with the status of the run. A client that connects again after that gets a 204, and an ``EventSource``
-then does not reconnect.
+Every record can be encoded. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form becomes the name
+of its type in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` with a note.
+
+The frame of a record has its number as ``id:``, so an ``EventSource`` that reconnects sends its position in
+``Last-Event-ID``. After the last record comes an ``end`` event with the status of the run. A client that connects again
+after that gets a 204, and an ``EventSource`` then does not reconnect.
 
     id: 5\ndata: {"seq":5,...}\n\n          a record
     : ping\n\n                              a keep-alive comment
@@ -56,8 +58,8 @@ def encode_record(record: Record) -> bytes:
 def decode_record(data: bytes | str) -> Record:
     """Decode the output of `encode_record`.
 
-    An event of an unknown type, for example one of a later version, becomes an `Opaque` whose ``kind`` is that type and whose ``raw``
-    is the whole event.
+    An event of an unknown type, for example one of a later version, becomes an `Opaque` whose ``kind`` is that type and
+    whose ``raw`` is the whole event.
 
     Raises:
         RemoteProtocolError: It is not a record, or an event of a known type lacks a field.
@@ -78,7 +80,10 @@ def decode_record(data: bytes | str) -> Record:
 
 
 def _with_unknown_event(data: bytes | str) -> Record | None:
-    """The record with its event as an `Opaque`; ``None`` if the type of the event is known, or if anything else is wrong."""
+    """The record with its event as an `Opaque`.
+
+    ``None`` if the type of the event is known, or if anything else is wrong.
+    """
     try:
         members = msgspec.json.decode(data, type=JsonObject)
         match members:
@@ -94,8 +99,8 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
 class EncodedRecords:
     """Encodes each record once for all watchers that receive it.
 
-    Watchers that keep up receive equal records. Only the last ones are in the cache; the records of a watcher that is further behind
-    are encoded again.
+    Watchers that keep up receive equal records. Only the last ones are in the cache; the records of a watcher that is
+    further behind are encoded again.
 
     Args:
         limit: The number of records in the cache.

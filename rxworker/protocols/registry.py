@@ -23,7 +23,8 @@ class UiProtocol(Struct, frozen=True):
     """A protocol of user interfaces.
 
     Attributes:
-        path: The path at which a web server accepts requests of the protocol (``POST``). A run is watched at ``/api/runs/{id}/{name}``.
+        path: The path at which a web server accepts requests of the protocol (``POST``). A run is watched at
+            ``/api/runs/{id}/{name}``.
         read: Reads the body of a request. Raises `LocalProtocolError` if it cannot.
         stream: Encodes a run.
         headers: The headers of the response.

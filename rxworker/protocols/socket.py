@@ -1,8 +1,9 @@
 """The messages of a WebSocket that carries several runs and published streams, and the summary of a run in the list of runs. Pure.
 
-Every message is one JSON object in a text message, and its ``type`` names its kind. The client names for each run the last record
-that it has; the server sends what follows. A client reconnects in the same way, so nothing is lost and nothing comes twice.
-"""
+Every message is one JSON object in a text message, and its ``type`` names its kind. The client names for each run the
+last record that it has; the server sends what follows. A client reconnects in the same way, so nothing is lost and
+nothing comes twice.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ class WatchStream(Struct, frozen=True, tag="watch_stream", omit_defaults=True):
 
     Attributes:
         stream: The name of the stream.
-        after: The cursor of the last item that the client has: the epoch of the stream and the number of the item, as ``epoch-seq``. A cursor of another epoch
-            counts as none.
+        after: The cursor of the last item that the client has: the epoch of the stream and the number of the item, as
+            ``epoch-seq``. A cursor of another epoch counts as none.
         delivery: The delivery; ``None`` for that of the stream.
         name: The name of the watcher.
     """
@@ -277,7 +278,8 @@ class PendingCall(Struct, frozen=True):
         name: The tool's name.
         input: Its exact arguments.
         needs_decision: Whether the run cannot be resumed without a decision about it.
-        question: The question of its tool: the decision answers it, and approves with the content of the form as its input.
+        question: The question of its tool: the decision answers it, and approves with the content of the form as its
+            input.
     """
 
     id: str
@@ -319,7 +321,8 @@ class Branch(Struct, frozen=True):
     """The message that a conversation replaces: it begins as another one did before that message.
 
     Attributes:
-        conversation: The id of that conversation. It is the one that had the message first, also when a replaced message is replaced again.
+        conversation: The id of that conversation. It is the one that had the message first, also when a replaced
+            message is replaced again.
         message: The number of the message among those of the user, from 0.
     """
 

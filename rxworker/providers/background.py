@@ -33,14 +33,15 @@ class Running(FrameDecoder[SseFrame], Protocol):
 class BackgroundDecoder(BatchDecoder[SseFrame]):
     """Bytes to events, for one response that goes on at the service without its connection (``extra={"background": True}``).
 
-    Theory of operation. The service gives each event of such a response a name or a number. When the connection is cut, the events after a
-    certain one can be requested from another address. They continue the same response, so the decoder of its events stays, and only the one of its bytes is
-    replaced: half a frame may have been left in it. Events that were seen are dropped, since a server may send them twice.
+    Theory of operation. The service gives each event of such a response a name or a number. When the connection is cut,
+    the events after a certain one can be requested from another address. They continue the same response, so the
+    decoder of its events stays, and only the one of its bytes is replaced: half a frame may have been left in it.
+    Events that were seen are dropped, since a server may send them twice.
 
     Args:
         response: The decoder of its events.
         cursor: The service's name of a response that another process has begun, all of whose events are then requested.
-    """
+    """  # noqa: W505
 
     def __init__(self, response: Running, cursor: str = "") -> None:
         super().__init__(SseDecoder(stray=True), response)
@@ -83,7 +84,10 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         return replace(sent, url=self._url(sent, "", query), method="GET", body=b"")
 
     def cancel(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request that ends the response at the service; ``None``: there is nothing to end, or the request was already made."""
+        """The request that ends the response at the service; ``None``.
+
+        There is nothing to end, or the request was already made.
+        """
         if self._is_cancelled or not (self._is_running or self._is_left):
             return None
         self._is_cancelled = True

@@ -57,7 +57,9 @@ def hidden(value: object) -> object:
 
 
 def secrets_in(value: object) -> Iterator[str]:
-    """The texts of a value that stand under the name of a secret, longest first if one contains the other: what `hidden` hides.
+    """The texts of a value that stand under the name of a secret, longest first if one contains the other.
+
+    What `hidden` hides.
 
     A header may have a scheme before its secret, and a cookie a name: both are given with and without.
 
@@ -90,7 +92,9 @@ def _secrets_under(name: object, value: object) -> Iterator[str]:
 
 
 def hidden_url(url: str) -> str:
-    """An address without a password, and with asterisks for what may be a secret in its query; for what people are shown.
+    """An address without a password, and with asterisks for what may be a secret in its query.
+
+    For what people are shown.
 
     >>> hidden_url("https://me:sk-1@host/v1?key=sk-2&alt=sse")
     'https://***@host/v1?key=***&alt=sse'
@@ -170,7 +174,8 @@ class ToolChoice(Struct, frozen=True):
 class Options(Settings, frozen=True, omit_defaults=True):
     """Settings of a request. ``None`` leaves it to the provider.
 
-    Its ``repr`` shows what is set. Of ``headers`` and ``extra`` it hides what is a secret by its name, such as an authorization.
+    Its ``repr`` shows what is set. Of ``headers`` and ``extra`` it hides what is a secret by its name, such as an
+    authorization.
 
     Attributes:
         max_tokens: The maximum of tokens to write.
@@ -182,13 +187,14 @@ class Options(Settings, frozen=True, omit_defaults=True):
         output: The required form of the answer.
         extra: Fields of the provider's own, put into the body as they are.
         headers: Headers of the provider's own.
-        cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its tools,
-            its system text. ``auto`` caches by the rules of the provider, so that the next request of a conversation reads all
-            of this one. A provider that caches unasked, or not at all, leaves it out.
-        cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as long as a
-            part after them.
-        compact_at: From how many tokens of input on the provider shortens the conversation by itself: it writes a summary into its answer, and reads what comes before that no more.
-            `Anthropic` and `OpenAIResponses` do at their own services; any other refuses it.
+        cache: The parts of a request that may be cached besides those before a `rxworker.messages.CachePoint`: its
+            tools, its system text. ``auto`` caches by the rules of the provider, so that the next request of a
+            conversation reads all of this one. A provider that caches unasked, or not at all, leaves it out.
+        cache_ttl: The lifetime of these parts in the provider's words, for example ``1h``. They always live at least as
+            long as a part after them.
+        compact_at: From how many tokens of input on the provider shortens the conversation by itself: it writes a
+            summary into its answer, and reads what comes before that no more. `Anthropic` and `OpenAIResponses` do at
+            their own services; any other refuses it.
 
     Raises:
         ConfigurationError: A value has another type, or there is no setting of this name.
@@ -278,9 +284,11 @@ class Request(Struct, frozen=True):
         conversation: The conversation so far.
         tools: The tools that the model may call.
         options: Settings.
-        cursor: The provider's name of a response that another process has begun, as ``response_id`` of its `rxworker.events.Status` has it: a model for which
-            `is_background` holds then emits that response from its start on, and sends no request for a new one.
-        edits: The hooks that have changed this request, in their order: the name of each, and the request as it received it.
+        cursor: The provider's name of a response that another process has begun, as ``response_id`` of its
+            `rxworker.events.Status` has it: a model for which `is_background` holds then emits that response from its
+            start on, and sends no request for a new one.
+        edits: The hooks that have changed this request, in their order: the name of each, and the request as it
+            received it.
     """
 
     conversation: Conversation
@@ -299,7 +307,7 @@ def is_background(model: object, options: Options) -> bool:
 
     >>> is_background(object(), Options())
     False
-    """
+    """  # noqa: W505
     check: Callable[[Options], bool] | None = getattr(model, "is_background", None)
     return check is not None and check(options)
 
@@ -312,7 +320,9 @@ class ResumableDecoder(ResponseDecoder, Protocol):
     """The decoder of a response that goes on at the service without its connection."""
 
     def resume(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request for the rest of a response, given the one that began the response; the decoder then takes its bytes.
+        """The request for the rest of a response, given the one that began the response.
+
+        The decoder then takes its bytes.
 
         ``None``: the response has ended, or has not begun.
         """
@@ -370,6 +380,7 @@ class BackgroundProvider(Provider, Protocol):
         """A fresh machine from the bytes of such a response to events.
 
         Args:
-            cursor: The provider's name of a response that has begun: ``resume`` then gives the request for all of its events.
+            cursor: The provider's name of a response that has begun: ``resume`` then gives the request for all of its
+                events.
         """
         ...

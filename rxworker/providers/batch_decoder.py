@@ -1,6 +1,7 @@
 """Bytes to events in two machines, framing and decoder, with adjacent deltas of one read as one value. Pure.
 
-The plain definition is to feed each frame to the decoder; ``tests/providers/test_batch_decoder.py`` holds the two equal.
+The plain definition is to feed each frame to the decoder; ``tests/providers/test_batch_decoder.py`` holds the two
+equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The events of the blocks that a decoder opens, so that each block has an index and an id of its own, and ends exactly once."""
+"""The events of the blocks that a decoder opens, so that each block has an index and an id of its own, and ends exactly once."""  # noqa: W505
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class BlockFactory:
         return start
 
     def _with_own_id(self, call: ToolUseMetadata) -> ToolUseMetadata:
-        """The call under its id, or under a numbered one if an earlier call of the response has it: results are matched by ids."""
+        """The call under its id, or under a numbered one if an earlier call of the response has it.
+
+        Results are matched by ids.
+        """
         seen = self._call_ids
         number = seen[call.id] = seen.get(call.id, 0) + 1
         if number == 1:

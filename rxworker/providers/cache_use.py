@@ -1,8 +1,12 @@
-"""A meter for caches: what a conversation's requests could have read from the provider's cache, what they did, and what changed where they did not.
+"""A meter for caches.
 
-A cache holds the beginnings of prompts. A request can read all of the one before it as long as it begins with the same bytes, in the order in which
-providers read a request: model, tools, system text, options, messages. `step_cache` folds requests and the events of their responses; cache marks,
-limits and settings of the sampling do not belong to a prompt. See https://platform.claude.com/docs/en/build-with-claude/prompt-caching#what-invalidates-the-cache
+What a conversation's requests could have read from the provider's cache, what they did, and what changed where they did
+not.
+
+A cache holds the beginnings of prompts. A request can read all of the one before it as long as it begins with the same
+bytes, in the order in which providers read a request: model, tools, system text, options, messages. `step_cache` folds
+requests and the events of their responses; cache marks, limits and settings of the sampling do not belong to a prompt.
+See https://platform.claude.com/docs/en/build-with-claude/prompt-caching#what-invalidates-the-cache
 """
 
 from __future__ import annotations
@@ -129,7 +133,8 @@ class CacheUse(Struct, frozen=True):
         requests: The number of requests.
         could_read: The tokens that they could have read: of each, the input of the request before.
         read: The tokens that they have read.
-        missed: What the last request could have read and has not. Without a ``change``, the entry has expired, the prompt is too short, or no mark is near.
+        missed: What the last request could have read and has not. Without a ``change``, the entry has expired, the
+            prompt is too short, or no mark is near.
         change: What the last request changed of the one before; ``None``: nothing, it only added to it.
         diagnostics: The provider's own report on the cache of the last request, if it sent one.
         input_tokens: The input of the last request.
@@ -198,7 +203,8 @@ def step_cache(use: CacheUse, item: HttpRequest | Event) -> CacheUse:
 def changed_by(change: CacheChange, provider: Provider, before: Request, now: Request) -> str:
     """The name of the hook that has made a change; empty if no hook has.
 
-    The hooks of both requests are followed back from the end: the one is named before which the two did not differ in this way.
+    The hooks of both requests are followed back from the end: the one is named before which the two did not differ in
+    this way.
 
     Args:
         change: The first difference of the two.
@@ -275,7 +281,10 @@ def _entries(request: HttpRequest) -> Entries:
 
 
 def _unbind(members: dict[str, Any]) -> None:
-    """Take out what a request to Claude states about thinking that is bound, which it does from the second request on: the prompt stays."""
+    """Take out what a request to Claude states about thinking that is bound, which it does from the second request on.
+
+    The prompt stays.
+    """
     thinking = members.get("thinking")
     if isinstance(thinking, dict) and cast("dict[str, Any]", thinking).pop("block_binding", None):
         if thinking == {"type": "adaptive"}:  # as if there was no such member

@@ -1,13 +1,14 @@
 """A cache of encoded messages, for the next request with the same conversation. Pure.
 
-Each request of a tool loop has the messages of the request before it, and a few new ones after them. An encoder takes messages one after
-the other and does not depend on later ones; so an encoder that is at the end of a conversation can continue with the
-added messages. Its result is the same as that of a new encoder, also if the encoding of a message depends on earlier messages.
+Each request of a tool loop has the messages of the request before it, and a few new ones after them. An encoder takes
+messages one after the other and does not depend on later ones; so an encoder that is at the end of a conversation can
+continue with the added messages. Its result is the same as that of a new encoder, also if the encoding of a message
+depends on earlier messages.
 
 `Remembered` keeps the encoders of the last few conversations. A conversation that begins otherwise, because it was
-trimmed or is another fork, is encoded from its beginning. It keeps the tools that were sent last, too. Messages and tools
-are compared by identity, since equal ones need not become the same (``1`` equals ``True``): they are values, and what
-they hold is not changed once they were sent.
+trimmed or is another fork, is encoded from its beginning. It keeps the tools that were sent last, too. Messages and
+tools are compared by identity, since equal ones need not become the same (``1`` equals ``True``): they are values, and
+what they hold is not changed once they were sent.
 
 What is kept is JSON, as bytes: to send them again is to copy them, where objects would be walked through each time.
 """
@@ -83,8 +84,8 @@ class MessageEncoder(ABC):
     def parts(self, encoded: Sequence[JsonObject]) -> list[Part]:
         """Some members of an array, at least one, for `array`.
 
-        They become JSON at once if the encoder may be kept. If not, they stay objects until the whole request is encoded,
-        so that the bytes of images are not copied one more time for each step.
+        They become JSON at once if the encoder may be kept. If not, they stay objects until the whole request is
+        encoded, so that the bytes of images are not copied one more time for each step.
         """
         return [to_json(encoded)[1:-1]] if self.lasting else [*encoded]
 
@@ -92,8 +93,8 @@ class MessageEncoder(ABC):
 class Remembered(Generic[E]):
     """The encoders of the last few conversations, each with the messages that it took.
 
-    There are at most `MOST`, of requests of at most `MOST_BYTES`. A caller that takes an encoder has it alone until it is put back, so
-    several threads may encode at once. A copy is empty.
+    There are at most `MOST`, of requests of at most `MOST_BYTES`. A caller that takes an encoder has it alone until it
+    is put back, so several threads may encode at once. A copy is empty.
 
     Args:
         tool: Encodes a tool.

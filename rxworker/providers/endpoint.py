@@ -1,4 +1,7 @@
-"""The endpoint of a request: the user's base address with the path of the protocol, and the headers with the key, which is read late and never shown."""
+"""The endpoint of a request.
+
+The user's base address with the path of the protocol, and the headers with the key, which is read late and never shown.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def endpoint(base_url: str, path: str, root: str = "/v1", version: str = "") -> 
 
     Args:
         base_url: As the user gives it. Without a path it means the protocol's own root; a query stays at the end.
-        path: The path that the protocol appends, for example ``/messages``. An address that ends with it is not changed.
+        path: The path that the protocol appends, for example ``/messages``. An address that ends with it is not
+            changed.
         root: The path before it where the address has none.
         version: What follows a path that does not end with a version, as the SDKs of Anthropic and Google have it.
 

@@ -101,7 +101,8 @@ KINDS = {
     "validationexception": "invalid_request",
     TRUNCATED: TRUNCATED,
 }
-# The numbers in ``base_resp``, with which MiniMax reports failures under status 200: https://platform.minimax.io/docs/api-reference/errorcode
+# The numbers in ``base_resp``, with which MiniMax reports failures under status 200:
+# https://platform.minimax.io/docs/api-reference/errorcode
 MINIMAX = {
     1000: "server",
     1001: "timeout",
@@ -340,8 +341,9 @@ def _wait_in(message: str) -> float | None:
 def until_reset(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds until the limits that are used up are reset, if the headers contain it.
 
-    Known are ``x-ratelimit-reset``, ``x-ratelimit-reset-requests`` and the like, with seconds, a duration (``6m0s``) or a time since the epoch, and
-    ``anthropic-ratelimit-requests-reset`` and the like, with a date. A limit of which something is left is not why a request was refused.
+    Known are ``x-ratelimit-reset``, ``x-ratelimit-reset-requests`` and the like, with seconds, a duration (``6m0s``) or
+    a time since the epoch, and ``anthropic-ratelimit-requests-reset`` and the like, with a date. A limit of which
+    something is left is not why a request was refused.
 
     Args:
         headers: Of the answer, names in lower case.

@@ -1,7 +1,7 @@
 """The finish reasons of all protocols in one table.
 
-Compatible servers and proxies send the words of other protocols than the one that they speak, in upper or lower case. A word
-that reports a cut response must therefore be known to every decoder: the calls of such a response never run.
+Compatible servers and proxies send the words of other protocols than the one that they speak, in upper or lower case. A
+word that reports a cut response must therefore be known to every decoder: the calls of such a response never run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The settings of a request, fitted to what its model takes. Pure.
 
-An amount of thinking is sent in the form that the model has for it: a budget becomes an effort by its size, and an effort a budget. A setting for which the
-model has no form is refused before the request is sent. What an application puts into ``extra`` is sent as it is, but for the sampling parameters.
+An amount of thinking is sent in the form that the model has for it: a budget becomes an effort by its size, and an
+effort a budget. A setting for which the model has no form is refused before the request is sent. What an application
+puts into ``extra`` is sent as it is, but for the sampling parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
         model: The model's name, for errors.
         info: What the model takes.
         options: The settings as they were given.
-        room: The maximum of tokens that the provider sends where none is given. A budget that becomes an effort counts on top of it.
+        room: The maximum of tokens that the provider sends where none is given. A budget that becomes an effort counts
+            on top of it.
 
     Raises:
         ConfigurationError: The model does not take a setting; the message names what it takes.
@@ -42,7 +44,7 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     ...
     rxworker.errors.ConfigurationError: 'claude-opus-4-8' takes no temperature: leave it out (if that has changed, pass info=ModelInfo(...) to the provider)
     More: rxworker docs providers-and-keys
-    """
+    """  # noqa: W505
     changed: dict[str, Any] = {}
     thinking = options.thinking
     if thinking is not None:

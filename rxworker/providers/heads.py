@@ -1,4 +1,7 @@
-"""The members of a response's head that its decoder does not read: new ones are emitted, so that they are in the log before a decoder knows them."""
+"""The members of a response's head that its decoder does not read.
+
+New ones are emitted, so that they are in the log before a decoder knows them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The hosts that speak the protocols of OpenAI and Anthropic: where these are, and with which key.
 
-A row is used by the end of a host, so one row serves the regions and resources of a service. Sources are the pages of the services for
-these protocols, and the official clients for Azure (``AnthropicFoundry``) and Amazon Bedrock's mantle (``AnthropicBedrockMantle``, ``openai.providers.bedrock``).
+A row is used by the end of a host, so one row serves the regions and resources of a service. Sources are the pages of
+the services for these protocols, and the official clients for Azure (``AnthropicFoundry``) and Amazon Bedrock's mantle
+(``AnthropicBedrockMantle``, ``openai.providers.bedrock``).
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ OPENAI_HOSTS: dict[str, Host] = {
     "openrouter.ai": Host("OPENROUTER_API_KEY", "/api/v1"),
 }
 
-# The compatible services take a bearer's, which is what the official client sends (anthropic 2.14). The root is followed by /v1.
+# The compatible services take a bearer's, which is what the official client sends (anthropic 2.14). The root is
+# followed by /v1.
 ANTHROPIC_HOSTS: dict[str, Host] = {
     "anthropic.com": Host("ANTHROPIC_API_KEY", headers=X_API_KEY),
     # The official client sends the key in both.

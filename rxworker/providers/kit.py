@@ -1,7 +1,7 @@
 """What a provider imports, in one place: how-to pages "Add a provider" and "Use a model of your own".
 
-Framing cuts bytes into frames, a decoder makes events of them with a `BlockFactory`, and `BatchDecoder` joins the two. A request
-gets its address, its key and its headers checked here, and an answer that is not a stream is explained.
+Framing cuts bytes into frames, a decoder makes events of them with a `BlockFactory`, and `BatchDecoder` joins the two.
+A request gets its address, its key and its headers checked here, and an answer that is not a stream is explained.
 """
 
 from rxworker.framing import EventStreamDecoder, NdjsonDecoder, SseDecoder

@@ -1,7 +1,7 @@
 """Frames that break the protocol: JSON that does not match its Struct, and text that is not JSON.
 
-One unexpected member must not cost the members beside it, so a Struct is read field by field, and a list member by member, down
-to the value that does not match; that value is reported. Every field of such a Struct has a default.
+One unexpected member must not cost the members beside it, so a Struct is read field by field, and a list member by
+member, down to the value that does not match; that value is reported. Every field of such a Struct has a default.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def _shown(raw: Json) -> str:
 
 
 class LenientDecoder(ABC):
-    """The base of the decoders from frames to events: what they do with a frame that is not JSON, and how a response fails.
+    """The base of the decoders from frames to events.
+
+    What they do with a frame that is not JSON, and how a response fails.
 
     Args:
         new_id: Makes an id for a tool call that came without one.
@@ -94,7 +96,10 @@ class LenientDecoder(ABC):
         return () if self._over else self._fail(self._cut())
 
     def _cut(self) -> Failure:
-        """The failure of a response that ended too early. If nothing of it came, the failure names what came in its place."""
+        """The failure of a response that ended too early.
+
+        If nothing of it came, the failure names what came in its place.
+        """
         if self._has_begun or self._blocks.is_used:
             return CUT
         text = readable(self._odd_text)
@@ -146,8 +151,8 @@ UNIONS = (Union, UnionType)
 def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
     """Split an object into the part that fits the Struct and the rest. Numbers may be texts.
 
-    A value without content, such as ``null``, is not a loss. A name that the Struct does not know counts as one that does not fit
-    only if the Struct forbids such names.
+    A value without content, such as ``null``, is not a loss. A name that the Struct does not know counts as one that
+    does not fit only if the Struct forbids such names.
 
     >>> class Message(Struct):
     ...     text: str = ""

@@ -1,8 +1,9 @@
 """What the models of each family take, what they cost, and until when they are served: one table. Pure.
 
-The table is of the day in `DATED`, from the public pages in `SOURCES` and from the types of the official SDKs. A number that no page gives is left out.
-Prices are those of the vendor's own service, in US dollars for a million tokens, without discounts of limited time. What Gemini takes for the storage of
-an explicit cache is not a price of tokens, and not among them.
+The table is of the day in `DATED`, from the public pages in `SOURCES` and from the types of the official SDKs. A number
+that no page gives is left out. Prices are those of the vendor's own service, in US dollars for a million tokens,
+without discounts of limited time. What Gemini takes for the storage of an explicit cache is not a price of tokens, and
+not among them.
 """
 
 from __future__ import annotations
@@ -76,25 +77,31 @@ ADAPTIVE = "adaptive"
 
 
 class ModelInfo(Settings, frozen=True, kw_only=True):
-    """What a model takes, what it costs, and until when it is served. The defaults are those of a model of which nothing is known: it takes everything.
+    """What a model takes, what it costs, and until when it is served.
+
+    The defaults are those of a model of which nothing is known: it takes everything.
 
     Attributes:
         vendor: Who makes it.
         names: A regular expression of the names of its family, without a date or a version at their end.
-        sampling: Whether it takes ``temperature``, ``top_p`` and ``top_k``: always, only when it does not think, or never.
+        sampling: Whether it takes ``temperature``, ``top_p`` and ``top_k``: always, only when it does not think, or
+            never.
         budget: The least number of tokens that it takes as a budget for thinking; ``None``: it takes no budget.
-        efforts: The words for an effort that it takes, ``adaptive`` among them where the model itself decides; ``None``: any.
-        off: What is sent so that it does not think: ``0`` for the word that the protocol has for it, another word, or nothing (an empty text); ``None``:
-            it always thinks.
+        efforts: The words for an effort that it takes, ``adaptive`` among them where the model itself decides;
+            ``None``: any.
+        off: What is sent so that it does not think: ``0`` for the word that the protocol has for it, another word, or
+            nothing (an empty text); ``None``: it always thinks.
         idle: Whether it does not think unless it is requested.
         forced: Whether a request may force it to call a tool.
-        bound: Whether its thinking is only read again as long as nothing before it has changed, so that a request with a changed
-            conversation is refused by default.
-        chat_tools: Whether Chat Completions at its vendor takes tools: always, only where no thinking is requested, or only without thinking.
+        bound: Whether its thinking is only read again as long as nothing before it has changed, so that a request with
+            a changed conversation is refused by default.
+        chat_tools: Whether Chat Completions at its vendor takes tools: always, only where no thinking is requested, or
+            only without thinking.
         stops: Whether Chat Completions takes texts at which it stops.
         structured: Whether an answer can be held to a schema; ``None``: not known.
-        caching: How prompts are cached: by ``marks`` in the request; ``automatic``; automatically, and by ``breakpoints``, which may be set beside; or
-            automatically, and by an ``explicit`` cache that is created; ``None``: not known.
+        caching: How prompts are cached: by ``marks`` in the request; ``automatic``; automatically, and by
+            ``breakpoints``, which may be set beside; or automatically, and by an ``explicit`` cache that is created;
+            ``None``: not known.
         marked: The parts before the messages that take a mark.
         cache_least: Tokens that a prompt needs at least to be cached; ``None``: not known.
         context: Tokens that it reads and writes at once.
@@ -178,7 +185,9 @@ def _priced(
     *,
     tiered: bool = False,
 ) -> list[ModelInfo]:
-    """A row for each of some families that differ by their prices: input, output, and if known read from a cache and written to it.
+    """A row for each of some families that differ by their prices.
+
+    Input, output, and if known read from a cache and written to it.
 
     With ``tiered``, long prompts have the prices of `_LONG`.
     """
@@ -592,7 +601,8 @@ MODELS: tuple[ModelInfo, ...] = (
 UNKNOWN = ModelInfo()
 """The row of a model of which nothing is known: it takes everything."""
 
-# Whose newest row an unknown name has, wherever it is served; the names of open weights do not show the service that has them.
+# Whose newest row an unknown name has, wherever it is served; the names of open weights do not show the service that
+# has them.
 _FAMILIES = {
     "anthropic": re.compile("claude"),
     "openai": re.compile(r"(chat)?gpt-\d|o\d"),
@@ -621,7 +631,8 @@ _HOSTS = {
 def model_info(model: str, host: str | None = None) -> ModelInfo:
     """What a model takes and costs, by the table.
 
-    A name that is not in the table has the newest row of its vendor, which its beginning shows, or the host. Any other name has a row that takes everything.
+    A name that is not in the table has the newest row of its vendor, which its beginning shows, or the host. Any other
+    name has a row that takes everything.
 
     Args:
         model: The name of the model, as a provider takes it.
@@ -645,9 +656,11 @@ class Cost(Struct, frozen=True):
     """What tokens cost.
 
     Attributes:
-        known: The cost of the tokens whose prices are known; ``None`` if there are tokens, and no price of them is known.
+        known: The cost of the tokens whose prices are known; ``None`` if there are tokens, and no price of them is
+            known.
         currency: Its currency; empty without any cost.
-        unpriced: The names of the models whose prices are not known, or are in another currency, since nothing is converted.
+        unpriced: The names of the models whose prices are not known, or are in another currency, since nothing is
+            converted.
     """
 
     known: float | None = 0.0
@@ -664,8 +677,10 @@ def prices_of(
 
     Args:
         model: The name of the model.
-        recorded: The prices that requests have recorded, by the names of models; ``None`` if they are not known. They come first.
-        table: The prices that a program has given, by the names of models. Any other model has those of the table of models.
+        recorded: The prices that requests have recorded, by the names of models; ``None`` if they are not known. They
+            come first.
+        table: The prices that a program has given, by the names of models. Any other model has those of the table of
+            models.
 
     >>> prices_of("claude-opus-5-5").input, prices_of("mine"), prices_of("mine", table={"mine": Prices(1.0, 2.0)}).input
     (4.0, None, 1.0)

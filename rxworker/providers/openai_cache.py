@@ -1,9 +1,13 @@
-"""How OpenAI's two protocols cache a conversation: OpenAI caches unasked, and needs to know which requests belong together.
+"""How OpenAI's two protocols cache a conversation.
 
-A key leads the requests of a conversation to the same servers, which have its beginning. It is made of the first message, which does not change while a
-conversation grows; the service adds a hash of the prompt's beginning. From GPT-5.6 on the service places a breakpoint at the end of each request and finds it without
-a limit of blocks, so that a loop needs none of its own. A `rxworker.messages.CachePoint` is one more, for a beginning that several conversations share: these models
-find what ends at a breakpoint, and nothing shorter. See https://developers.openai.com/api/docs/guides/prompt-caching
+OpenAI caches unasked, and needs to know which requests belong together.
+
+A key leads the requests of a conversation to the same servers, which have its beginning. It is made of the first
+message, which does not change while a conversation grows; the service adds a hash of the prompt's beginning. From
+GPT-5.6 on the service places a breakpoint at the end of each request and finds it without a limit of blocks, so that a
+loop needs none of its own. A `rxworker.messages.CachePoint` is one more, for a beginning that several conversations
+share: these models find what ends at a breakpoint, and nothing shorter. See
+https://developers.openai.com/api/docs/guides/prompt-caching
 """
 
 from __future__ import annotations
@@ -28,12 +32,14 @@ def takes_breakpoints(host: str, info: ModelInfo) -> bool:
 
     >>> takes_breakpoints("api.openai.com", ModelInfo(caching="breakpoints")), takes_breakpoints("127.0.0.1", ModelInfo(caching="breakpoints"))
     (True, False)
-    """
+    """  # noqa: W505
     return info.caching == "breakpoints" and f".{host}".endswith(HOSTS)
 
 
 def set_breakpoint(parts: list[JsonObject], point: CachePoint, *, wanted: bool) -> None:
-    """Put a breakpoint on the last of some parts of a message, in its place. The service writes the last three of a request.
+    """Put a breakpoint on the last of some parts of a message, in its place.
+
+    The service writes the last three of a request.
 
     Args:
         parts: The parts so far.

@@ -1,4 +1,8 @@
-"""Common parts of the providers: a model of a service, its address, its key, and the HTTP responses that are not streams: their errors, and the retry that their headers require."""
+"""Common parts of the providers.
+
+A model of a service, its address, its key, and the HTTP responses that are not streams: their errors, and the retry
+that their headers require.
+"""
 
 from __future__ import annotations
 
@@ -70,12 +74,14 @@ class Draft(Request, frozen=True, kw_only=True):
 
 
 class Service(ABC):
-    """The base of a provider: its requests, its errors, its decoder and its counts. A subclass has what its service has of its own.
+    """The base of a provider: its requests, its errors, its decoder and its counts.
+
+    A subclass has what its service has of its own.
 
     Args:
         model: The model's name.
-        api_key: The key, if it is not that of the environment variable, or a function or a coroutine function that returns it. A function is
-            called for each request, in a thread, since tokens expire.
+        api_key: The key, if it is not that of the environment variable, or a function or a coroutine function that
+            returns it. A function is called for each request, in a thread, since tokens expire.
         base_url: The address of the service, if it is not the provider's default.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With one for authentication among them no key is looked for.
@@ -139,8 +145,8 @@ class Service(ABC):
         """The request for the next message.
 
         Raises:
-            ConfigurationError: No key was found, an address, key or header cannot be sent, the model does not take a setting, or a tool
-                requires something that the protocol does not have.
+            ConfigurationError: No key was found, an address, key or header cannot be sent, the model does not take a
+                setting, or a tool requires something that the protocol does not have.
             LocalProtocolError: The conversation holds content that the protocol cannot express.
         """
         url = self._address or self._url()
@@ -214,7 +220,10 @@ class Service(ABC):
 
     @abstractmethod
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
-        """The header with the key that was given, or with that of the environment, if there is one; read for each request."""
+        """The header with the key that was given, or with that of the environment, if there is one.
+
+        Read for each request.
+        """
 
     def _authorize_late(self, url: str, given: ApiKey | None) -> Authorize | None:
         """What adds the key when the request is sent; ``None`` if the key is known now."""
@@ -294,7 +303,10 @@ class HostedService(Service):
 
     @property
     def compacts(self) -> bool:
-        """Whether the service shortens a conversation by itself. A host that is not known is taken for a gateway to it if it has a model of the vendor's."""
+        """Whether the service shortens a conversation by itself.
+
+        A host that is not known is taken for a gateway to it if it has a model of the vendor's.
+        """
         hosts, url = self._compacting_hosts, self._address or self._url()
         is_gateway = type(self)._host_at(url) is None and self.info.vendor == self._vendors[0]
         return bool(hosts) and (host_of(url).endswith(hosts) or is_gateway)
@@ -312,7 +324,10 @@ class HostedService(Service):
 
 
 class OpenAIService(HostedService):
-    """The base of OpenAI's two protocols, which share their address, their key and their arguments. A subclass has the name, the path and the form of a tool."""
+    """The base of OpenAI's two protocols, which share their address, their key and their arguments.
+
+    A subclass has the name, the path and the form of a tool.
+    """
 
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")

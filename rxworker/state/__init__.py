@@ -1,4 +1,6 @@
-"""The states of blocks, responses and runs, folded from their events and records. Pure: neither reactivex nor asyncio is imported.
+"""The states of blocks, responses and runs, folded from their events and records.
+
+Pure: neither reactivex nor asyncio is imported.
 
 >>> from rxworker.events import Record, TextDelta
 >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))

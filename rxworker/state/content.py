@@ -32,8 +32,8 @@ def content_of(state: BlockState) -> Content | None:
     """The content block that it makes; ``None`` where there is nothing worth keeping.
 
     Of a block that is not whole, open or aborted, only what can stand by itself is kept: its text or refusal, if there
-    is any. Half a thought has no seal, half a call no arguments. The input of a tool call whose text is not a JSON object
-    is the text.
+    is any. Half a thought has no seal, half a call no arguments. The input of a tool call whose text is not a JSON
+    object is the text.
 
     >>> from rxworker.events import BlockStop, TextDelta
     >>> from rxworker.state.block import step_block

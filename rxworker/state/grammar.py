@@ -1,13 +1,15 @@
 """The grammar of events and records: the rules that every watcher relies on. Pure.
 
-Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call names its tool, and
-no event follows the terminal status. A turn stops once, after its tools. Nothing follows the last record of a run, except that a watcher is detached,
-or that the run is resumed or put back. Records are numbered without gaps.
+Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call names its tool, and no
+event follows the terminal status. A turn stops once, after its tools. Nothing follows the last record of a run, except
+that a watcher is detached, or that the run is resumed or put back. Records are numbered without gaps.
 
-A response is before its start, open, or over. A block is open from its start to its stop or abort, and its index is not used again. A second
-``Status(STARTED)`` retracts the events before it, so it begins the response again; the open blocks must have been aborted before it.
+A response is before its start, open, or over. A block is open from its start to its stop or abort, and its index is not
+used again. A second ``Status(STARTED)`` retracts the events before it, so it begins the response again; the open blocks
+must have been aborted before it.
 
-Each machine takes one event at a time, and costs the same for each. `rxworker.testing.lint` reads streams with them, and a journal checks the records that it numbers, in tests.
+Each machine takes one event at a time, and costs the same for each. `rxworker.testing.lint` reads streams with them,
+and a journal checks the records that it numbers, in tests.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ class ResponseGrammar:
 
     Args:
         implicit: Whether a delta may open its block.
-        reasons: Whether to report whole calls whose response has another reason than ``ToolUse`` to end, and not one with which they do not run.
+        reasons: Whether to report whole calls whose response has another reason than ``ToolUse`` to end, and not one
+            with which they do not run.
 
     >>> grammar = ResponseGrammar()
     >>> grammar.feed(BlockStart(0, BlockType.TEXT))

@@ -1,11 +1,15 @@
-"""Which blocks are open, and what ends them: the rule that the timeline, the operators, the views and the state of a response share. Pure.
+"""Which blocks are open, and what ends them.
 
-Theory of operation. A block is known by its index. The first event of an index opens its block, a stop or an abort ends it, and then the index may
-open again. Three events end blocks beside their own stop or abort, as if an abort of each came just before: a start at the index of an open block;
-a ``Status(STARTED)`` that is not the first status of the response, which begins the response anew; a request that begins or is retracted. What came
-before the first status of a response belongs to it.
+The rule that the timeline, the operators, the views and the state of a response share. Pure.
 
-`step_events` of the state folds several events at once, so it has the same rule in its loop; a property holds the two equal.
+Theory of operation. A block is known by its index. The first event of an index opens its block, a stop or an abort ends
+it, and then the index may open again. Three events end blocks beside their own stop or abort, as if an abort of each
+came just before: a start at the index of an open block; a ``Status(STARTED)`` that is not the first status of the
+response, which begins the response anew; a request that begins or is retracted. What came before the first status of a
+response belongs to it.
+
+`step_events` of the state folds several events at once, so it has the same rule in its loop; a property holds the two
+equal.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ BORDERS: frozenset[type[object]] = frozenset({BlockStart, Status, AttemptStart, 
 
 
 class OpenBlocks(dict[int, B]):
-    """The open blocks by index, in the order in which they opened. Its owner adds each, and removes it at its stop or abort.
+    """The open blocks by index, in the order in which they opened.
+
+    Its owner adds each, and removes it at its stop or abort.
 
     >>> from rxworker.events import BlockType
     >>> blocks = OpenBlocks({0: "the first"})
@@ -57,7 +63,10 @@ class OpenBlocks(dict[int, B]):
         return [] if reason is None else self.end_all(reason)
 
     def begins_anew(self, event: Event) -> str | None:
-        """Why nothing of the response so far counts after this event; ``None`` where the response goes on. Call it once for each event."""
+        """Why nothing of the response so far counts after this event; ``None`` where the response goes on.
+
+        Call it once for each event.
+        """
         match event:
             case Status(status=status):
                 again, self.has_status = self.has_status, True

@@ -1,13 +1,14 @@
 """The state of a run, folded from its records. Pure.
 
-Theory of operation. The state of a run is never written by hand: it is `step_run` folded over the records, so that a late
-watcher's snapshot, a resumed run and a test all see the same. A response lives in ``response`` from the start of its
-attempt until something comes after it. It enters the conversation exactly once: at once when it completed, so that tools
-and hooks find it there; when it failed or was cancelled, only when it is certain that no other attempt replaces it. An
-attempt that is retracted leaves the conversation as it was when the attempt started, but its tokens count.
+Theory of operation. The state of a run is never written by hand: it is `step_run` folded over the records, so that a
+late watcher's snapshot, a resumed run and a test all see the same. A response lives in ``response`` from the start of
+its attempt until something comes after it. It enters the conversation exactly once: at once when it completed, so that
+tools and hooks find it there; when it failed or was cancelled, only when it is certain that no other attempt replaces
+it. An attempt that is retracted leaves the conversation as it was when the attempt started, but its tokens count.
 
-A conversation in the state can always be sent: calls that will not run are answered right away, and those that a stage of the application leaves at
-the end of the turn. A run that is aborted keeps what its tools did, states for each of the others whether it was started, and is repaired.
+A conversation in the state can always be sent: calls that will not run are answered right away, and those that a stage
+of the application leaves at the end of the turn. A run that is aborted keeps what its tools did, states for each of the
+others whether it was started, and is repaired.
 """
 
 from __future__ import annotations
@@ -245,7 +246,10 @@ def _end_calls(state: RunState) -> RunState:
 
 
 def _run_requeue(state: RunState, _: RunRequeue) -> RunState:
-    """The run goes on. Its calls have their results; a part of an answer, which the abort left at the end, is requested again."""
+    """The run goes on.
+
+    Its calls have their results; a part of an answer, which the abort left at the end, is requested again.
+    """
     if state.status != "aborted":
         return state
     conversation, last = state.conversation, state.conversation.last
@@ -274,7 +278,10 @@ def _answered(conversation: Conversation, answers: Message) -> Conversation:
 
 
 def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
-    """The calls and results of this turn, to be compared with those of the turns before it. Errors that are the same are compared without the arguments."""
+    """The calls and results of this turn, to be compared with those of the turns before it.
+
+    Errors that are the same are compared without the arguments.
+    """
     calls: Iterable[ToolCall] = ()
     for message in reversed(conversation.messages):
         if calls := message.tool_calls:
@@ -427,7 +434,10 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
 
 
 def _with_round(state: RunState, this: Round) -> RunState:
-    """The run after another round. Rounds that come again, in whatever order, are a cycle, which is as long as the way back to the farthest of them."""
+    """The run after another round.
+
+    Rounds that come again, in whatever order, are a cycle, which is as long as the way back to the farthest of them.
+    """
     rounds, stale, cycle = state.rounds, 0, 1
     for back, other in enumerate(rounds, 1):
         if this == other and _told(this) == _told(other):  # to a tool 1, 1.0 and True differ

@@ -66,20 +66,23 @@ class RunState(Struct, frozen=True):
             retracted one, and after the turn.
         provider: The name of the provider.
         model: The name of the model of the last request.
-        own_tools: The names of the tools that the worker ran itself when the last request went out; ``None`` where it is not recorded.
+        own_tools: The names of the tools that the worker ran itself when the last request went out; ``None`` where it
+            is not recorded.
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools the run itself has started; see `all_tool_calls`.
         tool_errors: How many tools have failed, those of the runs inside included.
         tool_seconds: How long the tools took that have ended, together; those of the runs inside included.
-        tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer, without zeros at the end.
+        tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer, without
+            zeros at the end.
         running_tools: The tools that have started and have not ended, those of the runs inside included.
         calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
         cause: The kind of the abort.
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
-        repeats: How often in a row the same calls have had the same results, the last time included; those of several turns in turn are a cycle, which counts as one.
+        repeats: How often in a row the same calls have had the same results, the last time included; those of several
+            turns in turn are a cycle, which counts as one.
         rounds: The last different rounds of calls and their results, the newest first.
         stale: How many rounds in a row were among these.
         cycle: How many rounds back the farthest of those was.
@@ -88,13 +91,15 @@ class RunState(Struct, frozen=True):
         path: The path of the records that are folded; those of nested runs have a longer one.
         spent: The tokens of the responses that are over.
         spent_by_model: The same by model.
-        prices: The prices that requests have recorded, by the names of the models; ``None`` if they are not known. Others have those of the table of models.
+        prices: The prices that requests have recorded, by the names of the models; ``None`` if they are not known.
+            Others have those of the table of models.
         inner: The tokens of the runs inside this one.
-        base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
-            first request that from before the run.
+        base: The conversation that the last request carried, before its response, which a retracted attempt goes back
+            to; before the first request that from before the run.
         is_closed: Whether the response is in the conversation.
-        request_tokens: The tokens of the last request and its response, as the provider has counted them; ``None`` before the first, and after messages in it were replaced.
-            0 if the next count is not that of the conversation.
+        request_tokens: The tokens of the last request and its response, as the provider has counted them; ``None``
+            before the first, and after messages in it were replaced. 0 if the next count is not that of the
+            conversation.
         traceparent: The trace context of the caller of the run; empty without one.
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
         output_format: The form of the answer, if a type was requested.
@@ -138,7 +143,10 @@ class RunState(Struct, frozen=True):
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:
-        """The tool calls of the last response that have no result yet, in order; none before the response is complete."""
+        """The tool calls of the last response that have no result yet, in order.
+
+        None before the response is complete.
+        """
         if self.response is not None and not self.is_closed:
             return ()
         return tuple([each.call for each in self.calls if each.result is None])
@@ -267,13 +275,16 @@ def find_call(
     call_id: str,
     by_id: dict[str, list[int]] | None = None,
 ) -> int | None:
-    """The index of the call of this place and id; of records without places, that of the first of this id, without a result if there is one.
+    """The index of the call of this place and id.
+
+    Of records without places, that of the first of this id, without a result if there is one.
 
     Args:
         calls: The calls.
         place: The place of the call.
         call_id: Its id.
-        by_id: The indexes of the calls by their ids, which is filled when it is first needed; the caller keeps it while it looks for several.
+        by_id: The indexes of the calls by their ids, which is filled when it is first needed; the caller keeps it while
+            it looks for several.
 
     >>> find_call((CallState(0, ToolCall("x", "look", {})), CallState(1, ToolCall("x", "look", {}))), 1, "x")
     1

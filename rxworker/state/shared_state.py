@@ -1,7 +1,9 @@
-"""The state that the tools and hooks of a run share with user interfaces: a JSON value, which changes by one operation of JSON Patch at a time. Pure.
+"""The state that the tools and hooks of a run share with user interfaces.
 
-A place in it is a JSON Pointer (RFC 6901): ``/steps/0/title``, ``/steps/-`` after the last step, and an empty one for the whole. The operations are
-three of JSON Patch (RFC 6902): ``add``, ``replace`` and ``remove``.
+A JSON value, which changes by one operation of JSON Patch at a time. Pure.
+
+A place in it is a JSON Pointer (RFC 6901): ``/steps/0/title``, ``/steps/-`` after the last step, and an empty one for
+the whole. The operations are three of JSON Patch (RFC 6902): ``add``, ``replace`` and ``remove``.
 """
 
 from __future__ import annotations
@@ -15,10 +17,16 @@ from rxworker.events import SharedStateChange
 from rxworker.messages import Json
 
 MAX_SHARED_STATE = 262_144
-"""The maximum number of bytes of a value that is shared, as JSON: each run begins with the whole state in its records."""
+"""The maximum number of bytes of a value that is shared, as JSON.
+
+Each run begins with the whole state in its records.
+"""
 
 MAX_DEPTH = 100
-"""The maximum number of arrays and objects within one another in a value that is shared: clients read it with a recursive decoder."""
+"""The maximum number of arrays and objects within one another in a value that is shared.
+
+Clients read it with a recursive decoder.
+"""
 
 Operation: TypeAlias = Literal["add", "replace", "remove"]
 
@@ -27,7 +35,8 @@ def checked_json(value: object) -> Json:
     """A copy of a value that is to be shared, as JSON.
 
     Raises:
-        LocalProtocolError: It has no JSON form, is longer than `MAX_SHARED_STATE`, or nested more deeply than `MAX_DEPTH`.
+        LocalProtocolError: It has no JSON form, is longer than `MAX_SHARED_STATE`, or nested more deeply than
+            `MAX_DEPTH`.
 
     >>> checked_json({"steps": ("plan", "write")})
     {'steps': ['plan', 'write']}

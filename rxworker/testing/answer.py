@@ -1,4 +1,7 @@
-"""A response of a replay server, as a value: its body, the faults with which it is sent, and the pieces that are written to the connection."""
+"""A response of a replay server, as a value.
+
+Its body, the faults with which it is sent, and the pieces that are written to the connection.
+"""
 
 from __future__ import annotations
 

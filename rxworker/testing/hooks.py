@@ -55,12 +55,14 @@ HookAnswer: TypeAlias = (
 
 
 class HookStub(Hook[Any]):
-    """A hook that returns the given verdicts, one each time, and records its contexts. After the last it returns ``None``.
+    """A hook that returns the given verdicts, one each time, and records its contexts.
+
+    After the last it returns ``None``.
 
     Args:
         point: Its hook point.
-        answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything else is
-            returned unchanged, to test invalid verdicts.
+        answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything
+            else is returned unchanged, to test invalid verdicts.
         settings: Those of any hook; it is called ``stub`` where no name is given.
 
     Attributes:
@@ -114,7 +116,8 @@ class ContextFields(TypedDict, total=False):
 
     Attributes:
         conversation: The conversation so far.
-        received: A list that receives the hook's messages to the watchers and to the conversation, and its changes of the shared state.
+        received: A list that receives the hook's messages to the watchers and to the conversation, and its changes of
+            the shared state.
         shared_state: The state that tools and hooks share with user interfaces.
         variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.

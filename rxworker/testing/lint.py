@@ -1,4 +1,7 @@
-"""The protocol linter: does a stream of events or records keep the rules that every watcher relies on? The rules are those of `rxworker.state.grammar`."""
+"""The protocol linter: does a stream of events or records keep the rules that every watcher relies on?
+
+The rules are those of `rxworker.state.grammar`.
+"""
 
 from __future__ import annotations
 
@@ -112,9 +115,12 @@ def _refuse(complaints: list[str]) -> None:
 
 @contextmanager
 def checked_records() -> Generator[list[str]]:
-    """Check the records of all runs where they are numbered. A record that breaks the rules is refused: it is not emitted, and an `AssertionError` is raised by what emits it.
+    """Check the records of all runs where they are numbered.
 
-    A run may turn that error into its own. So an `AssertionError` that lists all faults is raised at the end of the block, too. For a fixture that all tests use.
+    A record that breaks the rules is refused: it is not emitted, and an `AssertionError` is raised by what emits it.
+
+    A run may turn that error into its own. So an `AssertionError` that lists all faults is raised at the end of the
+    block, too. For a fixture that all tests use.
 
     Raises:
         AssertionError: At the end: a record was refused.

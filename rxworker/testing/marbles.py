@@ -11,7 +11,8 @@ The dialect, a column a tick of virtual time:
 space      nothing, not even time: for lining diagrams up
 =========  ===================================================================================
 
-An item is the value of ``lookup`` for its name, with the type that it has there. Without a lookup it is the name itself.
+An item is the value of ``lookup`` for its name, with the type that it has there. Without a lookup it is the name
+itself.
 
 A test subscribes at tick 200, which is column one, and disposes at tick 1000. What a *hot* stream does in column one is
 therefore missed; a *cold* one begins when it is subscribed to.
@@ -128,11 +129,14 @@ class Marbles:
 
 
 def play(main: Coroutine[Any, Any, A], scheduler: VirtualTimeScheduler | None = None) -> A:
-    """Run a coroutine in an event loop in virtual time: whatever waits in it, runs, tools and time limits, does not wait in reality.
+    """Run a coroutine in an event loop in virtual time.
+
+    Whatever waits in it, runs, tools and time limits, does not wait in reality.
 
     Args:
         main: The coroutine, such as that of a test.
-        scheduler: The clock, whose actions are run too, such as those of marbles; by default a new one that begins at 0.
+        scheduler: The clock, whose actions are run too, such as those of marbles; by default a new one that begins at
+            0.
 
     Raises:
         LocalProtocolError: Nothing is left that could happen, and the coroutine still waits.

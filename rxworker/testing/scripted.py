@@ -150,16 +150,20 @@ class ScriptedModel:
         delay: float = 0.0,
         scheduler: abc.SchedulerBase | None = None,
     ) -> Self:
-        """A model that answers the requests of a run as they were answered when the run was stored: a stored run as a test fixture.
+        """A model that answers the requests of a run as they were answered when the run was stored.
 
-        The responses are given in order, with the same events, without those that were retracted and those of runs inside the run.
+        A stored run as a test fixture.
+
+        The responses are given in order, with the same events, without those that were retracted and those of runs
+        inside the run.
 
         Args:
             log: The log of the run.
             run_id: The run's id.
-            strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from the recorded ones.
-                Ids, models and what a provider wants back are not compared. What an ``on_message_send`` hook has changed for one request alone is not stored, so that such
-                a run needs ``strict=False``.
+            strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of
+                its tools differ from the recorded ones. Ids, models and what a provider wants back are not compared.
+                What an ``on_message_send`` hook has changed for one request alone is not stored, so that such a run
+                needs ``strict=False``.
             delay: Seconds before each event.
             scheduler: The scheduler that counts these seconds.
 

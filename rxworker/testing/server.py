@@ -149,9 +149,10 @@ PATIENCE = 5.0
 class ReplayServer:
     r"""Answers one request after the other, on a free port of this machine.
 
-    The end of a path selects the protocol, and a `Reply` is rendered accordingly: ``/messages``,
-    ``/chat/completions``, ``/responses``, ``:streamGenerateContent``, ``/interactions``, ``/converse-stream`` or ``/api/chat``. What is not a reply is sent at any path.
-    Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background (``/responses/<id>``, ``/interactions/<id>``).
+    The end of a path selects the protocol, and a `Reply` is rendered accordingly: ``/messages``, ``/chat/completions``,
+    ``/responses``, ``:streamGenerateContent``, ``/interactions``, ``/converse-stream`` or ``/api/chat``. What is not a
+    reply is sent at any path. Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background
+    (``/responses/<id>``, ``/interactions/<id>``).
 
     Args:
         answers: One answer for each request, or a function of what was received. A path is a recording, a text is a

@@ -54,7 +54,8 @@ class StoredResponse(Struct, frozen=True):
     Attributes:
         provider: The name of the provider.
         model: The name of the model.
-        conversation: The conversation of the request, without the changes that a hook made for this request alone; ``None`` of a summary, whose prompt is not stored.
+        conversation: The conversation of the request, without the changes that a hook made for this request alone;
+            ``None`` of a summary, whose prompt is not stored.
         tools: The names of the tools; ``None`` if the run has not stored them.
         events: The events of the response.
         error: The error that ended it.

@@ -12,8 +12,8 @@ from rxworker.hub.detach import reporters
 def raise_from_watchers() -> Generator[None, None, None]:
     """Raise, at the end of the block, the exceptions of watchers of runs within it.
 
-    A watcher that raises is detached, and the run goes on: an ``assert`` in a subscriber fails no test by itself. This holds for all runs of
-    the process while the block runs. As a fixture of pytest, for every test::
+    A watcher that raises is detached, and the run goes on: an ``assert`` in a subscriber fails no test by itself. This
+    holds for all runs of the process while the block runs. As a fixture of pytest, for every test::
 
         @pytest.fixture(autouse=True)
         def watchers_do_not_raise():
@@ -21,8 +21,8 @@ def raise_from_watchers() -> Generator[None, None, None]:
                 yield
 
     Raises:
-        BaseException: The exception of a watcher; an exception group of several. If the block itself raises, that is raised, with a note
-            for each watcher.
+        BaseException: The exception of a watcher; an exception group of several. If the block itself raises, that is
+            raised, with a note for each watcher.
 
     >>> from rxworker import Worker
     >>> from rxworker.testing import ScriptedModel

@@ -1,4 +1,6 @@
-"""Handlers: what is called with the events of a kind, the scope it is called with, and what it raises; and two that collect.
+"""Handlers: what is called with the events of a kind, the scope it is called with, and what it raises.
+
+And two that collect.
 
 The collectors compare the type of an event itself, since ``isinstance`` takes five times as long if it is false.
 """
@@ -65,7 +67,9 @@ HandlerLike: TypeAlias = Handler[E, S] | Callable[[E], None]
 
 
 class Registration(abc.DisposableBase):
-    """A handler where it is registered. Types are known again at both ends. Disposing it calls what it was given for that.
+    """A handler where it is registered. Types are known again at both ends.
+
+    Disposing it calls what it was given for that.
 
     Attributes:
         kind: Which events the handler is for.
@@ -228,8 +232,8 @@ class TextBlockCollector(_Collector[str]):
 class ToolCallCollector(_Collector[ToolCall]):
     """Gathers each tool call when its block stops. Aborted blocks are ignored.
 
-    The input of a call is an object; a call without any text has the input ``{}``. Where the text is not a JSON object, the
-    input is the text: that distinguishes a call whose arguments cannot be read.
+    The input of a call is an object; a call without any text has the input ``{}``. Where the text is not a JSON object,
+    the input is the text: that distinguishes a call whose arguments cannot be read.
 
     >>> from rxworker.events import BlockStart, BlockStop, BlockType, ToolUseMetadata
     >>> from rxworker.timeline.timeline import Timeline

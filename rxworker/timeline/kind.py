@@ -146,7 +146,9 @@ ToolUseBlockEvent: TypeAlias = (
 
 
 class Kind(Generic[E_co]):
-    """An event kind that a handler can be registered for. The type parameter is the type of the events it then receives.
+    """An event kind that a handler can be registered for.
+
+    The type parameter is the type of the events it then receives.
 
     There are the seven of this module; a timeline takes no other.
 

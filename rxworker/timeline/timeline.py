@@ -1,14 +1,16 @@
 """The timeline: handlers for the kinds of events, with a scope for each block.
 
-Theory of operation. `Timeline.dispatch` takes one event at a time. A meta event goes to the handlers of its kind at once,
-so that it keeps its place between the events of blocks. A block event is looked up by its index: a start opens the block,
-a delta without a start opens it too, a stop or an abort is its last event (`OpenBlocks` has the rule). Blocks of different index know nothing of
-each other. What a kind's handlers receive is the kind's own typed events; deltas that do not belong into the block are not shown to them.
+Theory of operation. `Timeline.dispatch` takes one event at a time. A meta event goes to the handlers of its kind at
+once, so that it keeps its place between the events of blocks. A block event is looked up by its index: a start opens
+the block, a delta without a start opens it too, a stop or an abort is its last event (`OpenBlocks` has the rule).
+Blocks of different index know nothing of each other. What a kind's handlers receive is the kind's own typed events;
+deltas that do not belong into the block are not shown to them.
 
-It means ``split_meta`` of the handlers of meta events, and of ``group_blocks`` and ``scan_scope`` for each handler of blocks; a property holds the two
-equal. Three differences are on purpose. The operators have the events of the stream, foreign deltas and blocks of every type included, instead of a
-kind's own. A stream that ends completes its open blocks there, and aborts them here. What an operator has emitted of a response that is retracted
-later stays emitted (`committed` before it waits until nothing can be retracted), while ``on_retract`` calls the handlers.
+It means ``split_meta`` of the handlers of meta events, and of ``group_blocks`` and ``scan_scope`` for each handler of
+blocks; a property holds the two equal. Three differences are on purpose. The operators have the events of the stream,
+foreign deltas and blocks of every type included, instead of a kind's own. A stream that ends completes its open blocks
+there, and aborts them here. What an operator has emitted of a response that is retracted later stays emitted
+(`committed` before it waits until nothing can be retracted), while ``on_retract`` calls the handlers.
 
 What is guaranteed:
 
@@ -17,10 +19,10 @@ What is guaranteed:
 * No handler can starve another: all are called, then ``dispatch`` raises what a handler raised; an ``ExceptionGroup``
   where several did, and ``KeyboardInterrupt`` as it is.
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
-  ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
-  one thread keep their order. A handler must not wait for another thread that dispatches.
-* When a response begins anew, or is requested again, its open blocks are aborted and handlers with a method ``on_retract`` are called: what
-  they made of its blocks does not count any more.
+  ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events
+  of one thread keep their order. A handler must not wait for another thread that dispatches.
+* When a response begins anew, or is requested again, its open blocks are aborted and handlers with a method
+  ``on_retract`` are called: what they made of its blocks does not count any more.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on.
 """
@@ -109,8 +111,8 @@ class Timeline:
     """Calls handlers with the events of a stream, by hand (`dispatch`) or as an operator (``events.pipe(timeline)``).
 
     Args:
-        ends_with_stream: Whether a response ends only with its stream. By default it ends when it has completed, and later
-            events belong to another response.
+        ends_with_stream: Whether a response ends only with its stream. By default it ends when it has completed, and
+            later events belong to another response.
 
     Attributes:
         only_gathers: Whether all handlers only gather, so that nothing shows when each of them is called.
@@ -140,8 +142,8 @@ class Timeline:
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that is followed at the same time.
 
-        A handler that is registered with this one later, or removed from it, is registered with the child or removed from it, too. A handler that is
-        registered with the child concerns the child alone.
+        A handler that is registered with this one later, or removed from it, is registered with the child or removed
+        from it, too. A handler that is registered with the child concerns the child alone.
 
         >>> from rxworker.events import Usage
         >>> timeline = Timeline()
@@ -155,7 +157,7 @@ class Timeline:
         >>> timeline.child().dispatch(Usage(1)); timeline.child().dispatch(Usage(2))
         1
         1
-        """
+        """  # noqa: W505
         child = Timeline(ends_with_stream=self._ends_with_stream)
         with self._lock:
             for row in self._registrations.values():
@@ -197,8 +199,8 @@ class Timeline:
     def on_retract(self, handler: HandlerLike[str, S]) -> abc.DisposableBase:
         """Call the handler with the reason when the response is retracted, after the aborts of its open blocks.
 
-        A handler object that is registered for a kind is called too, if it has a method ``on_retract(reason)``: what it made of the
-        blocks of the response so far does not count any more. Another attempt follows.
+        A handler object that is registered for a kind is called too, if it has a method ``on_retract(reason)``: what it
+        made of the blocks of the response so far does not count any more. Another attempt follows.
         """
         return self._add(RETRACT, handler)
 
@@ -241,7 +243,8 @@ class Timeline:
     def dispatch(self, event: Event) -> None:
         """Call the handlers that the event concerns.
 
-        Of the events of turns two concern them: `AttemptRetract`, which is what `retract` dispatches, and `AttemptStart`, which aborts what is open.
+        Of the events of turns two concern them: `AttemptRetract`, which is what `retract` dispatches, and
+        `AttemptStart`, which aborts what is open.
 
         Raises:
             Exception: What a handler raised, after all handlers were called.
@@ -288,8 +291,8 @@ class Timeline:
     def retract(self, reason: str = "") -> None:
         """Report that the response is retracted, since it is requested again.
 
-        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop the items of
-        the response.
+        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop the items
+        of the response.
 
         Args:
             reason: Shown to users; not interpreted.
@@ -304,7 +307,7 @@ class Timeline:
 
         Args:
             reason: The reason in the aborts.
-        """
+        """  # noqa: W505
         is_receiving = self._is_receiving
         try:
             self.abort_current_block(reason)
@@ -319,9 +322,9 @@ class Timeline:
             [ timeline ]
             -s-d-d-e-u-|
 
-        A handler that raises ends the stream with its exception. Whatever ends it, blocks that are still open are aborted
-        for the handlers. When the subscription is disposed before the response has ended, the handlers of its status get
-        ``Status(CANCELLED)``. A timeline follows one response at a time.
+        A handler that raises ends the stream with its exception. Whatever ends it, blocks that are still open are
+        aborted for the handlers. When the subscription is disposed before the response has ended, the handlers of its
+        status get ``Status(CANCELLED)``. A timeline follows one response at a time.
         """
         expect_events(source, "timeline")
 
@@ -340,7 +343,8 @@ class Timeline:
             others = tuple(r for r in self._registrations.get(kind, ()) if r is not registration)
             self._registrations[kind] = others
             self.only_gathers = all(r.gather is not None for r in self._all())
-            # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
+            # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this
+            # handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
             children = [*(self._children or ())]
@@ -552,7 +556,10 @@ class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     def _break_off(
         self, reason: str, abort: Callable[[str], None] | None = None
     ) -> KeyboardInterrupt | None:
-        """Abort what is open. What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt."""
+        """Abort what is open.
+
+        What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt.
+        """
         self._is_over = True
         try:
             (abort or self._timeline.abort_current_block)(reason)

@@ -35,9 +35,9 @@ class ToolPolicy(Struct, frozen=True):
         retries: How many more times a failed call is made before the model reads its error.
         requires_approval: Whether a person must approve each call; a run pauses before it.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
-        max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left out,
-            with a note. Pictures and documents are kept whole or left out: together they may have a hundred times as many
-            characters of base64. ``None`` sends everything.
+        max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left
+            out, with a note. Pictures and documents are kept whole or left out: together they may have a hundred times
+            as many characters of base64. ``None`` sends everything.
     """
 
     timeout: float | None = None
@@ -49,7 +49,10 @@ class ToolPolicy(Struct, frozen=True):
 
     @property
     def starts_early(self) -> bool:
-        """Whether a call may start while the model still streams: it has no effects, may run beside others and needs no approval."""
+        """Whether a call may start while the model still streams.
+
+        It has no effects, may run beside others and needs no approval.
+        """
         return self.effect == "pure" and not self.barrier and not self.requires_approval
 
 
@@ -104,7 +107,10 @@ class Unknown(Struct, frozen=True):
 
 Reconciled: TypeAlias = Done | NotDone | Unknown
 Reconcile: TypeAlias = Callable[[str, JsonObject], Reconciled | Awaitable[Reconciled]]
-"""Finds out whether a call had its effect whose process ended before its result was stored: from its idempotency key and its arguments."""
+"""Finds out whether a call had its effect whose process ended before its result was stored.
+
+From its idempotency key and its arguments.
+"""
 
 
 USUAL = ToolPolicy()
@@ -140,7 +146,8 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
     """The description of a tool for the model, if it is valid.
 
     Raises:
-        ConfigurationError: The tool takes free text, and its schema has not just one string; or its native form has no type.
+        ConfigurationError: The tool takes free text, and its schema has not just one string; or its native form has no
+            type.
     """
     native = cast("object", meta.native)
     if native is not None and not (
@@ -207,8 +214,8 @@ def check_members(tool: Tool) -> None:
 class ClientTool:
     """A tool that a client runs, for example a page in a browser.
 
-    The other calls of the response run first; then the run pauses, with ``client_tool`` as the hook. The result of the client is an
-    `Answer` to the call: ``worker.resume(decisions={call.id: Answer(...)})``.
+    The other calls of the response run first; then the run pauses, with ``client_tool`` as the hook. The result of the
+    client is an `Answer` to the call: ``worker.resume(decisions={call.id: Answer(...)})``.
 
     Args:
         meta: The description for the model.

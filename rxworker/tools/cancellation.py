@@ -1,8 +1,8 @@
 """Waiting for work that may not want to stop.
 
-Work runs in a task that the waiting task can abandon: a coroutine that swallows its cancellation must not hold the run for
-ever. A call of a run has a task anyway, and `at_work` holds what to silence when that one is abandoned. Work that has a
-time-out, or that is done within another task, has one of its own, by `within`.
+Work runs in a task that the waiting task can abandon: a coroutine that swallows its cancellation must not hold the run
+for ever. A call of a run has a task anyway, and `at_work` holds what to silence when that one is abandoned. Work that
+has a time-out, or that is done within another task, has one of its own, by `within`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger("rxworker.tools")
 
 
 at_work: dict[asyncio.Task[Any], tuple[str, Callable[[], None]]] = {}
-"""The tool that runs in each task that is a call's own, and the function that drops its reports when it is abandoned."""
+"""The tool that runs in each task that is a call's own, and the function that drops its reports when it is abandoned."""  # noqa: W505
 
 
 class TooLateError(Exception):
@@ -62,7 +62,7 @@ async def within(
 
 
 def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""
+    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""  # noqa: W505
     if not isinstance(error, GeneratorExit):
         return False
     try:

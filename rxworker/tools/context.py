@@ -53,7 +53,8 @@ class ToolContext:
         tool: The name it was called by.
         variables: Values shared by the hooks and tools of a run.
         cancelled: Whether the call was cancelled. A tool in a thread may check it from time to time, and stop.
-        begun: How the call goes on, if the tool has begun it before, with the answer to its question; ``None``: it starts.
+        begun: How the call goes on, if the tool has begun it before, with the answer to its question; ``None``: it
+            starts.
         can_ask: Whether a person can answer a question of the tool: the call is one of a run that can pause.
 
     >>> received: list[object] = []
@@ -100,11 +101,16 @@ class ToolContext:
 
     @property
     def idempotency_key(self) -> str:
-        """The same whenever this very call is made again, for example after a crash; for services that take such a key."""
+        """The same whenever this very call is made again, for example after a crash.
+
+        For services that take such a key.
+        """
         return self.call_id if self._key is None else self._key
 
     def ask(self, question: Question, state: Json = None) -> NoReturn:
-        """Leave the tool with a question: the run pauses until a person has answered it, and calls the tool again with the answer in ``begun.reply``.
+        """Leave the tool with a question.
+
+        The run pauses until a person has answered it, and calls the tool again with the answer in ``begun.reply``.
 
         Check ``can_ask`` before. The answer may come in another process.
 
@@ -124,11 +130,16 @@ class ToolContext:
 
     @property
     def is_left(self) -> bool:
-        """Whether a call that is cancelled goes on in another process, which has what was kept: what the tool has begun elsewhere is left as it is."""
+        """Whether a call that is cancelled goes on in another process, which has what was kept.
+
+        What the tool has begun elsewhere is left as it is.
+        """
         return False
 
     async def keep(self, state: Json, progress: object = None) -> None:
-        """Store what the tool needs to go on with this call: a process that recovers the run calls it with ``begun.state``, instead of from the start.
+        """Store what the tool needs to go on with this call.
+
+        A process that recovers the run calls it with ``begun.state``, instead of from the start.
 
         Args:
             state: What it needs. No watcher receives it, unless the run pauses at the call.
@@ -162,7 +173,10 @@ class ToolContext:
 
     @property
     def shared_state(self) -> Json:
-        """A copy of the state that the tools and hooks of the run share with user interfaces; ``None`` if there is none."""
+        """A copy of the state that the tools and hooks of the run share with user interfaces.
+
+        ``None`` if there is none.
+        """
         return self._shared.value
 
     def set_shared_state(self, value: object, path: str = "") -> None:
@@ -172,10 +186,12 @@ class ToolContext:
 
         Args:
             value: Anything that has a JSON form.
-            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around it must exist.
+            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around
+                it must exist.
 
         Raises:
-            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, or there is no such place.
+            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, or there is no such
+                place.
 
         >>> context = ToolContext()
         >>> context.set_shared_state({"steps": []})

@@ -28,13 +28,17 @@ B = TypeVar("B")
 
 
 class ToolSettings(TypedDict, total=False):
-    """The settings of a tool. Those from ``strict`` to ``native`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
+    """The settings of a tool.
+
+    Those from ``strict`` to ``native`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports
+    which.
 
     Attributes:
         name: The name for the model; by default the function's name.
         description: When and how to use it; the docstring's unless it is given.
         timeout: Seconds until a call is given up; by default never.
-        effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early. ``write`` by default.
+        effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.
+            ``write`` by default.
         retries: How many more times a failed call is made; not for ``write``, which may have been half done.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         requires_approval: Whether a person must approve each call; the run pauses before it.
@@ -42,15 +46,17 @@ class ToolSettings(TypedDict, total=False):
         strict: Whether the provider holds the model to the schema.
         cache_control: A mark: the provider may cache everything up to this tool.
         defer_loading: Whether the model sees the tool only after a tool search has found it.
-        allowed_callers: The callers that may call it: ``direct``, the model itself; ``programmatic``, code that the model writes and
-            the provider runs.
+        allowed_callers: The callers that may call it: ``direct``, the model itself; ``programmatic``, code that the
+            model writes and the provider runs.
         input_examples: Arguments of calls, to show to the model.
         format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one
             parameter, a ``str``.
-        native: The type and the settings of a tool that a provider defines itself, such as ``{"type": "bash_20250124"}`` of Anthropic; they
-            are sent in place of the description and the schema. Other providers refuse it.
-        reconcile: A function, plain or coroutine, that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
-            it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
+        native: The type and the settings of a tool that a provider defines itself, such as ``{"type":
+            "bash_20250124"}`` of Anthropic; they are sent in place of the description and the schema. Other providers
+            refuse it.
+        reconcile: A function, plain or coroutine, that finds out whether a call had its effect, from its idempotency
+            key and its arguments. A recovered run calls it for a call with ``effect="write"`` whose end was not stored;
+            it returns `Done`, `NotDone` or `Unknown`.
     """
 
     name: str | None
@@ -78,10 +84,10 @@ def tool(**settings: Unpack[ToolSettings]) -> Callable[[Callable[P, B]], Functio
 def tool(function: Callable[..., Any] | None = None, /, **settings: Unpack[ToolSettings]) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
-    The description for the model is made of the signature and the docstring: parameters with their types, defaults and meanings.
-    The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort, whose
-    last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
-    of type `ToolContext` is not the model's: it receives the call.
+    The description for the model is made of the signature and the docstring: parameters with their types, defaults and
+    meanings. The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort,
+    whose last value is the result and those before it progress; or one that returns an observable, likewise. A
+    parameter of type `ToolContext` is not the model's: it receives the call.
 
     Args:
         function: The function, where the decorator stands without parentheses.

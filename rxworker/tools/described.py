@@ -20,7 +20,9 @@ MEMBERS = ("name", "description", "input_schema", "execute")
 
 
 class DescribedTool(Protocol):
-    """A tool that has the parts of its description in place of a `ToolMeta`. It may have a ``policy`` and ``reconcile``, as a `Tool`.
+    """A tool that has the parts of its description in place of a `ToolMeta`.
+
+    It may have a ``policy`` and ``reconcile``, as a `Tool`.
 
     >>> class Echo:
     ...     name = "echo"
@@ -52,7 +54,10 @@ class DescribedTool(Protocol):
 
     @property
     def execute(self) -> Callable[..., Awaitable[object]]:
-        """Runs it with the JSON text of its arguments and, if it has a second parameter, the `ToolContext`. It returns what any tool may return."""
+        """Runs it with the JSON text of its arguments and, if it has a second parameter, the `ToolContext`.
+
+        It returns what any tool may return.
+        """
         ...
 
 

@@ -1,8 +1,10 @@
-"""A function as a tool: its arguments are decoded by its signature, and a plain function runs in a thread unless it is declared not to block.
+"""A function as a tool.
 
-A function may return a value, an awaitable, a generator or an observable. The rule for everything that yields several values: a value wrapped in `Progress`
-is progress, and is reported at once. Of the rest, the last is the result, and each one before it is reported as progress when the next one shows that it was
-not the last.
+Its arguments are decoded by its signature, and a plain function runs in a thread unless it is declared not to block.
+
+A function may return a value, an awaitable, a generator or an observable. The rule for everything that yields several
+values: a value wrapped in `Progress` is progress, and is reported at once. Of the rest, the last is the result, and
+each one before it is reported as progress when the next one shows that it was not the last.
 """
 
 from __future__ import annotations
@@ -204,8 +206,8 @@ class ArgumentDecoder:
 def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
     """A Struct with a field for each argument.
 
-    Its fields have generated names, so that a parameter may have any name. An argument that is not given stays ``UNSET``,
-    and Python then uses the default.
+    Its fields have generated names, so that a parameter may have any name. An argument that is not given stays
+    ``UNSET``, and Python then uses the default.
     """
     fields = {f"p{i}": p for i, p in enumerate(parameters) if not p.injected}
     definitions: list[Any] = [

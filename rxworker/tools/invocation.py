@@ -1,7 +1,7 @@
 """One call, up to the error that the model will read.
 
-Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress reported in another thread is
-handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
+Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress reported in another thread
+is handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
 
 One coroutine does it all, since each that stands between a run and its tool costs every call.
 """
@@ -52,7 +52,11 @@ encode_sorted = Encoder(order="sorted").encode
 RUN_CALLS: ContextVar[tuple[str, tuple[tuple[int, ToolCall], ...]]] = ContextVar(
     "rxworker_run_calls", default=("", ())
 )
-"""For an executor of a run: the prefix of its idempotency keys, and its calls with their places, which are the same when another process makes them again."""
+"""For an executor of a run.
+
+The prefix of its idempotency keys, and its calls with their places, which are the same when another process makes them
+again.
+"""
 
 
 def ignore(event: ToolEvent) -> None:
@@ -71,12 +75,14 @@ class CallScope(Struct, frozen=True):
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         scope: The prefix of idempotency keys, such as the run and the turn.
         variables: Values that the tools share.
-        barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
+        barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends
+            the run.
         shared: The state that tools and hooks share with user interfaces.
         begun: How calls go on that their tools have begun before, by the places of the calls.
         keep: Stores with the next progress of the call of a place how that call goes on.
         is_left: Returns whether another process goes on with the calls.
-        can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a `ToolStop`.
+        can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a
+            `ToolStop`.
     """
 
     emit: Emit = ignore
@@ -94,7 +100,8 @@ class CallScope(Struct, frozen=True):
 class _Line(ToolContext):
     """The context of one attempt of a tool, which reports to the watchers.
 
-    It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the same.
+    It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the
+    same.
     """
 
     __slots__ = ("_call", "_call_scope", "_home", "_loop", "_place")
@@ -264,7 +271,10 @@ async def _executed(
     context: ToolContext,
     held: Callable[[float], None],
 ) -> ResultContent | ToolResult:
-    """Run a tool in a task of its own. ``SystemExit`` must not leave a task: asyncio would raise it out of the event loop."""
+    """Run a tool in a task of its own.
+
+    ``SystemExit`` must not leave a task: asyncio would raise it out of the event loop.
+    """
     try:
         return await watched(tool.execute(arguments, context), "tool", context.tool, held)
     except SystemExit as error:

@@ -1,7 +1,8 @@
 """A FIFO concurrency limiter for calls, of which some run alone.
 
-Calls wait in a queue. The first one enters as soon as there is room: a call that runs alone, when no other call is inside; any other call, when no call
-inside runs alone and fewer than the limit are inside. No call overtakes another, so that the calls after one that runs alone wait until it has left.
+Calls wait in a queue. The first one enters as soon as there is room: a call that runs alone, when no other call is
+inside; any other call, when no call inside runs alone and fewer than the limit are inside. No call overtakes another,
+so that the calls after one that runs alone wait until it has left.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class Limiter:
         self._row: deque[tuple[asyncio.Future[None], bool]] = deque()
 
     def enter_now(self, alone: bool) -> bool:
-        """Enter, if no task waits and there is room; return whether there was. A task that has entered must call `leave`."""
+        """Enter, if no task waits and there is room; return whether there was.
+
+        A task that has entered must call `leave`.
+        """
         return not self._row and self._admit(alone)
 
     async def enter(self, alone: bool) -> None:

@@ -1,4 +1,7 @@
-"""MCP servers as sources of tools, resources and prompts, through the official package ``mcp``: ``pip install "/path/to/the/checkout[mcp]"``."""
+"""MCP servers as sources of tools, resources and prompts, through the official package ``mcp``.
+
+``pip install "/path/to/the/checkout[mcp]"``.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,9 @@ class McpTool:
 
 
 class McpClient:
-    """A connection to an MCP server, made by `mcp_client`. It gives the server's tools, resources and prompts to workers.
+    """A connection to an MCP server, made by `mcp_client`.
+
+    It gives the server's tools, resources and prompts to workers.
 
     Each method sends a request to the server, so the lists are current. They contain values of the package ``mcp``.
     """
@@ -147,7 +152,9 @@ class McpClient:
     async def read_resource(
         self, uri: str, values: Mapping[str, str | Sequence[str]] | None = None
     ) -> tuple[ResultBlock, ...]:
-        """The content of a resource, for a message: ``Message.user("Summarise this.", *await client.read_resource(uri))``.
+        """The content of a resource, for a message.
+
+        ``Message.user("Summarise this.", *await client.read_resource(uri))``.
 
         Args:
             uri: Its address, or a template of addresses.
@@ -163,7 +170,9 @@ class McpClient:
         return tuple([block_of(part) for part in result.contents])
 
     def watch_resource(self, uri: str) -> Observable[tuple[ResultBlock, ...]]:
-        """The content of a resource, at once and after each update that the server reports. Cold: a subscription subscribes at the server, and its disposal unsubscribes.
+        """The content of a resource, at once and after each update that the server reports.
+
+        Cold: a subscription subscribes at the server, and its disposal unsubscribes.
 
             --a-----b--c--      a: at once; b, c: updates. Several during one reading are one
 
@@ -173,7 +182,8 @@ class McpClient:
             uri: Its address.
 
         Raises:
-            TransportError: As an error of the stream: the connection is closed or was cut off, or the server does not answer.
+            TransportError: As an error of the stream: the connection is closed or was cut off, or the server does not
+                answer.
             RemoteProtocolError: As an error of the stream: the server reports an error, or sends no updates.
 
         Example: ``client.watch_resource("file:///notes.md").subscribe(show)``
@@ -190,7 +200,9 @@ class McpClient:
     def resource_tools(
         self, *, prefix: str = "", max_output: int | None = MAX_OUTPUT
     ) -> list[Tool]:
-        """Two tools with which the model itself lists and reads the resources: ``list_resources`` and ``read_resource``.
+        """Two tools with which the model itself lists and reads the resources.
+
+        ``list_resources`` and ``read_resource``.
 
         Args:
             prefix: Put before their names.
@@ -265,13 +277,14 @@ async def mcp_client(
     """A connection to an MCP server, for as long as the block runs.
 
     Args:
-        command: A program that speaks MCP over its standard input and output, with its arguments. It is ended at the end of
-            the block. It inherits of the environment only what is harmless, such as ``PATH``, and no keys.
+        command: A program that speaks MCP over its standard input and output, with its arguments. It is ended at the
+            end of the block. It inherits of the environment only what is harmless, such as ``PATH``, and no keys.
         url: Instead, the address of a server that speaks MCP over HTTP.
         env: Additional environment variables of the program.
         cwd: The working directory of the program.
         headers: Additional headers of each HTTP request, such as ``Authorization``.
-        request_timeout: Seconds until the server must have connected, and must have answered each request that is not a call of a tool.
+        request_timeout: Seconds until the server must have connected, and must have answered each request that is not a
+            call of a tool.
 
     Raises:
         ConfigurationError: The package is missing, or neither or both of ``command`` and ``url`` are given.
@@ -315,14 +328,16 @@ async def mcp_tools(
         only: The names of the tools that are wanted, as the server calls them; all, unless it is given.
         prefix: Put before each name, to distinguish servers.
         call_timeout: Seconds until a call is given up.
-        trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
+        trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see
+            ``effect``.
         connect_timeout: Seconds until the server must have connected, and until it must have listed its tools.
         max_output: Characters of each result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
-        audio: Whether sounds in results are kept as `Audio`, for a provider that accepts them; otherwise the model reads a note.
+        audio: Whether sounds in results are kept as `Audio`, for a provider that accepts them; otherwise the model
+            reads a note.
 
     Raises:
-        ConfigurationError: The package is missing, neither or both of ``command`` and ``url`` are given, or ``only`` names a
-            tool that the server does not have.
+        ConfigurationError: The package is missing, neither or both of ``command`` and ``url`` are given, or ``only``
+            names a tool that the server does not have.
         TransportError: The server could not be started or reached, or does not speak MCP.
         RemoteProtocolError: The server cannot list its tools.
     """
@@ -409,7 +424,10 @@ def text_of(result: types.CallToolResult) -> str:
 def block_of(
     part: types.TextResourceContents | types.BlobResourceContents, *, audio: bool = True
 ) -> ResultBlock:
-    """The contents of a resource: a text, an image, a PDF document or a sound; for any other type, a note that it is there."""
+    """The contents of a resource: a text, an image, a PDF document or a sound.
+
+    For any other type, a note that it is there.
+    """
     text = getattr(part, "text", None)
     if isinstance(text, str):
         return Text(text)

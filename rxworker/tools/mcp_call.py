@@ -1,18 +1,25 @@
 """A call of a tool of an MCP server, and the questions of the server during it.
 
-Theory of operation. Since revision 2026-07-28 of the protocol a server cannot send requests. A call that needs an answer ends with its questions and an opaque state, and the client
-sends the call again with the answers and that state. The questions are the state of the paused call, so that any process can go on.
+Theory of operation. Since revision 2026-07-28 of the protocol a server cannot send requests. A call that needs an
+answer ends with its questions and an opaque state, and the client sends the call again with the answers and that state.
+The questions are the state of the paused call, so that any process can go on.
 
-Until revision 2025-11-25 the server sends a request of its own while it serves the call. The call then stays open, held by the connection under a random name, and goes on with the
-answer. Another process, or another connection, cannot answer: the call is lost, and is not made again. Which call such a request belongs to is not on the wire: where more than one could be meant, it is cancelled.
+Until revision 2025-11-25 the server sends a request of its own while it serves the call. The call then stays open, held
+by the connection under a random name, and goes on with the answer. Another process, or another connection, cannot
+answer: the call is lost, and is not made again. Which call such a request belongs to is not on the wire: where more
+than one could be meant, it is cancelled.
 
-A server may answer with a task instead of a result (the extension ``io.modelcontextprotocol/tasks`` of revision 2026-07-28). Its id is stored before the first poll, so that a process that
-recovers the run takes it up. It is polled as seldom as the server wants, its questions are answered by ``tasks/update``, and a call that is cancelled cancels it.
+A server may answer with a task instead of a result (the extension ``io.modelcontextprotocol/tasks`` of revision
+2026-07-28). Its id is stored before the first poll, so that a process that recovers the run takes it up. It is polled
+as seldom as the server wants, its questions are answered by ``tasks/update``, and a call that is cancelled cancels it.
 
-Where nothing can answer (no run, or a run inside another one), the server reads that the question was cancelled. Nothing is ever accepted but by a decision of a person.
+Where nothing can answer (no run, or a run inside another one), the server reads that the question was cancelled.
+Nothing is ever accepted but by a decision of a person.
 
-Sources: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr, https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
-https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation; for tasks https://modelcontextprotocol.io/seps/2663-tasks-extension
+Sources: https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr,
+https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
+https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation; for tasks
+https://modelcontextprotocol.io/seps/2663-tasks-extension
 """
 
 from __future__ import annotations
@@ -40,7 +47,10 @@ if TYPE_CHECKING:
 ROUNDS = 10
 """How often a call is sent in a row that no person answers for, before it is given up."""
 PAUSES = (0.05, 0.1, 0.2, 0.25)
-"""Seconds before a call is sent again that the server wants to be repeated without an answer; the last one from then on."""
+"""Seconds before a call is sent again that the server wants to be repeated without an answer.
+
+The last one from then on.
+"""
 MOST_STATE = 1_000_000
 """Bytes of the questions and the state of a server, which the pause of the run keeps and its watchers receive."""
 CANCEL: JsonObject = {"action": "cancel"}

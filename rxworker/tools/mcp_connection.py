@@ -1,10 +1,11 @@
 """A connection to an MCP server.
 
-Theory of operation. A connection runs in a task of its own, which opens it, reports this, and waits until it may close it.
-That is because the package opens and closes in one and the same task, whereas a program may leave the ``async with`` in
-another one, and its calls are made in still others. A call that is cancelled is cancelled at the server, too.
+Theory of operation. A connection runs in a task of its own, which opens it, reports this, and waits until it may close
+it. That is because the package opens and closes in one and the same task, whereas a program may leave the ``async
+with`` in another one, and its calls are made in still others. A call that is cancelled is cancelled at the server, too.
 
-A call in whose course the server has sent a question stays open while a person answers: it has a task of its own, and the connection holds it under a random name. See `mcp_call`.
+A call in whose course the server has sent a question stays open while a person answers: it has a task of its own, and
+the connection holds it under a random name. See `mcp_call`.
 """
 
 from __future__ import annotations
@@ -177,7 +178,10 @@ class Connection:
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Answer a question that the server sends. It is cancelled unless it can only belong to one call, whose run can pause."""
+        """Answer a question that the server sends.
+
+        It is cancelled unless it can only belong to one call, whose run can pause.
+        """
         from mcp import types
 
         del context  # the call that it belongs to is not there
@@ -387,7 +391,7 @@ def question_of(request: JsonObject, source: str) -> Question | str:
     "'roots/list'"
     >>> question_of({"method": "elicitation/create", "params": {"mode": "url", "message": "Sign in.", "url": "file:///etc"}}, "tides")
     'an address that is not of the web'
-    """
+    """  # noqa: W505
     params = request.get("params")
     if request.get("method") != "elicitation/create" or not isinstance(params, dict):
         return repr(request.get("method"))
@@ -416,7 +420,10 @@ def question_of(request: JsonObject, source: str) -> Question | str:
 
 
 def _is_of_web(url: str) -> bool:
-    """Whether an address is one of the web, which people read as programs do: no name of a user before the host looks like another host, and no backslash ends it."""
+    """Whether an address is one of the web, which people read as programs do.
+
+    No name of a user before the host looks like another host, and no backslash ends it.
+    """
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -474,11 +481,13 @@ def server_of(
 
 
 def display_name(command: Sequence[str] | None, url: str | None) -> str:
-    """The name of a server in errors, logs and ``repr``: without the parts in which secrets are passed, such as arguments and queries.
+    """The name of a server in errors, logs and ``repr``.
+
+    Without the parts in which secrets are passed, such as arguments and queries.
 
     >>> display_name(None, "https://me:secret@example.org/mcp?key=secret"), display_name(["/bin/files", "--token", "secret"], None)
     ('https://example.org/mcp', '/bin/files')
-    """
+    """  # noqa: W505
     if url is None:
         return command[0] if command else ""
     scheme, separator, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition("://")

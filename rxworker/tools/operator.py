@@ -35,15 +35,18 @@ def run_tools(
         [ run_tools(toolbox) ]
         --------(a,b)--c|
 
-    A call that fails is a result too. A result that comes in the place of a call, such as those of `rxworker.worker.permit`, is passed on in its place. An error of the source ends the stream and cancels what runs, and so does
-    disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's thread.
+    A call that fails is a result too. A result that comes in the place of a call, such as those of
+    `rxworker.worker.permit`, is passed on in its place. An error of the source ends the stream and cancels what runs,
+    and so does disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's
+    thread.
 
     Args:
         toolbox: The tools.
         limit: How many calls may run at once; the others wait for their turn.
         emit: Receives the start, the progress and the end of each call.
-        scope: The prefix of idempotency keys. By default that of the run for which it is subscribed to, with the places that the calls have there; outside of a run
-            one of the subscription, since ids of calls may come again in other runs.
+        scope: The prefix of idempotency keys. By default that of the run for which it is subscribed to, with the places
+            that the calls have there; outside of a run one of the subscription, since ids of calls may come again in
+            other runs.
 
     Raises:
         ConfigurationError: The limit is below 1, or there is no toolbox.

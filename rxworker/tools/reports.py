@@ -16,7 +16,9 @@ PlanPriority: TypeAlias = Literal["high", "medium", "low"]
 
 
 class FileEdit(Struct, frozen=True, tag="file_edit", tag_field="report", omit_defaults=True):
-    """Progress of a tool that has changed a file: ``context.progress(FileEdit(path, new_text, old_text))``. Editors show it as a diff.
+    """Progress of a tool that has changed a file: ``context.progress(FileEdit(path, new_text, old_text))``.
+
+    Editors show it as a diff.
 
     Attributes:
         path: The file, absolute or relative to the folder that the worker works in.
@@ -44,7 +46,9 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(Struct, frozen=True, tag="plan", tag_field="report"):
-    """Progress of a tool that shows a plan: ``context.progress(Plan(steps))``. It replaces the plan that was shown before.
+    """Progress of a tool that shows a plan: ``context.progress(Plan(steps))``.
+
+    It replaces the plan that was shown before.
 
     Attributes:
         steps: All steps, in order.

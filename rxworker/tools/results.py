@@ -1,8 +1,8 @@
 """The result of a call as the model reads it: the return value of the tool or its error, limited in size.
 
-A result is part of every request that follows, so its text is limited, in characters. A picture or a document that is sent with its data is never cut: it is
-kept whole, or replaced by a text. All of them together may have `MEDIA_FACTOR` times as many characters of base64, since a model
-reads them as far fewer tokens.
+A result is part of every request that follows, so its text is limited, in characters. A picture or a document that is
+sent with its data is never cut: it is kept whole, or replaced by a text. All of them together may have `MEDIA_FACTOR`
+times as many characters of base64, since a model reads them as far fewer tokens.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def to_content(value: object, tool: str) -> ResultContent:
     """The content of a tool result.
 
     Text stays as it is, ``None`` becomes empty text, and bytes, a path or a date become their text. Content blocks stay
-    blocks, alone or in a list, where texts may stand between them. Everything else becomes JSON, in which ``NaN`` and the
-    infinities are texts.
+    blocks, alone or in a list, where texts may stand between them. Everything else becomes JSON, in which ``NaN`` and
+    the infinities are texts.
 
     Args:
         value: The return value of the tool.
@@ -150,7 +150,10 @@ def _truncate_blocks(content: tuple[ResultBlock, ...], limit: int) -> tuple[Resu
 
 
 def _shorter(block: ResultBlock, room: int) -> Text:
-    """A block that does not fit as one that does: a text without what else it carries, or a text in place of a picture."""
+    """A block that does not fit as one that does.
+
+    A text without what else it carries, or a text in place of a picture.
+    """
     if isinstance(block, Text):
         return Text(block.text if len(block.text) <= room else _cut(block.text, room))
     size = len(_data(block)) * 3 // 4
@@ -174,7 +177,10 @@ def _data(block: Image | Document | Audio) -> str:
 
 
 ErrorFormatter: TypeAlias = Callable[[ToolError], str | Awaitable[str]]
-"""Makes the text that the model reads of an error. The error knows the tool; what the tool raised is its ``__cause__``."""
+"""Makes the text that the model reads of an error.
+
+The error knows the tool; what the tool raised is its ``__cause__``.
+"""
 
 
 def format_error(error: ToolError) -> str:
@@ -191,7 +197,9 @@ def format_error(error: ToolError) -> str:
 
 
 def must_pass(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether an exception that left a tool is not the tool's failure: an interrupt, or the end of the coroutine that runs it.
+    """Whether an exception that left a tool is not the tool's failure.
+
+    An interrupt, or the end of the coroutine that runs it.
 
     ``SystemExit`` is a failure: text of the model that reaches ``argparse`` must not end the program.
 

@@ -1,7 +1,9 @@
-"""Running tool calls concurrently, each in a task of its own. A call may start before the response that makes it has ended.
+"""Running tool calls concurrently, each in a task of its own.
 
-A failure of a call becomes a result that the model reads, and does not end the run, even if the tool calls ``sys.exit``. Only a cancellation of
-the task and ``KeyboardInterrupt`` propagate.
+A call may start before the response that makes it has ended.
+
+A failure of a call becomes a result that the model reads, and does not end the run, even if the tool calls
+``sys.exit``. Only a cancellation of the task and ``KeyboardInterrupt`` propagate.
 """
 
 from __future__ import annotations
@@ -141,8 +143,9 @@ async def run_call(
 class EarlyCalls:
     """The calls of one response that start while it is still being received. An argument of `run_calls`.
 
-    A tool without effects may start as soon as its call is complete. Its events and its result are kept until `run_calls` needs them. It may never
-    need them: the response may fail, or a hook may change the arguments. Then the call is cancelled, and its events are dropped.
+    A tool without effects may start as soon as its call is complete. Its events and its result are kept until
+    `run_calls` needs them. It may never need them: the response may fail, or a hook may change the arguments. Then the
+    call is cancelled, and its events are dropped.
 
     Args:
         toolbox: The tools.
@@ -360,7 +363,10 @@ async def run_calls(
 
 
 def _check(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
-    """The task, unless its tool has raised an interrupt. That has left the event loop by then; what waits for the calls is cancelled."""
+    """The task, unless its tool has raised an interrupt.
+
+    That has left the event loop by then; what waits for the calls is cancelled.
+    """
     error = task.exception() if task.done() and not task.cancelled() else None
     if isinstance(error, KeyboardInterrupt):
         raise asyncio.CancelledError from error

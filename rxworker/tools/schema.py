@@ -1,8 +1,8 @@
 """JSON schemas from types.
 
-msgspec makes the schema of each type, and a pydantic model its own. The result is changed where providers would refuse it: references are
-replaced by their definitions, enums and literals get their ``type``, ``const`` becomes ``enum``, and defaults are kept, also those of
-nested fields whose factory msgspec leaves out.
+msgspec makes the schema of each type, and a pydantic model its own. The result is changed where providers would refuse
+it: references are replaced by their definitions, enums and literals get their ``type``, ``const`` becomes ``enum``, and
+defaults are kept, also those of nested fields whose factory msgspec leaves out.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:
 
 
 def _annotated_text(annotation: Any) -> str | None:
-    """The text in ``Annotated[int, "how many"]``, or the description of a ``msgspec.Meta`` or of a ``pydantic.Field`` there."""
+    """The text in ``Annotated[int, "how many"]``, or the description of a ``msgspec.Meta`` or of a ``pydantic.Field`` there."""  # noqa: W505
     if typing.get_origin(annotation) is not Annotated:
         return None
     notes = typing.get_args(annotation)[1:]

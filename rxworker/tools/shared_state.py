@@ -1,7 +1,7 @@
 """The shared state of a running run, for its tools and hooks.
 
-A tool may run in a thread. So the value is changed under a lock, and the changes wait in a queue, in that order, until the thread of the run
-takes them: the fold of the records is the state that the tools have seen.
+A tool may run in a thread. So the value is changed under a lock, and the changes wait in a queue, in that order, until
+the thread of the run takes them: the fold of the records is the state that the tools have seen.
 """
 
 from __future__ import annotations

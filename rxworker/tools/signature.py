@@ -1,7 +1,7 @@
 """Reading a function: which parameters the model fills in, and the descriptions in its docstring.
 
-Three styles of docstrings are read: Google's (``Args:``), reStructuredText's (``:param x:``) and NumPy's (headings with a line below). Sections for
-people who call the function from Python, such as what it returns or raises, are left out.
+Three styles of docstrings are read: Google's (``Args:``), reStructuredText's (``:param x:``) and NumPy's (headings with
+a line below). Sections for callers in Python, such as what it returns or raises, are left out.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class _Reader:
     """Goes through the lines once.
 
     ``entry`` is where a continuation line goes: the lines of a parameter, or ``None`` where they are left out.
-    ``section`` is ``text`` (the description), ``parameters``, ``other``, or one of NumPy's, whose entries stand at the left edge:
-    ``numpy parameters`` or ``numpy other``.
+    ``section`` is ``text`` (the description), ``parameters``, ``other``, or one of NumPy's, whose entries stand at the
+    left edge: ``numpy parameters`` or ``numpy other``.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,10 @@ class _Reader:
         return True
 
     def numpy_heading(self, line: str) -> bool:
-        """Whether a line with a rule below begins a section of parameters, or one that is left out; if it does, begin it."""
+        """Whether a line with a rule below begins a section of parameters, or one that is left out.
+
+        If it does, begin it.
+        """
         is_parameters = PARAMETERS.fullmatch(f"{line}:") is not None
         self.is_rule = is_parameters or OTHERS.fullmatch(f"{line}:") is not None
         self.entry = None

@@ -1,17 +1,17 @@
 """One response: requested, timed, and requested again while no event has come.
 
-`Retry` defines when a request that failed before its first event is made again, and after which delay. A response that runs in
-the background at the provider may lose its connection: it is resumed by the same decoder.
+`Retry` defines when a request that failed before its first event is made again, and after which delay. A response that
+runs in the background at the provider may lose its connection: it is resumed by the same decoder.
 
 What is emitted equals this chain of four operators, and a test holds the two equal:
 
     time_out(None, idle) ─▶ receive ─▶ time_out(first, None) ─▶ retry_before_first
 
-An `Answer` is made for every response, and as one object it costs a fraction of the chain. A `Receiver` counts the reads and
-knows whether an event has passed, so that one timer serves both time-outs: eight times in the shorter of them it checks what
-has arrived since. Bytes without an event, and pings, are keep-alives: with them, and only with them, both time-outs are
-`Timeouts.keep_alive` times as long, which the chain of operators does not know. The transport must emit nothing once it is
-disposed, like every observable.
+An `Answer` is made for every response, and as one object it costs a fraction of the chain. A `Receiver` counts the
+reads and knows whether an event has passed, so that one timer serves both time-outs: eight times in the shorter of them
+it checks what has arrived since. Bytes without an event, and pings, are keep-alives: with them, and only with them,
+both time-outs are `Timeouts.keep_alive` times as long, which the chain of operators does not know. The transport must
+emit nothing once it is disposed, like every observable.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ logger = logging.getLogger("rxworker.transport")
 class Retry(Settings, frozen=True):
     """How often to try again, and how long to wait before it.
 
-    The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``maximum``, less up to a quarter, with jitter, so that many
-    clients do not come back at once.
+    The wait is the one that the provider specifies, else ``first · 2ⁿ`` up to ``maximum``, less up to a quarter, with
+    jitter, so that many clients do not come back at once.
 
     Attributes:
         retries: How many times to try again after the first.
@@ -108,8 +108,8 @@ SHORTEST_STEP = 0.001
 class Timeouts(Settings, frozen=True):
     """How long a client waits; ``None`` waits for as long as it takes.
 
-    What counts is an event that brings the response further. A comment, a ping, or bytes of a frame that is not whole show only that
-    the connection is open: as long as one arrives, a wait may be some times as long, and no longer.
+    What counts is an event that brings the response further. A comment, a ping, or bytes of a frame that is not whole
+    show only that the connection is open: as long as one arrives, a wait may be some times as long, and no longer.
 
     Attributes:
         first: Seconds from the request to its first event.
@@ -155,7 +155,8 @@ class Answer(Receiver, abc.DisposableBase):
         timeouts: How long to wait.
         retry: When to request it again.
         clock: The scheduler; without one there are no time-outs and no retries.
-        background: Creates, from a decoder, the `Background` of a response that continues without its connection; ``None`` for any other.
+        background: Creates, from a decoder, the `Background` of a response that continues without its connection;
+            ``None`` for any other.
         hide: Removes the secrets of the request from a text of an error.
     """
 
@@ -238,7 +239,10 @@ class Answer(Receiver, abc.DisposableBase):
         return error.body if is_whole else b""
 
     def dispose(self) -> None:
-        """Leave; the connection is closed, unless a response in the background has begun that has no name yet: it is cancelled when it has one."""
+        """Leave; the connection is closed, unless a response in the background has begun that has no name yet.
+
+        It is cancelled when it has one.
+        """
         if self in _cancelling:
             return
         background = self._background
@@ -387,12 +391,15 @@ def _overdue(message: str) -> TransportTimeoutError:
     return TransportTimeoutError(message, retryable=True)
 
 
-# Requests that end a response have no observer, so they are kept here until they are done, each with a future for that if an event loop runs.
+# Requests that end a response have no observer, so they are kept here until they are done, each with a future for that
+# if an event loop runs.
 _cancelling: dict[abc.DisposableBase, asyncio.Future[None] | None] = {}
 
 
 async def settle_cancellations(seconds: float) -> None:
-    """Wait for the requests of this event loop that end responses at the service: a loop that closes would cut them off.
+    """Wait for the requests of this event loop that end responses at the service.
+
+    A loop that closes would cut them off.
 
     Args:
         seconds: How long at most.
@@ -454,7 +461,10 @@ class Background:
         return self._send(request)
 
     def cancel(self) -> bool:
-        """Request the end of the response from the service, without waiting for its answer; gives whether there was one to end."""
+        """Request the end of the response from the service, without waiting for its answer.
+
+        Gives whether there was one to end.
+        """
         request = self._decoder.cancel(self._sent)
         if request is None:
             return False

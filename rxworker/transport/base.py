@@ -1,11 +1,12 @@
 """The interfaces of a response: the source of its bytes, the model as a worker uses it, and backpressure.
 
-A `Transport` turns a request into an observable of bytes. A `Model` turns a conversation into an observable of events; a
-`Client` is one, and so is a scripted model in a test. The simplest transport is a recorded response.
+A `Transport` turns a request into an observable of bytes. A `Model` turns a conversation into an observable of events;
+a `Client` is one, and so is a scripted model in a test. The simplest transport is a recorded response.
 
-reactivex has no way back from the observer to the source. A consumer that may need the source to wait sets a `Pressure` in a
-context variable before it subscribes. The task that reads the connection runs in the same context: it checks the `Pressure`
-between two reads, so that TCP in turn makes the server wait, and the clock checks it to find out whether silence is expected.
+reactivex has no way back from the observer to the source. A consumer that may need the source to wait sets a `Pressure`
+in a context variable before it subscribes. The task that reads the connection runs in the same context: it checks the
+`Pressure` between two reads, so that TCP in turn makes the server wait, and the clock checks it to find out whether
+silence is expected.
 """
 
 from __future__ import annotations

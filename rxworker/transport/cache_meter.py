@@ -17,7 +17,8 @@ from rxworker.transport.client import Client, as_request
 class CacheMeter(Client):
     """A `Client` that measures what the requests of one conversation read from the provider's cache.
 
-    It takes the arguments of `Client`. Each request is compared with the one before: give each conversation a meter of its own.
+    It takes the arguments of `Client`. Each request is compared with the one before: give each conversation a meter of
+    its own.
 
     Attributes:
         use: What was read so far, and what the last request has changed of the one before.

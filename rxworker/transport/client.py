@@ -90,8 +90,9 @@ class Client:
         transport: The source of bytes; by default HTTP.
         retry: When a request is made again that failed before its first event.
         timeouts: How long to wait for events.
-        max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the response with a
-            `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has no limit.
+        max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the
+            response with a `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has
+            no limit.
         scheduler: The scheduler of waits; by default the running event loop.
 
     Raises:
@@ -133,7 +134,10 @@ class Client:
         return f"Client({self.provider!r})"
 
     def is_background(self, options: Options) -> bool:
-        """Whether a response with these settings goes on at the service without its connection; see `rxworker.providers.Request`."""
+        """Whether a response with these settings goes on at the service without its connection.
+
+        See `rxworker.providers.Request`.
+        """
         return is_background(self.provider, options)
 
     @property
@@ -163,17 +167,22 @@ class Client:
 
     @property
     def compacts(self) -> bool:
-        """Whether the provider shortens a conversation by itself; see ``compact_at`` of `rxworker.providers.Options`."""
+        """Whether the provider shortens a conversation by itself.
+
+        See ``compact_at`` of `rxworker.providers.Options`.
+        """
         return getattr(self.provider, "compacts", False) is True
 
     def stream(self, request: Request | Conversation | str) -> Observable[ResponseEvent]:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.
 
-        A failure while the response arrives is reported twice: by events to the watchers (the open blocks are aborted, an `Error`,
-        ``Status(FAILED)``), and by ``on_error`` to the subscribers that wait for the end. A failure before the first event is reported by ``on_error`` alone.
+        A failure while the response arrives is reported twice: by events to the watchers (the open blocks are aborted,
+        an `Error`, ``Status(FAILED)``), and by ``on_error`` to the subscribers that wait for the end. A failure before
+        the first event is reported by ``on_error`` alone.
 
-        A response in the background (OpenAI Responses, Gemini Interactions) is taken up again where its connection was cut, as often as ``retry`` allows
-        without an event in between; disposing it also sends a request to cancel it. A request with a ``cursor`` continues one that another process has begun.
+        A response in the background (OpenAI Responses, Gemini Interactions) is taken up again where its connection was
+        cut, as often as ``retry`` allows without an event in between; disposing it also sends a request to cancel it. A
+        request with a ``cursor`` continues one that another process has begun.
         """
         full_request = as_request(request)
 
@@ -239,7 +248,10 @@ class Client:
 def _sent(
     transport: Transport, requests: list[HttpRequest], first: HttpRequest
 ) -> Observable[bytes]:
-    """The answer to a request, which is authorized each time that it is sent; the authorized one is then the second of the requests."""
+    """The answer to a request, which is authorized each time that it is sent.
+
+    The authorized one is then the second of the requests.
+    """
     authorize = first.authorize
     if authorize is None:
         return transport.send(first)
@@ -272,7 +284,10 @@ def _continued(decoder: ResponseDecoder, sent: HttpRequest) -> HttpRequest:
 
 
 def _without_secrets(sent: Sequence[HttpRequest], request: Request, text: str) -> str:
-    """A text of the service without the secrets of the request: those in its headers and its query, and of the fields of the program's own."""
+    """A text of the service without the secrets of the request.
+
+    Those in its headers and its query, and of the fields of the program's own.
+    """
     headers = [one.headers for one in sent]
     own = (*headers, request.options.headers, request.options.extra)
     found = [secret for part in own for secret in secrets_in(part)]

@@ -1,8 +1,8 @@
 """The time of an event loop, as a scheduler, and one shared timer for time-outs.
 
-`LoopClock` is reactivex's ``AsyncIOScheduler`` with one small object for each waiting action, where that one makes four and a
-lock each. Every response has time-outs, and few responses reach them, so that setting and cancelling a timer for each is
-mostly wasted: a `Ticker` calls all that check the time at the same interval from one timer.
+`LoopClock` is reactivex's ``AsyncIOScheduler`` with one small object for each waiting action, where that one makes four
+and a lock each. Every response has time-outs, and few responses reach them, so that setting and cancelling a timer for
+each is mostly wasted: a `Ticker` calls all that check the time at the same interval from one timer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Tick: TypeAlias = Callable[[], None]
 
 
 class Ticker:
-    """Ticks as long as it has members. All members are called at a tick, also when one of them raises; the first exception is raised to the clock.
+    """Ticks as long as it has members.
+
+    All members are called at a tick, also when one of them raises; the first exception is raised to the clock.
 
     Args:
         clock: The scheduler of the timer.

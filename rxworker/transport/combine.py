@@ -3,8 +3,8 @@
     model = fallback(Client(Anthropic("claude-sonnet-5-5")), Client(OpenAIChat("gpt-5.4")))
     worker = Worker(race(model, other))
 
-The result is a `Model`, too. Its ``Status(STARTED)`` names the model that answers, so that the conversation attributes each message,
-and its `Usage` counts what all of them took.
+The result is a `Model`, too. Its ``Status(STARTED)`` names the model that answers, so that the conversation attributes
+each message, and its `Usage` counts what all of them took.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ class CombinedModel:
         return f"{how}({', '.join(repr(model) for model in self.models)})"
 
     def is_background(self, options: Options) -> bool:
-        """Whether a response of one of them goes on at its service without its connection. Only those take a request with a ``cursor``."""
+        """Whether a response of one of them goes on at its service without its connection.
+
+        Only those take a request with a ``cursor``.
+        """
         return any(is_background(model, options) for model in self.models)
 
     @property
@@ -100,9 +103,9 @@ def fallback(*models: Provider | Model) -> CombinedModel:
         [ fallback ]
         --a----b--c--|
 
-    A failure after the first events is covered as well: the next model's ``Status(STARTED)`` retracts the events before it.
-    The last model's failure is the failure of all. A configuration error, such as a missing key, is raised and does not trigger the
-    fallback.
+    A failure after the first events is covered as well: the next model's ``Status(STARTED)`` retracts the events before
+    it. The last model's failure is the failure of all. A configuration error, such as a missing key, is raised and does
+    not trigger the fallback.
 
     Args:
         models: The models; a provider stands for a `Client` of it.

@@ -23,7 +23,10 @@ from rxworker.transport.http import HttpTransport
 logger = logging.getLogger("rxworker.transport")
 
 MOST = 256
-"""Beginnings that are known at a time; the one that was used the longest time ago is forgotten for another. Its cache ends with its lifetime."""
+"""Beginnings that are known at a time; the one that was used the longest time ago is forgotten for another.
+
+Its cache ends with its lifetime.
+"""
 LOST = (400, 403, 404, 410)
 """The answers to a request whose cache has expired or was deleted: Gemini refuses what it does not find."""
 EARLY = 5.0
@@ -31,7 +34,10 @@ EARLY = 5.0
 
 
 class _Cache(Struct):
-    """What is known of a beginning: its cache and the end of that. Without a name it is being created, or could not be; without an end the beginning was seen once."""
+    """What is known of a beginning: its cache and the end of that.
+
+    Without a name it is being created, or could not be; without an end the beginning was seen once.
+    """
 
     name: str = ""
     until: float = math.inf
@@ -40,9 +46,11 @@ class _Cache(Struct):
 class GeminiCacheTransport:
     """Sends requests of `rxworker.providers.Gemini`, whose beginning it puts into an explicit cache when it comes for the second time.
 
-    A beginning is the tools and the system text, and the first message if that is long. It gets a cache if the model takes one (Gemini 2.5 and 3, not 4), if it is long enough by the model's
-    row, and if it is at least half of the request: the rest of the request is then not read from a cache. Where a cache is lost or cannot be created, the whole request is
-    sent. Each cache ends by its lifetime, which is all that it can cost: Google takes a price for its tokens by the hour.
+    A beginning is the tools and the system text, and the first message if that is long. It gets a cache if the model
+    takes one (Gemini 2.5 and 3, not 4), if it is long enough by the model's row, and if it is at least half of the
+    request: the rest of the request is then not read from a cache. Where a cache is lost or cannot be created, the
+    whole request is sent. Each cache ends by its lifetime, which is all that it can cost: Google takes a price for its
+    tokens by the hour.
 
     Args:
         transport: Sends the requests; by default HTTP.
@@ -59,7 +67,7 @@ class GeminiCacheTransport:
         >>> from rxworker.transport import Client
         >>> Client(Gemini("gemini-3.8-flash", api_key="k"), transport=GeminiCacheTransport(ttl=600)).transport
         GeminiCacheTransport(ttl=600)
-    """
+    """  # noqa: W505
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Requests over aiohttp, as cold observables of bytes.
 
-A subscription starts one task, which sends the request and pushes each chunk that arrives. Disposing the subscription cancels
-the task, which closes the connection. Data received before a disconnect is pushed before the error. Exceptions of aiohttp
-become rxworker's own here and nowhere else.
+A subscription starts one task, which sends the request and pushes each chunk that arrives. Disposing the subscription
+cancels the task, which closes the connection. Data received before a disconnect is pushed before the error. Exceptions
+of aiohttp become rxworker's own here and nowhere else.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from rxworker.transport.base import PRESSURE
 from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session, unchanged
 
 TOGETHER = 256 * 1024
-"""The approximate number of bytes that are pushed together; a read of a socket brings no more that is not compressed."""
+"""The approximate number of bytes that are pushed together.
+
+A read of a socket brings no more that is not compressed.
+"""
 
 
 def last_part(content: StreamReader) -> bytes:
     """The rest of an answer that has ended, or was cut; empty while more may come.
 
-    aiohttp reads an answer HTTP chunk by HTTP chunk, and a provider sends one for each token; once a connection is cut it raises the error. It has
-    no public way to read all that arrived together, or before the cut.
+    aiohttp reads an answer HTTP chunk by HTTP chunk, and a provider sends one for each token; once a connection is cut
+    it raises the error. It has no public way to read all that arrived together, or before the cut.
     """
     if not content.is_eof() and content.exception() is None:
         return b""
@@ -67,7 +70,10 @@ E = TypeVar("E", bound=RxWorkerError)
 LONG = 1024 * 1024
 MOST_OF_AN_ERROR = 64 * 1024
 ERROR_PAUSE = 1.0
-"""Seconds to wait for more of the body of an error answer: its status is reported in time, also if the body never ends."""
+"""Seconds to wait for more of the body of an error answer.
+
+Its status is reported in time, also if the body never ends.
+"""
 ERROR_SECONDS = 5.0
 """Seconds to wait for all of it."""
 
@@ -187,7 +193,10 @@ class Exchange(abc.DisposableBase):
         )
 
     async def _transfer(self, loop: asyncio.AbstractEventLoop) -> Exception | None:
-        """Send the request and push what arrives, until the end, or until it is left; gives what the observer raises."""
+        """Send the request and push what arrives, until the end, or until it is left.
+
+        Gives what the observer raises.
+        """
         response = await self._answer_by(open_session(loop) or await shared_session())
         try:
             if not _is_stream(response, self._request.accept):
@@ -254,7 +263,8 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
         limit = MAX_FRAME
         while len(body) < limit and (chunk := await response.content.readany()):
             body += chunk
-    # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
+    # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an
+    # `OSError`).
     with suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
             while len(body) < limit:

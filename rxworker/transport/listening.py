@@ -11,13 +11,14 @@ SOON = 1e-6
 async def stop_listening(server: asyncio.AbstractServer) -> None:
     """Close a server of asyncio's, so that each connection that it has accepted gets its protocol, which can then close it.
 
-    asyncio accepts a connection in one turn of the loop and makes its transport in the next. A server that is closed in between
-    leaves an open socket. A turn of the loop runs what was waiting, then the events of sockets, then timers: a task that is woken
-    by a timer continues after the transports of all accepted connections were made, and before the next one is accepted.
+    asyncio accepts a connection in one turn of the loop and makes its transport in the next. A server that is closed in
+    between leaves an open socket. A turn of the loop runs what was waiting, then the events of sockets, then timers: a
+    task that is woken by a timer continues after the transports of all accepted connections were made, and before the
+    next one is accepted.
 
     Args:
         server: The server. Its connections stay.
-    """
+    """  # noqa: W505
     try:
         await asyncio.sleep(SOON)
     finally:

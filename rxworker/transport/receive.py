@@ -1,11 +1,14 @@
 """From the bytes of a response to its events, also when the connection breaks in the middle.
 
-Theory of operation. A `Receiver` has three states. *Nothing emitted*: an error is passed on alone, so that the request can be made again and no observer notices. *Emitting*: events
-pass; the first `Error` among them, or the exception of the connection, is kept as the failure. *Over*: it has ended, and drops whatever arrives. An error ends the response only
-after its ``Status(FAILED)``, which the decoder emits after it has closed the open blocks. What surprises: the usage is emitted a second time before an error, as a partial
-one, since more was received than was counted; and an error of the connection after the terminal event of the response changes nothing.
+Theory of operation. A `Receiver` has three states. *Nothing emitted*: an error is passed on alone, so that the request
+can be made again and no observer notices. *Emitting*: events pass; the first `Error` among them, or the exception of
+the connection, is kept as the failure. *Over*: it has ended, and drops whatever arrives. An error ends the response
+only after its ``Status(FAILED)``, which the decoder emits after it has closed the open blocks. What surprises: the
+usage is emitted a second time before an error, as a partial one, since more was received than was counted; and an error
+of the connection after the terminal event of the response changes nothing.
 
-Reads that hold neither a usage nor an error are the usual case, and are pushed as they are, several deltas as one `Deltas`.
+Reads that hold neither a usage nor an error are the usual case, and are pushed as they are, several deltas as one
+`Deltas`.
 """
 
 from __future__ import annotations
@@ -47,9 +50,9 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
         [ receive(decoder) ]
         --s--d--(a,e,f,#)      start, delta; abort, Error, Status(FAILED)
 
-    The open blocks are closed before the error goes on. As long as no event has passed there is nothing to close: then the
-    error alone is passed on, so that the request can be made again and no observer has seen anything. An error of the
-    connection after the response's terminal event changes nothing.
+    The open blocks are closed before the error goes on. As long as no event has passed there is nothing to close: then
+    the error alone is passed on, so that the request can be made again and no observer has seen anything. An error of
+    the connection after the response's terminal event changes nothing.
 
     Args:
         make: Makes the provider's decoder.

@@ -1,8 +1,8 @@
 """One HTTP session for each event loop: its sockets and its proxy.
 
-A session keeps connections open for the next request, and has to be closed before its loop is. asyncio has no callback for
-the end of a loop, but ``asyncio.run`` closes the asynchronous generators that are still suspended. So the session is held by
-such a generator.
+A session keeps connections open for the next request, and has to be closed before its loop is. asyncio has no callback
+for the end of a loop, but ``asyncio.run`` closes the asynchronous generators that are still suspended. So the session
+is held by such a generator.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ _HAS_SYSTEM_PROXIES = getproxies is not getproxies_environment
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``, minding ``NO_PROXY``; never one for this machine itself.
+    """The proxy of ``HTTP_PROXY``, ``HTTPS_PROXY`` or ``ALL_PROXY``, minding ``NO_PROXY``.
+
+    Never one for this machine itself.
 
     Raises:
         ConfigurationError: It is of a kind that cannot be used.
@@ -139,7 +141,10 @@ def _is_here(host: str) -> bool:
 
 
 def _is_any_named(scheme: str) -> bool:
-    """Whether there may be a proxy at all: to go through the whole environment for it costs more than the rest of a request."""
+    """Whether there may be a proxy at all.
+
+    To go through the whole environment for it costs more than the rest of a request.
+    """
     names = (f"{scheme}_proxy", "all_proxy")
     return _HAS_SYSTEM_PROXIES or any(
         environ.get(name) or environ.get(name.upper()) for name in names

@@ -1,10 +1,12 @@
 """Responses over WebSockets: one socket a conversation, on which each request has only what is new.
 
-Theory of operation. An exchange has three ways, and goes on to the next while the service has answered nothing: a kept socket whose last response the request
-continues, with the new items; a new socket, with the whole input; HTTP, with the whole input. What a socket delivers is framed as server-sent events, so
-that decoders, retries and time-outs do not know of it. A socket carries one response at a time. After a whole response it is kept, with what the
-service holds of it (`rxworker.providers.openai_responses.chain`); a task answers its pings, and closes it after a while. After anything else it is closed, which also is how a
-response is cancelled. What surprises: the conversation finds its socket, not the run; so a request whose beginning was rewritten makes a new one.
+Theory of operation. An exchange has three ways, and goes on to the next while the service has answered nothing: a kept
+socket whose last response the request continues, with the new items; a new socket, with the whole input; HTTP, with the
+whole input. What a socket delivers is framed as server-sent events, so that decoders, retries and time-outs do not know
+of it. A socket carries one response at a time. After a whole response it is kept, with what the service holds of it
+(`rxworker.providers.openai_responses.chain`); a task answers its pings, and closes it after a while. After anything
+else it is closed, which also is how a response is cancelled. What surprises: the conversation finds its socket, not the
+run; so a request whose beginning was rewritten makes a new one.
 """
 
 from __future__ import annotations
@@ -53,9 +55,10 @@ _LEAVE = ClientWSTimeout(ws_close=0.0)  # pyright: ignore[reportCallIssue] - mad
 class WebSocketTransport:
     """Sends requests of `rxworker.providers.OpenAIResponses` over WebSockets, each with only what is new in its conversation.
 
-    The service keeps the last response of a socket in memory, so the next request of a tool loop has its new items alone, also with
-    ``store: false``. Where it has lost the response, or where the socket is gone, the whole input is sent over another socket, and where there is none, over HTTP.
-    A request with ``extra={"generate": False}`` prepares a conversation: the service answers it without output.
+    The service keeps the last response of a socket in memory, so the next request of a tool loop has its new items
+    alone, also with ``store: false``. Where it has lost the response, or where the socket is gone, the whole input is
+    sent over another socket, and where there is none, over HTTP. A request with ``extra={"generate": False}`` prepares
+    a conversation: the service answers it without output.
 
     Args:
         connect_timeout: Seconds to make a connection; ``None`` waits for as long as it takes.
@@ -73,7 +76,7 @@ class WebSocketTransport:
         >>> from rxworker.transport import Client
         >>> Client(OpenAIResponses("gpt-5.4", api_key="k"), transport=WebSocketTransport(idle_timeout=60)).transport
         WebSocketTransport(connect_timeout=10.0, idle_timeout=60, max_age=3300.0)
-    """
+    """  # noqa: W505
 
     def __init__(
         self,
@@ -96,10 +99,12 @@ class WebSocketTransport:
         return f"WebSocketTransport(connect_timeout={known.timeout.connect}, {times})"
 
     def send(self, request: HttpRequest) -> Observable[bytes]:
-        """The events of the response, as they would come over HTTP; see `Transport.send`. Disposing it closes the socket.
+        """The events of the response, as they would come over HTTP; see `Transport.send`.
 
-        It fails with a `LocalProtocolError` where no event loop runs, and for a request of another protocol. Requests for responses in the
-        background, which no socket carries, go over HTTP.
+        Disposing it closes the socket.
+
+        It fails with a `LocalProtocolError` where no event loop runs, and for a request of another protocol. Requests
+        for responses in the background, which no socket carries, go over HTTP.
         """
         sockets = self._sockets
         if request.is_background:

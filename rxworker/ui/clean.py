@@ -1,7 +1,8 @@
 """Removes from text what must not be displayed: control characters, and secrets of the environment.
 
-`clean` is for terminals: text of a model or a tool must not move the cursor, change colours, set titles or reorder text. The
-function ``readable`` in the page's format.js does the same in the browser, and a test checks that the two agree.
+`clean` is for terminals: text of a model or a tool must not move the cursor, change colours, set titles or reorder
+text. The function ``readable`` in the page's format.js does the same in the browser, and a test checks that the two
+agree.
 
 Secrets are those of `rxworker.redact`.
 """
@@ -17,9 +18,9 @@ import msgspec
 from rxworker.redact import HIDDEN, redact, sent_secrets
 
 # Control characters become their pictures, such as ␛; line ends and tabs stay. A carriage return would
-# let a line be overwritten, so it is dropped. A lone surrogate cannot be encoded. Characters that change the direction of
-# writing would show something other than the text: those that enclose a part of it become U+FFFD, and single marks, which
-# texts in Arabic or Hebrew may contain, are dropped.
+# let a line be overwritten, so it is dropped. A lone surrogate cannot be encoded. Characters that change the direction
+# of writing would show something other than the text: those that enclose a part of it become U+FFFD, and single marks,
+# which texts in Arabic or Hebrew may contain, are dropped.
 _PICTURES: dict[int, int | None] = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     0x0D: None,

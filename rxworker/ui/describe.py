@@ -1,4 +1,7 @@
-"""Short texts for values that a terminal shows: messages, calls, results, arguments, usage, message parts and citations."""
+"""Short texts for values that a terminal shows.
+
+Messages, calls, results, arguments, usage, message parts and citations.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,9 @@ def describe_json(value: Json, most: int = MOST) -> str:
 
 
 def outline_json(text: str) -> str:
-    """Return what JSON contains: the size and the columns of a table, the fields of an object, or the number of items of another array.
+    """Return what JSON contains.
+
+    The size and the columns of a table, the fields of an object, or the number of items of another array.
 
     Returns:
         The outline; empty for other text, for more than `MOST_OUTLINE` characters, and for an empty object or array.

@@ -1,4 +1,6 @@
-"""A run or a board in a notebook: drawn in place while it goes on, without a widget. Needs IPython, which every notebook has.
+"""A run or a board in a notebook: drawn in place while it goes on, without a widget.
+
+Needs IPython, which every notebook has.
 
 A run or a board that is the value of a cell is drawn once, as it is then: ``_repr_mimebundle_``.
 """
@@ -25,7 +27,8 @@ _FOLLOWING: set[asyncio.Task[None]] = set()
 def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task[None]:
     """Draw a run below the cell, and draw it again while it goes on, also when the cell has ended.
 
-    With ``await display_run(run)`` the cell ends with the run. Interrupting it, or cancelling the task, ends the drawing and not the run.
+    With ``await display_run(run)`` the cell ends with the run. Interrupting it, or cancelling the task, ends the
+    drawing and not the run.
 
     Args:
         run: The run; on the event loop of the notebook.

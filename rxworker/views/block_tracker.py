@@ -1,9 +1,10 @@
 """One block of a response as it is shown: the changes that an event of the block makes.
 
-Theory of operation. A block is kept from its first event to its last, by its index. Its id is made of the run, the turn, the attempt and the
-index, so that it is the same for every watcher. A block whose start was missed is shown where that does no harm: a text without its
-beginning is still a text, while half of a call's arguments cannot be used. Such a call is shown with all of its arguments when it starts to run
-or waits. All methods that return an iterator yield the changes that follow.
+Theory of operation. A block is kept from its first event to its last, by its index. Its id is made of the run, the
+turn, the attempt and the index, so that it is the same for every watcher. A block whose start was missed is shown where
+that does no harm: a text without its beginning is still a text, while half of a call's arguments cannot be used. Such a
+call is shown with all of its arguments when it starts to run or waits. All methods that return an iterator yield the
+changes that follow.
 """
 
 from __future__ import annotations

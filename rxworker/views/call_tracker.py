@@ -1,7 +1,9 @@
-"""The calls of one scope that were shown and have no result yet. Methods that return an iterator yield the changes that follow.
+"""The calls of one scope that were shown and have no result yet.
 
-A conversation with a call that has no result is refused by every provider, and a user interface shows such a call as one
-that is still running. So each call that was shown gets a result, at the latest at the end of its turn.
+Methods that return an iterator yield the changes that follow.
+
+A conversation with a call that has no result is refused by every provider, and a user interface shows such a call as
+one that is still running. So each call that was shown gets a result, at the latest at the end of its turn.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ class OpenCall(Struct, frozen=True):
 class CallTracker:
     """The calls of one scope.
 
-    A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the second
-    call of an id is shown with ``~2`` after it, and one of a run inside with its scope before it.
+    A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the
+    second call of an id is shown with ``~2`` after it, and one of a run inside with its scope before it.
 
     Args:
         scope: The scope.
@@ -113,7 +115,10 @@ class CallTracker:
         )
 
     def is_held(self, tool: str, *, starts: bool = False) -> bool:
-        """Whether a call of a tool is held back; ``starts`` if the worker runs it now, or reports that it has no such tool."""
+        """Whether a call of a tool is held back.
+
+        ``starts`` if the worker runs it now, or reports that it has no such tool.
+        """
         return not starts if self.own_tools is None else tool not in self.own_tools
 
     def announce(self, call: ToolCall, response: str, *, starts: bool = False) -> Changes:

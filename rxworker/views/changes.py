@@ -1,8 +1,9 @@
 """The changes that the records of a run make in what a person is shown.
 
-A protocol for user interfaces is strict: a block must be opened before it grows and must be closed, and a result belongs to a call that was
-shown. Records are not: a watcher may join in the middle, miss deltas, or leave early. The changes of a `Tracker` always keep these rules, so that an encoder
-is a table from changes to the events of its protocol.
+A protocol for user interfaces is strict: a block must be opened before it grows and must be closed, and a result
+belongs to a call that was shown. Records are not: a watcher may join in the middle, miss deltas, or leave early. The
+changes of a `Tracker` always keep these rules, so that an encoder is a table from changes to the events of its
+protocol.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class ShownBlock(Struct, frozen=True):
         is_free_text: Whether the call's arguments are plain text, not JSON.
         choice: Which choice of the response it belongs to. The conversation keeps the first, 0.
         call_id: The id of the call as the model gave it, which two calls may share.
-        is_held: Whether a client may have the tool of the call, which the worker is not known to run itself. The client must not run the call, whose
-            arguments may change, until a `CallOffer` follows.
+        is_held: Whether a client may have the tool of the call, which the worker is not known to run itself. The client
+            must not run the call, whose arguments may change, until a `CallOffer` follows.
     """
 
     scope: Scope
@@ -189,7 +190,8 @@ class CallStart(Struct, frozen=True):
         scope: The scope of the call.
         id: The call's id, as it is shown.
         call: The call.
-        is_held: Whether a client may have a tool of this name, which the worker did not have when it requested the response.
+        is_held: Whether a client may have a tool of this name, which the worker did not have when it requested the
+            response.
     """
 
     scope: Scope

@@ -1,9 +1,10 @@
 """A run as people see it: its blocks, calls, notes and attempts, in the order in which they appeared.
 
-Theory of operation. A `RunView` owns a `Tracker` and applies each change that this returns to its items, so that the changes and the items
-come from one step and cannot differ. Numbers (status, usage, turns) are not folded a second time: they are those of a `RunState`, which the view also
-steps. Items are appended and never removed, unless ``keep`` limits how many are kept; what may still change is found by its id. Whatever has
-ended before the present turn or attempt of the run itself cannot change any more, and the view forgets its id.
+Theory of operation. A `RunView` owns a `Tracker` and applies each change that this returns to its items, so that the
+changes and the items come from one step and cannot differ. Numbers (status, usage, turns) are not folded a second time:
+they are those of a `RunState`, which the view also steps. Items are appended and never removed, unless ``keep`` limits
+how many are kept; what may still change is found by its id. Whatever has ended before the present turn or attempt of
+the run itself cannot change any more, and the view forgets its id.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ from rxworker.views.tracker import Tracker
 ItemStage: TypeAlias = Literal[
     "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"
 ]
-"""Where an item stands. A call is ``waiting`` when its arguments are complete, ``refused`` when it did not run, ``stopped`` when it was cut off."""
+"""Where an item stands.
+
+A call is ``waiting`` when its arguments are complete, ``refused`` when it did not run, ``stopped`` when it was cut off.
+"""
 
 OVER: frozenset[ItemStage] = frozenset(("done", "failed", "refused", "stopped", "retracted"))
 
@@ -153,7 +157,8 @@ class NoteView(ViewItem):
 
     Attributes:
         record: The record.
-        times: How often it happened in this attempt: only for events of an unknown type, of which there may be one in each frame.
+        times: How often it happened in this attempt: only for events of an unknown type, of which there may be one in
+            each frame.
     """
 
     record: Record = field(kw_only=True)
@@ -477,7 +482,10 @@ class RunView:
         return item
 
     def _call(self, scope: Scope, shown_id: str, call_id: str, tool: str) -> CallView:
-        """Return the call of this id: where it was not shown in this run, the item of the paused run, or else a new one."""
+        """Return the call of this id.
+
+        Where it was not shown in this run, the item of the paused run, or else a new one.
+        """
         item = self._find(scope, shown_id)
         if isinstance(item, CallView):
             return item
@@ -492,7 +500,10 @@ class RunView:
         return item
 
     def _forget(self) -> None:
-        """Forget the items that have ended: they cannot change any more, since the present attempt of the run has ended."""
+        """Forget the items that have ended.
+
+        They cannot change any more, since the present attempt of the run has ended.
+        """
         self._live = {key: item for key, item in self._live.items() if not item.is_over}
         self._calls = {key: item for key, item in self._calls.items() if not item.is_over}
         self._unknown.clear()

@@ -1,4 +1,7 @@
-"""The open parts of one scope of a run: the run itself, or a run inside it. All methods that return an iterator yield the changes that follow."""
+"""The open parts of one scope of a run: the run itself, or a run inside it.
+
+All methods that return an iterator yield the changes that follow.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,10 @@ class ScopeTracker:
         self._adopts = True
 
     def start(self) -> Changes:
-        """The response starts: a second start retracts the first, while blocks before the first start are kept, as in `ResponseState`."""
+        """The response starts.
+
+        A second start retracts the first, while blocks before the first start are kept, as in `ResponseState`.
+        """
         response = self.response
         if response.has_started or not response.is_all_seen:
             yield from self.retract("the response began anew")

@@ -1,6 +1,7 @@
 """From the records of a run to the changes that a person is shown; see `rxworker.views.changes`.
 
-The table of handlers is `HANDLERS`: the changes that each kind of event makes, except for the events that only make a note.
+The table of handlers is `HANDLERS`: the changes that each kind of event makes, except for the events that only make a
+note.
 """
 
 from __future__ import annotations
@@ -78,14 +79,15 @@ CUT = "the turn ended before it was whole"
 class Tracker:
     """Takes the records of one run as a watcher receives them, and returns changes.
 
-    The records may begin in the middle, be merged, have gaps, and stop anywhere. The changes begin with `ViewBegin` and end with
-    one of `ViewPause`, `ViewFinish`, `ViewAbort` and `ViewCut`. Every block is opened before it grows and is closed at the end, and every call that was
-    shown gets exactly one result.
+    The records may begin in the middle, be merged, have gaps, and stop anywhere. The changes begin with `ViewBegin` and
+    end with one of `ViewPause`, `ViewFinish`, `ViewAbort` and `ViewCut`. Every block is opened before it grows and is
+    closed at the end, and every call that was shown gets exactly one result.
 
     Args:
-        is_detailed: Whether to return also what the protocols have no place for: the blocks of further choices, and arguments that come
-            by their paths while the call is open (`ArgumentValue`).
-        goes_on: Whether changes may follow a `ViewAbort`, of a run that was put back. Protocols have no such message: for them the run is over.
+        is_detailed: Whether to return also what the protocols have no place for: the blocks of further choices, and
+            arguments that come by their paths while the call is open (`ArgumentValue`).
+        goes_on: Whether changes may follow a `ViewAbort`, of a run that was put back. Protocols have no such message:
+            for them the run is over.
 
     Attributes:
         seq: The number of the last record.
@@ -141,7 +143,9 @@ class Tracker:
         return changes
 
     def catch_up(self, state: RunState, run_id: str) -> list[Change]:
-        """Return the changes that bring a late watcher to this state: `ViewBegin` with the conversation, the shared state, and the blocks of the current response.
+        """Return the changes that bring a late watcher to this state.
+
+        `ViewBegin` with the conversation, the shared state, and the blocks of the current response.
 
         Args:
             state: The state before the first record that the watcher receives.

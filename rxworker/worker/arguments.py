@@ -86,7 +86,8 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """A copy of the labels.
 
     Raises:
-        ConfigurationError: They are not texts by their names, there are more than `MOST_LABELS`, or one is longer than `LONGEST_LABEL`.
+        ConfigurationError: They are not texts by their names, there are more than `MOST_LABELS`, or one is longer than
+            `LONGEST_LABEL`.
     """
     example = "labels={'tenant': 'acme'}"
     several = dict(expect("labels", {} if labels is None else labels, Mapping, example))

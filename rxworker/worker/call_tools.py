@@ -1,17 +1,19 @@
 """Third stage of a turn: make the tool calls of the response.
 
-The ``before_tool_call`` hooks run for all calls, one by one and in order, before any call runs. The allowed calls run in parallel, and each is
-reported when it ends. When all have ended, the ``after_tool_call`` hooks run for the results, one by one and in order. A result that hooks
-may change reaches neither the model nor a watcher before that.
+The ``before_tool_call`` hooks run for all calls, one by one and in order, before any call runs. The allowed calls run
+in parallel, and each is reported when it ends. When all have ended, the ``after_tool_call`` hooks run for the results,
+one by one and in order. A result that hooks may change reaches neither the model nor a watcher before that.
 
-The arguments of all calls are decoded before the first hook runs. A call whose arguments cannot be decoded is given to no hook, no person and no
-client: there is nothing that they could check. `run_calls` does not run it either: its result is an error with the reason.
+The arguments of all calls are decoded before the first hook runs. A call whose arguments cannot be decoded is given to
+no hook, no person and no client: there is nothing that they could check. `run_calls` does not run it either: its result
+is an error with the reason.
 
-Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook matches it,
-the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken is discarded:
-when the response fails, is cut or retracted, and when the run pauses. The start and the end of such a call are emitted like
-those of any other call. If the response is requested again, the `AttemptRetract` retracts them with it: a pure tool has no
-effects, so the calls of the next response start again. If no tool may start early, nothing is added to the path of the events.
+Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook
+matches it, the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken
+is discarded: when the response fails, is cut or retracted, and when the run pauses. The start and the end of such a
+call are emitted like those of any other call. If the response is requested again, the `AttemptRetract` retracts them
+with it: a pure tool has no effects, so the calls of the next response start again. If no tool may start early, nothing
+is added to the path of the events.
 """
 
 from __future__ import annotations
@@ -162,7 +164,7 @@ def hold_back(
         context: The run.
         emit: Emits an event.
         approved: The places of the calls that a person has approved.
-    """
+    """  # noqa: W505
     history, writer = context.journal.hub.history, context.journal.writer
 
     def emit_checked(event: Event) -> None:
@@ -185,7 +187,10 @@ def hold_back(
 
 
 def _expect_start(context: RunContext, event: ToolStart, before: int) -> None:
-    """Check that the start of a call of a logged run is recorded before the call is made: a process that continues the run would make it again."""
+    """Check that the start of a call of a logged run is recorded before the call is made.
+
+    A process that continues the run would make it again.
+    """
     journal = context.journal
     for record in journal.hub.history.records(before):
         if isinstance(record.event, ToolStart) and record.event.place == event.place:
@@ -273,19 +278,22 @@ def call_tools(
         [ call_tools ]
                                --s--s--p--o--o--m|  s ToolStart, p ToolProgress, o ToolStop, m MessageAdd of the results
 
-    Its heart is ``response.pipe(tool_calls(), permit(hooks, toolbox), run_tools(toolbox))``: the calls, the hooks that permit them, and the tools. Around it are what
-    a run needs besides: events, limits, a pause, a resumed run's decisions. Without calls it is empty. If a hook pauses the run, the last event is a `RunPause`.
+    Its heart is ``response.pipe(tool_calls(), permit(hooks, toolbox), run_tools(toolbox))``: the calls, the hooks that
+    permit them, and the tools. Around it are what a run needs besides: events, limits, a pause, a resumed run's
+    decisions. Without calls it is empty. If a hook pauses the run, the last event is a `RunPause`.
 
     Args:
         turn: The turn.
-        executor: Runs the calls that the hooks permit, in place of the tools: emits a result for each, in any order. No pure tool then starts early. Where the tools
-            are elsewhere: ``Worker(stages={"call_tools": partial(call_tools, executor=remote)})``.
+        executor: Runs the calls that the hooks permit, in place of the tools: emits a result for each, in any order. No
+            pure tool then starts early. Where the tools are elsewhere: ``Worker(stages={"call_tools":
+            partial(call_tools, executor=remote)})``.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
-        ConfigurationError: The executor has emitted something other than a result of a call, or completed without one of a call.
+        ConfigurationError: The executor has emitted something other than a result of a call, or completed without one
+            of a call.
     """
     if executor is not None:
         expect_operator(executor)
@@ -309,7 +317,8 @@ async def make_calls(
         context.called[each.call.name] = None
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
-            # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
+            # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made
+            # twice.
             key = scope.pause.key or f"{context.journal.run_id}/{context.journal.state.turns}"
             scope.pause = replace(scope.pause, key=key)
             emit = emitter.emit if scope.noted is None else _noted(scope, scope.noted, emitter.emit)
@@ -530,7 +539,10 @@ def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
 def _refuse(
     scope: TurnScope, some: Sequence[PausedCall], results: dict[int, ToolResult], emit: Emit
 ) -> None:
-    """Give calls that will not run, since a hook has finished the run, a result: a conversation has one for each call."""
+    """Give calls that will not run, since a hook has finished the run, a result.
+
+    A conversation has one for each call.
+    """
     for each in some:
         if each.place in results:
             continue
@@ -576,14 +588,17 @@ async def _ask(
     results: dict[int, ToolResult],
     emit: Emit,
 ) -> list[PausedCall] | None:
-    """The calls that may run; ``None`` if a hook has paused the run. The results of the others are added to ``results``."""
+    """The calls that may run; ``None`` if a hook has paused the run.
+
+    The results of the others are added to ``results``.
+    """
     allowed: list[PausedCall] = []
     for number, each in enumerate(waiting):
         call, place = each.call, each.place
         tool = context.worker.tools.get(call.name)
         if tool is None:
-            # It is not run, even if the tool is added later: no hook has run for it. Its start has a context of its own,
-            # as that of any call: an observer may set the current span.
+            # It is not run, even if the tool is added later: no hook has run for it. Its start has a context of its
+            # own, as that of any call: an observer may set the current span.
             results[place] = missing(context.worker.tools, call)
             copy_context().run(emit, ToolStart(call, place))
             emit(ToolStop(results[place], place=place))
@@ -643,7 +658,10 @@ async def _ask(
 
 
 def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> PausedCall:
-    """The call with the arguments that hooks and the tool receive. If they cannot be decoded, its place is added to ``invalid``."""
+    """The call with the arguments that hooks and the tool receive.
+
+    If they cannot be decoded, its place is added to ``invalid``.
+    """
     tool = context.worker.tools.get(each.call.name)
     if tool is None:
         return each
@@ -664,7 +682,8 @@ async def _after_result_hooks(
 ) -> ToolResult:
     """The result after the hooks. It is emitted unless the end of the call already had it."""
     left, hooks = result, context.worker.hooks.at(AFTER)
-    # What `hold_back` goes by. The state has the calls of a process before this one, but not yet what an operator around the stage passes on later.
+    # What `hold_back` goes by. The state has the calls of a process before this one, but not yet what an operator
+    # around the stage passes on later.
     is_held = each.place in _held_back(context) or any(hook.matches(result.name) for hook in hooks)
     if tool is not None and hooks:
         hook_context = ToolResultContext(

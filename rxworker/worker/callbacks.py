@@ -1,4 +1,7 @@
-"""Functions of a program that are called beside its runs, such as ``on_run=`` and ``on_alert=``: plain or coroutine functions, whose errors affect nothing else."""
+"""Functions of a program that are called beside its runs, such as ``on_run=`` and ``on_alert=``.
+
+Plain or coroutine functions, whose errors affect nothing else.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,11 @@ _LONG = 4_096
 
 
 class Collected:
-    """The built-in collectors, which are made and fold the records of the last run when they are read: a run whose collectors are not read costs nothing. The history of a long run is folded at its end, so that little is kept until the next one begins."""
+    """The built-in collectors, which are made and fold the records of the last run when they are read.
+
+    A run whose collectors are not read costs nothing. The history of a long run is folded at its end, so that little is
+    kept until the next one begins.
+    """
 
     def __init__(self) -> None:
         self._history: History | None = None

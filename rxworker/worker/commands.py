@@ -44,7 +44,11 @@ def reason_in(command: Command) -> str:
 
 @contextmanager
 def _reported(failed: Callable[[Exception], None]) -> Generator[None]:
-    """Report an error that a codec or a store has raised. An interrupt goes on to the program; raised in a task, anything else that is not an `Exception` would end the event loop."""
+    """Report an error that a codec or a store has raised.
+
+    An interrupt goes on to the program; raised in a task, anything else that is not an `Exception` would end the event
+    loop.
+    """
     try:
         yield
     except asyncio.CancelledError:
@@ -90,7 +94,9 @@ class CommandReader:
         self._storing: set[asyncio.Task[None]] = set()
 
     async def carry_over(self, paused: str) -> None:
-        """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it. Doing so twice changes nothing.
+        """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it.
+
+        Doing so twice changes nothing.
 
         Args:
             paused: The id of the paused run.
@@ -127,7 +133,7 @@ class CommandReader:
 
         Raises:
             LogError: The log cannot be read.
-        """
+        """  # noqa: W505
         if self._storing:
             await asyncio.wait(self._storing)
         for command in await self._log.sent(self._run):

@@ -26,17 +26,24 @@ UNUSED: Mapping[str, Mapping[str, object]] = {
 class Compact(Settings, frozen=True):
     """When and how the requests of a run become shorter. The conversation of the run, and what its log has, stay whole.
 
-    The size of a request is what the provider has counted for the one before, and an estimate of what was added since. From ``at`` on, the oldest turns are sent in a shorter form. That is
-    recorded as a `rxworker.events.ConversationCompact`, and kept in the conversation: the later requests, runs of the session, forks and recovered runs send the same form. So the provider's cache is missed once for each
-    compaction. A compaction that would make a request shorter by less than a tenth of ``at`` is not made.
+    The size of a request is what the provider has counted for the one before, and an estimate of what was added since.
+    From ``at`` on, the oldest turns are sent in a shorter form. That is recorded as a
+    `rxworker.events.ConversationCompact`, and kept in the conversation: the later requests, runs of the session, forks
+    and recovered runs send the same form. So the provider's cache is missed once for each compaction. A compaction that
+    would make a request shorter by less than a tenth of ``at`` is not made.
 
     Args:
-        at: From which size on: a share of what the model reads and writes at once, as a float, or a whole number of tokens.
-        keep: What stays as it is: the last turns that have room in this share of ``at``, or a whole number of last turns, as far as they take no more than half of ``at``. A turn
-            is an answer with the results of its tools. The last one always stays, and so do system messages and the question that a turn which stays helps to answer.
-        by: ``model``: the model writes a summary, in one more request with the same tools and settings, so that it reads the provider's cache. The ``on_message_send`` hooks
-            run for it, its tokens count for limits and budgets, and no watcher receives it as an answer. ``trim``: the oldest turns are left out. ``provider``: the provider
-            does it by itself, see ``compact_at`` of `rxworker.providers.Options`: Anthropic and OpenAI Responses.
+        at: From which size on: a share of what the model reads and writes at once, as a float, or a whole number of
+            tokens.
+        keep: What stays as it is: the last turns that have room in this share of ``at``, or a whole number of last
+            turns, as far as they take no more than half of ``at``. A turn is an answer with the results of its tools.
+            The last one always stays, and so do system messages and the question that a turn which stays helps to
+            answer.
+        by: ``model``: the model writes a summary, in one more request with the same tools and settings, so that it
+            reads the provider's cache. The ``on_message_send`` hooks run for it, its tokens count for limits and
+            budgets, and no watcher receives it as an answer. ``trim``: the oldest turns are left out. ``provider``: the
+            provider does it by itself, see ``compact_at`` of `rxworker.providers.Options`: Anthropic and OpenAI
+            Responses.
         prompt: The message with which a summary is requested, with ``by="model"``.
 
     Raises:

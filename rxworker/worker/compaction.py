@@ -1,7 +1,10 @@
-"""Before a request: the beginning of a conversation that has grown too long gets a shorter form, which requests carry from then on.
+"""Before a request.
 
-Theory of operation. The form is made between the start of a turn and the hooks of its request, is recorded, and is stored before the request goes out: a process that recovers the run finds it in
-the conversation. A summary that was cut off, with its process or by a cancellation, is written again; its tokens count where the provider has reported them.
+The beginning of a conversation that has grown too long gets a shorter form, which requests carry from then on.
+
+Theory of operation. The form is made between the start of a turn and the hooks of its request, is recorded, and is
+stored before the request goes out: a process that recovers the run finds it in the conversation. A summary that was cut
+off, with its process or by a cancellation, is written again; its tokens count where the provider has reported them.
 """
 
 from __future__ import annotations
@@ -86,7 +89,8 @@ async def compacted(
             asked, _ = await hooked(asked)
         now = context.journal.state.conversation
         if now.messages[:begin] != whole.messages[:begin]:
-            return False  # a hook has rewritten them for good: what is left of them is looked at before the next request
+            # a hook has rewritten them for good: what is left of them is looked at before the next request
+            return False
         text, usage = await _write(context, asked, emit, less - most / scale / WORTH)
         summary = Message.user(f"{HEADING}\n\n{text}")
         model = context.worker.model.model
@@ -126,7 +130,10 @@ def _rough(context: RunContext) -> float:
 async def _write(
     context: RunContext, asked: Conversation, emit: Emit, longest: float
 ) -> tuple[str, Usage]:
-    """The summary, and the tokens of all requests for it. With one of more than ``longest`` tokens, by the estimate, each request would be shortened again."""
+    """The summary, and the tokens of all requests for it.
+
+    With one of more than ``longest`` tokens, by the estimate, each request would be shortened again.
+    """
     options, answers = _options(context.options), list[list[Any]]()
     try:
         while True:
@@ -167,7 +174,10 @@ async def _write(
 
 
 def _options(options: Options) -> Options:
-    """The settings of the request for a summary: those of the run, as far as they shape no answer, so that it reads the provider's cache."""
+    """The settings of the request for a summary.
+
+    Those of the run, as far as they shape no answer, so that it reads the provider's cache.
+    """
     room, choice = options.max_tokens, options.tool_choice
     return replace(
         options,

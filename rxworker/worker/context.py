@@ -65,9 +65,12 @@ ROLES = ("system", "user", "assistant")
 
 
 def checked(journal: Journal) -> Emit:
-    """Record the events of a hook, after a check: only messages are added to a conversation, and only before the run has ended.
+    """Record the events of a hook, after a check.
 
-    After that a message for the watchers is dropped with a warning in the log ``rxworker.hooks``; to change the conversation raises a `LocalProtocolError`.
+    Only messages are added to a conversation, and only before the run has ended.
+
+    After that a message for the watchers is dropped with a warning in the log ``rxworker.hooks``; to change the
+    conversation raises a `LocalProtocolError`.
 
     >>> checked(Journal("run-1"))(MessageAdd(("hi",), "greet"))
     Traceback (most recent call last):
@@ -141,7 +144,10 @@ ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[E
 
 
 KEPT_TURNS = 20
-"""For how many turns the conversation of a request is kept that hooks have changed: each may be a copy of all messages."""
+"""For how many turns the conversation of a request is kept that hooks have changed.
+
+Each may be a copy of all messages.
+"""
 
 
 class RunSettings:
@@ -159,8 +165,10 @@ class RunSettings:
         response_retry: When a response that failed in the middle is requested again.
         workspace: The folder that hooks work in.
         stages: The stages of a turn, in order.
-        starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools itself.
-        takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of its own for it.
+        starts_early: Whether pure tools may start while the model still streams: not if the application calls the tools
+            itself.
+        takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of
+            its own for it.
         prices: The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``.
     """
 
@@ -181,7 +189,7 @@ class RunSettings:
 
 
 def continues(worker: RunSettings, options: Options) -> bool:
-    """Whether a process that recovers a run of a worker continues the response that was cut, since it goes on at the service."""
+    """Whether a process that recovers a run of a worker continues the response that was cut, since it goes on at the service."""  # noqa: W505
     return worker.takes_up and is_background(worker.model, options)
 
 
@@ -208,7 +216,8 @@ class RunContext(Struct, frozen=True, eq=False):
         shared: The state that its tools and hooks share with user interfaces.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
         called: The names of the tools that the model has called, each once, those from before a pause included.
-        sent: The conversation of the request of each of the last `KEPT_TURNS`, by the number of the turn, if hooks have changed it for that request alone.
+        sent: The conversation of the request of each of the last `KEPT_TURNS`, by the number of the turn, if hooks have
+            changed it for that request alone.
         mailbox: Messages that were sent to it while it runs.
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
@@ -285,8 +294,10 @@ class TurnScope(Struct, eq=False):
         request: The request, after the hooks.
         is_resumed: Whether the turn continues a paused run, without a request.
         is_recovered: Whether the turn has started, and only its request is to be sent again.
-        pause: The calls of the turn, as the pause has left them where it is resumed; a pause of this turn is made of it.
-        answered: By the places of calls: results that a person has given or a process has left, and which the ``after_tool_call`` hooks have not received yet.
+        pause: The calls of the turn, as the pause has left them where it is resumed; a pause of this turn is made of
+            it.
+        answered: By the places of calls: results that a person has given or a process has left, and which the
+            ``after_tool_call`` hooks have not received yet.
         ended: The places of those of them whose end was emitted already, by the process that ran them.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
@@ -294,7 +305,8 @@ class TurnScope(Struct, eq=False):
         error: Why a recovered run ends at once, if it does.
         taken_up: The response that a recovered turn continues, if there is one.
         failed: Why the last attempt failed, until another one has begun.
-        noted: With an operator around the stage: the events of tools that `call_tools` has emitted and that are not recorded, by their kinds and places.
+        noted: With an operator around the stage: the events of tools that `call_tools` has emitted and that are not
+            recorded, by their kinds and places.
     """
 
     variables: dict[str, object] = {}
@@ -321,9 +333,10 @@ class TurnScope(Struct, eq=False):
 class Turn:
     """One turn of a run, as its stages see it.
 
-    The function of a stage is called when the stages before have completed, and reads what these have done. In ``reactivex.concat(first(turn), second(turn))`` the second one is called too
-    early for that: use ``reactivex.defer`` there, unless it is one of the usual stages, which read when they are subscribed to. A turn has no verbs: what a stage emits
-    becomes the records of the run, and the state is folded from these.
+    The function of a stage is called when the stages before have completed, and reads what these have done. In
+    ``reactivex.concat(first(turn), second(turn))`` the second one is called too early for that: use ``reactivex.defer``
+    there, unless it is one of the usual stages, which read when they are subscribed to. A turn has no verbs: what a
+    stage emits becomes the records of the run, and the state is folded from these.
 
     Args:
         context: The run.
@@ -364,7 +377,7 @@ class Turn:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation so far, which ends with the response after `respond`, and with the results after `call_tools`."""
+        """The conversation so far, which ends with the response after `respond`, and with the results after `call_tools`."""  # noqa: W505
         return self.state.conversation
 
     @property
@@ -414,7 +427,10 @@ StageName: TypeAlias = Literal["prepare", "respond", "call_tools", "decide"]
 
 
 async def let_watchers_act(flushes: FlushScheduler) -> None:
-    """Let watchers that read at their own pace receive the records, and react to them: the loop wakes them once, and they read in the next iteration."""
+    """Let watchers that read at their own pace receive the records, and react to them.
+
+    The loop wakes them once, and they read in the next iteration.
+    """
     await asyncio.sleep(0)
     if flushes.is_needed:
         await asyncio.sleep(0)

@@ -1,13 +1,15 @@
 """Decisions about the calls that a paused run waits for, and the only place that reads one from outside. Pure.
 
-Theory of operation. Everything that can allow a call comes here: the body of a request, the form of an MCP client, the reply of an AG-UI or
-``useChat`` client, the choice of an ACP client, the result that a client gives, a stored command. A door translates its wire format into the
-arguments of a function of this module, and nothing else. What is read is either a decision about exactly one pending call, or a `DecisionError`
-that names the member. Nothing has a default that allows: a member that is missing, unknown, misspelt, given twice or of another type is an
-error, and the call stays waiting. To go on without a decision takes a word as well.
+Theory of operation. Everything that can allow a call comes here: the body of a request, the form of an MCP client, the
+reply of an AG-UI or ``useChat`` client, the choice of an ACP client, the result that a client gives, a stored command.
+A door translates its wire format into the arguments of a function of this module, and nothing else. What is read is
+either a decision about exactly one pending call, or a `DecisionError` that names the member. Nothing has a default that
+allows: a member that is missing, unknown, misspelt, given twice or of another type is an error, and the call stays
+waiting. To go on without a decision takes a word as well.
 
-A decision belongs to a call by its *index* among the pending calls. Ids are what clients send; two pending calls may have one id, and then a
-decision by that id is refused, and the error names the form that is accepted: a list with one decision for each call.
+A decision belongs to a call by its *index* among the pending calls. Ids are what clients send; two pending calls may
+have one id, and then a decision by that id is refused, and the error names the form that is accepted: a list with one
+decision for each call.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Approve(Struct, frozen=True, tag="approve", forbid_unknown_fields=True):
     """Run the call.
 
     Attributes:
-        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly the
-            arguments that were shown.
+        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly
+            the arguments that were shown.
     """
 
     input: JsonObject | str | None = None
@@ -61,9 +63,12 @@ Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 
 
 class ApproveAlways(Approve, frozen=True, tag="approve_always", forbid_unknown_fields=True):
-    """Run the call, and from now on calls of its tool in this conversation without approval. Only the call that a run paused at can be approved so.
+    """Run the call, and from now on calls of its tool in this conversation without approval.
 
-    It counts as soon as the decision does: where that is refused, since another one was first, nothing is allowed. `withdraw` ends it, in any process.
+    Only the call that a run paused at can be approved so.
+
+    It counts as soon as the decision does: where that is refused, since another one was first, nothing is allowed.
+    `withdraw` ends it, in any process.
     """
 
 
@@ -137,9 +142,12 @@ class PendingCalls(Struct, frozen=True):
 
     @property
     def allowable(self) -> tuple[str, str] | None:
-        """What a person allows who always allows the call that the run paused at: its tool, and the hook that then pauses no run for it; ``None`` if that cannot be allowed always.
+        """What a person allows who always allows the call that the run paused at.
 
-        Whether a call that may have had its effect is repeated is a question about this one call, and so is that of its tool.
+        Its tool, and the hook that then pauses no run for it; ``None`` if that cannot be allowed always.
+
+        Whether a call that may have had its effect is repeated is a question about this one call, and so is that of its
+        tool.
 
         >>> PendingCalls((ToolCall("x", "pay", {}),), (0,), RECOVERY).allowable is None
         True
@@ -215,10 +223,12 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
     Args:
         pending: The calls.
-        decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused at, unless it has a question. No door may.
+        decisions: The decisions. The program itself may leave them out: ``None`` approves the call that the run paused
+            at, unless it has a question. No door may.
 
     Raises:
-        DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a decision and has none.
+        DecisionError: A decision is not one, or is about no pending call or several of one id; or a call needs a
+            decision and has none.
 
     >>> decide(PendingCalls((ToolCall("x", "pay", {}), ToolCall("y", "pay", {})), (1,)), {"y": Deny()})
     (None, Deny(reason='This call was not approved.'))
@@ -264,7 +274,9 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
 
 
 def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
-    """What is always allowed from now on, by these decisions: the tool of the call that the run paused at, and the hook.
+    """What is always allowed from now on, by these decisions.
+
+    The tool of the call that the run paused at, and the hook.
 
     Raises:
         DecisionError: The decisions do not fit the calls, or a call is always allowed that cannot be.
@@ -314,7 +326,8 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
 
     Args:
         question: The question.
-        decision: An approval, whose input is the content of the form; or a denial, which declines. The server does not read the reason.
+        decision: An approval, whose input is the content of the form; or a denial, which declines. The server does not
+            read the reason.
 
     Raises:
         DecisionError: The content does not fit the form.
@@ -327,7 +340,7 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
     ...
     rxworker.errors.DecisionError: input.name is missing: give the content of the form (tides has a question: Which harbour?)
     More: rxworker docs cancel-and-pause
-    """
+    """  # noqa: W505
     if isinstance(decision, Deny):
         return Reply("decline")
     content = {} if decision.input is None else decision.input
@@ -344,7 +357,9 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
 def assign(
     pending: PendingCalls, given: Iterable[tuple[str, Decision]]
 ) -> tuple[Decision | None, ...]:
-    """Decisions that came one by one, by the `PendingCalls.ids`, as a list with one for each pending call. Whether one is missing is left to `decide`.
+    """Decisions that came one by one, by the `PendingCalls.ids`, as a list with one for each pending call.
+
+    Whether one is missing is left to `decide`.
 
     Args:
         pending: The calls.
@@ -388,7 +403,9 @@ _KINDS: dict[str, type[_Approval | Deny | _Result]] = {
 
 
 def read_resume(data: bytes | str) -> Decisions:
-    """Read the JSON with which a client resumes a run: decisions about the calls that wait, or ``{"continue": true}`` where none waits.
+    """Read the JSON with which a client resumes a run: decisions about the calls that wait, or ``{"continue".
+
+    True}`` where none waits.
 
     Returns:
         The decisions, for `decide`; `GO_ON` if the client goes on without one.
@@ -403,7 +420,7 @@ def read_resume(data: bytes | str) -> Decisions:
     ...
     rxworker.errors.DecisionError: decisions['x'].inputs: there is no such member; did you mean 'input'? There are: type, input, always
     More: rxworker docs cancel-and-pause
-    """
+    """  # noqa: W505
     body = decode_json(data if data.strip() else b"{}", "the body")
     if not isinstance(body, dict):
         raise DecisionError(f"the body is {kind_of(body)}: {BODY}")
@@ -456,7 +473,7 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
     ...
     rxworker.errors.DecisionError: the decision.type is 'aprove'; did you mean 'approve'? It must be approve, deny or answer
     More: rxworker docs cancel-and-pause
-    """
+    """  # noqa: W505
     if not isinstance(value, dict):
         raise DecisionError(
             f'{where} is {kind_of(value)}: give an object such as {{"type": "deny"}}'
@@ -594,13 +611,15 @@ class _Form(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_form(content: object) -> Approve | Deny:
-    """Read the form that the user of an MCP client has accepted. Only ``approve: true`` approves; anything else denies, and the reason names the member.
+    """Read the form that the user of an MCP client has accepted.
+
+    Only ``approve: true`` approves; anything else denies, and the reason names the member.
 
     >>> read_form({"approve": True})
     Approve(input=None)
     >>> read_form({"Approve": True}).reason
     "The form was not filled in: form.Approve: there is no such member; did you mean 'approve'? There are: approve, reason"
-    """
+    """  # noqa: W505
     try:
         read = read_struct({} if content is None else content, _Form, "form")
     except DecisionError as error:
@@ -611,7 +630,9 @@ def read_form(content: object) -> Approve | Deny:
 
 
 def read_answer(question: Question, action: str, content: object) -> Approve | Deny:
-    """Read what the user of an MCP client has answered to the question of a tool. Only a form that is filled in as it must be, or an address that was visited, is accepted.
+    """Read what the user of an MCP client has answered to the question of a tool.
+
+    Only a form that is filled in as it must be, or an address that was visited, is accepted.
 
     >>> read_answer(Question("tides", "Sign in.", url="https://example.org"), "accept", None)
     Approve(input=None)
@@ -668,7 +689,9 @@ class Decided(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
 
 
 class StoredDecision(Decided, frozen=True):
-    """The data of a ``decide`` command: a decision for each pending call, in order, and ``None`` where nothing is decided.
+    """The data of a ``decide`` command.
+
+    A decision for each pending call, in order, and ``None`` where nothing is decided.
 
     Attributes:
         reserved: Seconds for which other processes leave the run to the one that has decided.
@@ -717,7 +740,9 @@ def decode_json(data: bytes | str, where: str) -> object:
 
 
 def check_members(data: bytes | str, where: str) -> None:
-    """Refuse JSON in which an object has a member twice. A door that reads a permission out of a larger message checks the whole message.
+    """Refuse JSON in which an object has a member twice.
+
+    A door that reads a permission out of a larger message checks the whole message.
 
     Raises:
         DecisionError: An object has a member twice, or it is not JSON.

@@ -1,4 +1,7 @@
-"""What a worker is: a model, its tools and hooks, settings and limits. It holds nothing of a run, so any number of sessions share one."""
+"""What a worker is: a model, its tools and hooks, settings and limits.
+
+It holds nothing of a run, so any number of sessions share one.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,10 @@ class Definition(RunSettings):
 
     @property
     def prices(self) -> Prices | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a run keeps those with which it has begun
-        """The prices of the model's tokens: those of the limits, else those that the model has as ``prices``; of a model without that attribute those of the table of models."""
+        """The prices of the model's tokens: those of the limits, else those that the model has as ``prices``.
+
+        Of a model without that attribute those of the table of models.
+        """
         known = self.limits.prices or getattr(self.model, "prices", UNKNOWN)
         if known is UNKNOWN:
             return model_info(self.model.model).prices

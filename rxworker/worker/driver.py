@@ -1,19 +1,23 @@
 """The task that performs the turns of a run, and the one way in which every run ends.
 
-Theory of operation. A run passes through these phases, in this order; it may skip phases, and never goes back, as `FOLLOWS` has it::
+Theory of operation. A run passes through these phases, in this order; it may skip phases, and never goes back, as
+`FOLLOWS` has it::
 
     LOADING ──▶ STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
 
-Only a run that is stored already is LOADING: its records are read, and this process claims it. If that fails, the run ends with the error, and nothing is
-recorded. A request to stop waits for the end of the phase, so that it is recorded, but not longer than `GRACE`: then the run has ended, and its task releases what it
-has claimed as soon as the log answers.
+Only a run that is stored already is LOADING: its records are read, and this process claims it. If that fails, the run
+ends with the error, and nothing is recorded. A request to stop waits for the end of the phase, so that it is recorded,
+but not longer than `GRACE`: then the run has ended, and its task releases what it has claimed as soon as the log
+answers.
 
-A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The task then leaves
-its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the cancellation for `GRACE` seconds, a second task
-shuts down instead. A run whose last record is emitted has ended: a request to stop that comes after that is too late, and changes nothing.
+A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The
+task then leaves its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the
+cancellation for `GRACE` seconds, a second task shuts down instead. A run whose last record is emitted has ended: a
+request to stop that comes after that is too late, and changes nothing.
 
-In the phase ENDING nothing cuts the run off any more: a cancellation of the task does not reach the log, whose last records are stored and whose claim is
-released by the `RunWriter`. If the log does not answer for `GRACE` seconds more than its own patience, the run ends with a `LogError` without it.
+In the phase ENDING nothing cuts the run off any more: a cancellation of the task does not reach the log, whose last
+records are stored and whose claim is released by the `RunWriter`. If the log does not answer for `GRACE` seconds more
+than its own patience, the run ends with a `LogError` without it.
 
 `RunDriver._end` is the only function that sets the outcome. It does so before the records end, and wakes the
 waiting tasks after that, so that every watcher has received the last record before a task continues with the result.
@@ -81,7 +85,10 @@ FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
     Phase.ENDING: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }
-"""Which phases may follow a phase. Only a run without a log ends without the phase ENDING, and only when it has finished or its task never began."""
+"""Which phases may follow a phase.
+
+Only a run without a log ends without the phase ENDING, and only when it has finished or its task never began.
+"""
 
 
 def _wake(
@@ -349,7 +356,10 @@ class RunDriver(Generic[T_co]):
             self._timers.append(self._loop.call_later(GRACE, self._give_up))
 
     def _give_up(self) -> None:
-        """End a run that is not loaded; shut down another one in another task, since a hook or a tool ignores the cancellation."""
+        """End a run that is not loaded.
+
+        Shut down another one in another task, since a hook or a tool ignores the cancellation.
+        """
         if self.phase is Phase.LOADING:
             self.task.cancel()
             self._end(self._cancellation())
@@ -358,7 +368,10 @@ class RunDriver(Generic[T_co]):
             self.task = self._start(self._finish(self._cancellation()))
 
     def interrupt(self, interrupt: KeyboardInterrupt) -> None:
-        """Stop because of an interrupt raised by a watcher or within the run. It leaves the event loop when the run has ended."""
+        """Stop because of an interrupt raised by a watcher or within the run.
+
+        It leaves the event loop when the run has ended.
+        """
         if self._interrupt is not None:
             return
         self._interrupt = interrupt
@@ -449,7 +462,10 @@ class RunDriver(Generic[T_co]):
             self.interrupt(error.__cause__)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        """End a run whose task ended without that, for example because the event loop is closing: no task waits for ever."""
+        """End a run whose task ended without that, for example because the event loop is closing.
+
+        No task waits for ever.
+        """
         if task is not self.task or self.phase is Phase.ENDED:
             return
         lost = None if task.cancelled() else task.exception()

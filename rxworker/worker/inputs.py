@@ -16,7 +16,10 @@ from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
 WhenBusy: TypeAlias = Literal["queue", "switch", "send"]
-"""The effect of an input that arrives during a run: it waits (``queue``), cancels the run (``switch``), or joins it (``send``)."""
+"""The effect of an input that arrives during a run.
+
+It waits (``queue``), cancels the run (``switch``), or joins it (``send``).
+"""
 
 
 def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input, Run[Any]]:
@@ -30,12 +33,12 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
 
     Args:
         worker: The worker that runs them.
-        when_busy: The policy for an input that arrives during a run. ``queue``: it waits. ``switch``: the run is cancelled, and the
-            newest input starts the next one (barge-in). ``send``: it is sent to the run, which takes it at the next safe moment;
-            if the run ends before that moment, the input starts the next run.
+        when_busy: The policy for an input that arrives during a run. ``queue``: it waits. ``switch``: the run is
+            cancelled, and the newest input starts the next one (barge-in). ``send``: it is sent to the run, which takes
+            it at the next safe moment; if the run ends before that moment, the input starts the next run.
 
-    It completes when the source has completed and the last run has ended. The run itself reports how it ended. Disposing does not cancel the current
-    run, and starts no other.
+    It completes when the source has completed and the last run has ended. The run itself reports how it ended.
+    Disposing does not cancel the current run, and starts no other.
 
     Raises:
         ConfigurationError: ``when_busy`` is not one of the three.

@@ -51,7 +51,8 @@ class Journal:
         turn: The number of the turn.
         writer: Writes the records of a logged run.
         is_left: Whether the run stops in this process and is not over: another process continues it.
-        faults: Where records that break the rules are reported; ``None``: they are not checked, which costs a tenth of a run. See `rxworker.testing.checked_records`.
+        faults: Where records that break the rules are reported; ``None``: they are not checked, which costs a tenth of
+            a run. See `rxworker.testing.checked_records`.
     """
 
     faults: ClassVar[list[str] | None] = None
@@ -110,7 +111,10 @@ class Journal:
         self.hub.push_many(entries)
 
     def _write(self, record: Record, writer: RunWriter) -> bool:
-        """Write a record to the log. Returns whether it may be published: after a failure no more records follow those in the log."""
+        """Write a record to the log.
+
+        Returns whether it may be published: after a failure no more records follow those in the log.
+        """
         if writer.is_open:
             writer.put(record)
             return True
@@ -162,13 +166,14 @@ class Journal:
         # A merged record counts as one here.
         inner = replace(record, seq=seq, run_id=self.run_id, path=path, covers=1)
         if self._grammar is not None:
-            # The journal of the nested run has checked its event. Here two that run side by side may have one path, since calls of a response may have one id.
+            # The journal of the nested run has checked its event. Here two that run side by side may have one path,
+            # since calls of a response may have one id.
             self._grammar.feed_number(inner)
         if self.writer is None or self._write(inner, self.writer):
             self.hub.push(inner)
 
     def relayed(self, call_id: str) -> int:
-        """How many records of a nested run, which this call of a recovered turn had begun, are among those that were loaded."""
+        """How many records of a nested run, which this call of a recovered turn had begun, are among those that were loaded."""  # noqa: W505
         return self._relayed.get(call_id, 0)
 
     @property
@@ -188,7 +193,8 @@ class Journal:
 def _relayed_in_turn(records: Sequence[Record]) -> dict[str, int]:
     """The numbers of relayed records in the last turn, by the ids of their calls.
 
-    An id that several calls of the turn have is left out: their records cannot be distinguished, and it is better to relay some twice than to lose others.
+    An id that several calls of the turn have is left out: their records cannot be distinguished, and it is better to
+    relay some twice than to lose others.
     """
     relayed: dict[str, int] = {}
     places: dict[str, set[int]] = {}
@@ -222,7 +228,8 @@ class Mailbox(Struct, eq=False):
     """Messages that were sent to a run and are not delivered yet.
 
     Attributes:
-        waiting: The messages in order, each with a future that is done on delivery, and the number of its command; 0 for none.
+        waiting: The messages in order, each with a future that is done on delivery, and the number of its command; 0
+            for none.
     """
 
     waiting: Undelivered = []
@@ -277,7 +284,8 @@ class PauseRequest(Struct, eq=False):
     """The request of the application to pause the run.
 
     Attributes:
-        reason: The reason, which is shown to users and not interpreted; ``None`` if no pause was requested. The run pauses at the next safe moment.
+        reason: The reason, which is shown to users and not interpreted; ``None`` if no pause was requested. The run
+            pauses at the next safe moment.
         number: The number of the command that requested it; 0 for none.
 
     >>> request = PauseRequest()

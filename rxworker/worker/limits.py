@@ -33,11 +33,13 @@ class Limits(Settings, frozen=True):
         max_continuations: Times that hooks may send an answer back with ``ContinueWithMessages``.
         max_tool_calls: Tool calls.
         max_tokens: Tokens read and written, all requests together; checked before each request.
-        max_cost: Their cost, checked before each request. Where the prices of the model are not known, the usual limit does not hold, and a given one
-            is refused by the worker.
-        prices: The prices of the model's tokens; without them, those that the model has, which for most are in the table of `rxworker.providers.model_info`.
-        max_repeats: How often in a row the same calls may have the same results, since such a run makes no progress: those of one turn, or of up to 8 that take turns.
-            Of calls that fail, the same errors count, whatever the arguments.
+        max_cost: Their cost, checked before each request. Where the prices of the model are not known, the usual limit
+            does not hold, and a given one is refused by the worker.
+        prices: The prices of the model's tokens; without them, those that the model has, which for most are in the
+            table of `rxworker.providers.model_info`.
+        max_repeats: How often in a row the same calls may have the same results, since such a run makes no progress:
+            those of one turn, or of up to 8 that take turns. Of calls that fail, the same errors count, whatever the
+            arguments.
         max_depth: The depth of nested runs.
         max_seconds: Wall clock.
 
@@ -109,8 +111,8 @@ class Budget:
     Args:
         max_tokens: Tokens of all runs together.
         max_cost: Their cost.
-        prices: The prices of the tokens; without them, each run has those of its own model. A run whose model has none ends with a
-            `ConfigurationError` if there is a ``max_cost``.
+        prices: The prices of the tokens; without them, each run has those of its own model. A run whose model has none
+            ends with a `ConfigurationError` if there is a ``max_cost``.
 
     Raises:
         ConfigurationError: A value is not a number from 0 up.

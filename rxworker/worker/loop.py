@@ -1,11 +1,13 @@
 """The loop of turns, and the observable that a coroutine makes.
 
-The results of a turn reach the next turn only through `repeat_turns`. The scheduler starts each turn, so every observer receives the end of a turn
-before the next one begins, and the stack stays flat. If the scheduler is the clock of the event loop, one coroutine awaits the turns: it yields to
-the loop once between two turns, and needs no subscription and no task for each.
+The results of a turn reach the next turn only through `repeat_turns`. The scheduler starts each turn, so every observer
+receives the end of a turn before the next one begins, and the stack stays flat. If the scheduler is the clock of the
+event loop, one coroutine awaits the turns: it yields to the loop once between two turns, and needs no subscription and
+no task for each.
 
-`CoroutineObservable` emits the events of a coroutine. A subscriber starts a task for it. A coroutine that only waits for its end awaits it
-instead, without another task. Both emit the same, and a test holds the two equal; a run with all its turns is one task.
+`CoroutineObservable` emits the events of a coroutine. A subscriber starts a task for it. A coroutine that only waits
+for its end awaits it instead, without another task. Both emit the same, and a test holds the two equal; a run with all
+its turns is one task.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Emitter(abc.ObserverBase[A]):
     ) -> Awaitable[None]:
         """Emit the events of a stream until it ends. Awaiting it raises the error of the stream.
 
-        The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on each wake-up.
+        The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on
+        each wake-up.
         """
         if type(source) is CoroutineObservable:
             return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - a cast would be a call
@@ -76,7 +79,10 @@ class Emitter(abc.ObserverBase[A]):
         scheduler: abc.SchedulerBase | None = None,
         context: Context | None = None,
     ) -> None:
-        """The same for any other observable; ``context`` is that in which it is subscribed to, by default the current one."""
+        """The same for any other observable.
+
+        ``context`` is that in which it is subscribed to, by default the current one.
+        """
         self._is_over, self._error = False, None
         if context is None:
             following = self._following = connect(source, self, scheduler)
@@ -88,7 +94,8 @@ class Emitter(abc.ObserverBase[A]):
                 await self._over
             if self._task is None:
                 self._task = asyncio.current_task()
-            # An observer may cancel the task that emits to it. If the task has nothing left to wait for, it would not notice.
+            # An observer may cancel the task that emits to it. If the task has nothing left to wait for, it would not
+            # notice.
             if self._task is not None and self._task.cancelling():
                 raise asyncio.CancelledError
             if self._error is not None:
@@ -127,7 +134,8 @@ class CoroutineObservable(Stage[A]):
 
     Args:
         work: The coroutine function.
-        tasks: Holds the task of each subscription while it runs, so that the run can wait for it after the subscription was disposed.
+        tasks: Holds the task of each subscription while it runs, so that the run can wait for it after the subscription
+            was disposed.
 
     Attributes:
         work: The coroutine function.
@@ -189,14 +197,18 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
 
     def dispose(self) -> None:
         is_again, self._is_disposed = self._is_disposed, True
-        # A coroutine that has completed must not be cancelled while the next one starts. Disposing during an emission cancels it.
+        # A coroutine that has completed must not be cancelled while the next one starts. Disposing during an emission
+        # cancels it.
         if not is_again and not self._is_over:
             self._emitter.leave()
             self._task.cancel()
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
-    """The error for a cancellation that was not requested. That of an interrupt in a tool, which has left the event loop, names the interrupt."""
+    """The error for a cancellation that was not requested.
+
+    That of an interrupt in a tool, which has left the event loop, names the interrupt.
+    """
     interrupt = cause.__cause__
     if isinstance(interrupt, KeyboardInterrupt):
         error = RunCancelledError(describe(interrupt))

@@ -1,8 +1,8 @@
 """A worker as a tool of another worker.
 
-Theory of operation. A call starts a run of the inner worker and waits for it. The inner run's records go through the call's
-context into the records of the outer run, under the id of the call, so watchers of the outer run receive both. The end of the
-call ends the inner run, for example when the outer run is cancelled or reaches a time limit.
+Theory of operation. A call starts a run of the inner worker and waits for it. The inner run's records go through the
+call's context into the records of the outer run, under the id of the call, so watchers of the outer run receive both.
+The end of the call ends the inner run, for example when the outer run is cancelled or reaches a time limit.
 """
 
 from __future__ import annotations
@@ -91,12 +91,14 @@ def worker_tool(
 ) -> WorkerTool:
     """Make a tool of a worker: a call gives it a task, and its answer is the result.
 
-    Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among the outer
-    run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool calls and seconds, and
-    its budget, apply to both together; the inner run also has its own limits, and ``max_depth`` bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
+    Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among
+    the outer run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool
+    calls and seconds, and its budget, apply to both together; the inner run also has its own limits, and ``max_depth``
+    bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
 
     Args:
-        worker: A worker, or a function that makes one. Each call has a session of its own, so that calls run in parallel.
+        worker: A worker, or a function that makes one. Each call has a session of its own, so that calls run in
+            parallel.
         name: The name for the model.
         description: When and how to use it.
         timeout: Seconds until a call is given up.
@@ -128,7 +130,10 @@ def worker_tool(
 
 
 def nested_id(outer: str, key: str) -> str:
-    """The id of the run that a call begins. The same call of an outer run that was recovered, or that resumes another one, has the same key, so that it finds the run that it began.
+    """The id of the run that a call begins.
+
+    The same call of an outer run that was recovered, or that resumes another one, has the same key, so that it finds
+    the run that it began.
 
     Args:
         outer: The id of the outer run.

@@ -1,4 +1,7 @@
-"""The answer of a run as a value: of a type of the program, or, in a process that does not know the type, as the JSON of its stored schema."""
+"""The answer of a run as a value.
+
+Of a type of the program, or, in a process that does not know the type, as the JSON of its stored schema.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ class Output(Generic[T]):
     Providers require an object at the root. Any other type is wrapped in an object, as its only member.
 
     Args:
-        type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may have.
+        type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may
+            have.
 
     Attributes:
         format: What is requested, and stored with the run.
@@ -152,7 +156,10 @@ class _SchemaDecoder:
 
 
 def _misfit(value: Json, schema: Json, path: str) -> str | None:
-    """The first place where a value does not fit a schema; ``None`` if it fits. What is not known of the schema is fulfilled."""
+    """The first place where a value does not fit a schema; ``None`` if it fits.
+
+    What is not known of the schema is fulfilled.
+    """
     if not isinstance(schema, dict):
         return None
     for several in ("anyOf", "oneOf"):

@@ -1,12 +1,15 @@
-"""Paused runs: a stored decision, a paused run as bytes, and how a run resumes. What a decision is, and how one is read: `decisions`.
+"""Paused runs: a stored decision, a paused run as bytes, and how a run resumes.
+
+What a decision is, and how one is read: `decisions`.
 
 The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
 a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
 
-The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. A call that waits has the hooks
-that do not run for it again: all that were in force for a call that they have approved, and those that were reached for the call that the run
-paused at, the last of which paused it: the decision of a person replaces it. All other hooks run: the hooks after that one, hooks that were
-added since, and after other arguments all hooks but that one. If that hook is no longer there, all hooks run. To a run that was imported no hook has agreed.
+The decisions become the first events and the scope of the next turn. One rule defines which hooks run again. A call
+that waits has the hooks that do not run for it again: all that were in force for a call that they have approved, and
+those that were reached for the call that the run paused at, the last of which paused it: the decision of a person
+replaces it. All other hooks run: the hooks after that one, hooks that were added since, and after other arguments all
+hooks but that one. If that hook is no longer there, all hooks run. To a run that was imported no hook has agreed.
 """
 
 from __future__ import annotations
@@ -97,7 +100,10 @@ def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
 
 
 VERSION = 3
-"""The version of a saved run that is written. Version 2, in which the parts of a pause were members of the run, is read."""
+"""The version of a saved run that is written.
+
+Version 2, in which the parts of a pause were members of the run, is read.
+"""
 
 
 class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,8 +120,8 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
         key: A secret of the application; loading needs the same one.
 
     Raises:
-        LocalProtocolError: It contains a value that JSON cannot keep, such as half of a surrogate pair or a variable that is an object of
-            the program; the message names it.
+        LocalProtocolError: It contains a value that JSON cannot keep, such as half of a surrogate pair or a variable
+            that is an object of the program; the message names it.
         ConfigurationError: The key is empty or not bytes, or ``paused`` is not a `Paused`.
     """
     _check_key(key)
@@ -136,7 +142,8 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
     """Load a paused run from the output of `save_paused`.
 
     Raises:
-        LocalProtocolError: The data is not a paused run, was changed, was signed with another key, or has a newer version.
+        LocalProtocolError: The data is not a paused run, was changed, was signed with another key, or has a newer
+            version.
         DecisionError: It contradicts itself, or a member that decides what may run is missing.
         ConfigurationError: The key is empty or not bytes.
     """
@@ -171,7 +178,10 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
 IN_2 = frozenset(
     ["pending", "paused_at", "hook", "seals", "let_through", "places", "hooks", "asked", "unknown"]
 )
-"""The members of a run of version 2 that decide what may run. None has a default there: one that is missing may be misspelt."""
+"""The members of a run of version 2 that decide what may run.
+
+None has a default there: one that is missing may be misspelt.
+"""
 
 
 def _upgraded(state: bytes) -> bytes:
@@ -227,15 +237,16 @@ def resume_turn(
 
     Args:
         paused: The paused run.
-        given: The decisions, and messages for the model, after the results. Without any decision, the call that the run paused at is approved.
+        given: The decisions, and messages for the model, after the results. Without any decision, the call that the run
+            paused at is approved.
         hooks: The hooks that are in force now.
         tools: The tools that there are now.
         traceparent: The trace context of the caller; by default that of the paused run.
         output_format: The form of the answer.
 
     Raises:
-        LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the arguments of one do not fit
-            its tool.
+        LocalProtocolError: A call was changed other than by its decision, the decisions do not fit the calls, or the
+            arguments of one do not fit its tool.
         ConfigurationError: An argument has the wrong type.
     """
     _check_kinds(paused, given.decisions, given.add)
@@ -277,7 +288,8 @@ def resume_turn(
                 calls.append(replace(each, spared=spared, is_approved=True))
             case _:
                 calls.append(each)
-    # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation does not have yet come first.
+    # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation
+    # does not have yet come first.
     is_between = not pause.calls and not pause.refused
     sends_request = is_between and (bool(added) or _has_results(paused))
     left = replace(
@@ -313,7 +325,10 @@ def resume_turn(
 
 
 def _not_agreed(each: PausedCall) -> PausedCall:
-    """The call of a pause that was imported, without what people and hooks have agreed to elsewhere. One whose question a person has answered there starts again."""
+    """The call of a pause that was imported, without what people and hooks have agreed to elsewhere.
+
+    One whose question a person has answered there starts again.
+    """
     is_answered = each.begun is not None and each.begun.reply is not None
     return PausedCall(each.place, each.call, begun=None if is_answered else each.begun)
 
@@ -344,7 +359,10 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
 def _spared(
     pause: PauseState, hooks: Hooks
 ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
-    """The hooks that do not run again: for the call or turn that it paused at, and for a call that a person has edited."""
+    """The hooks that do not run again.
+
+    For the call or turn that it paused at, and for a call that a person has edited.
+    """
     reached = pause.spared if pause.at is None else pause.calls[pause.at].spared
     if not reached or reached[-1][0] != pause.hook or pause.hook == REQUIRES_APPROVAL:
         return reached, ()

@@ -1,4 +1,4 @@
-"""What the verdict of a hook makes of a call, and `permit`, the ``before_tool_call`` hooks as an operator over calls."""
+"""What the verdict of a hook makes of a call, and `permit`, the ``before_tool_call`` hooks as an operator over calls."""  # noqa: W505
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolRe
 
     Raises:
         RunAbortedError: It is `Abort`.
-        HookError: It is an `Answer` that has no JSON form, or it is not a verdict about a call: what is not understood lets no call run.
+        HookError: It is an `Answer` that has no JSON form, or it is not a verdict about a call: what is not understood
+            lets no call run.
     """
     match verdict:
         case Skip(reason=reason):
@@ -75,7 +76,10 @@ def not_run(call: ToolCall, hook: str) -> ToolResult:
 
 
 def decoded(call: ToolCall, tool: Tool) -> ToolCall | None:
-    """The call with the arguments that hooks and the tool receive; ``None`` if they cannot be decoded, so that it will not run."""
+    """The call with the arguments that hooks and the tool receive.
+
+    ``None`` if they cannot be decoded, so that it will not run.
+    """
     try:
         given = decode_arguments(call.input, tool.meta)
     except InvalidArgumentError:
@@ -87,23 +91,28 @@ def decoded(call: ToolCall, tool: Tool) -> ToolCall | None:
 def permit(
     hooks: Hooks, toolbox: Toolbox, conversation: Conversation | None = None
 ) -> Operator[ToolCall, ToolCall | ToolResult]:
-    """Run the ``before_tool_call`` hooks for each call, one by one; emit the calls that may run, and for the others their results.
+    """Run the ``before_tool_call`` hooks for each call, one by one.
+
+    Emit the calls that may run, and for the others their results.
 
         --a--b--c--|
         [ permit(hooks, toolbox) ]
         -----------(a,r,c)|     r: the result of b, which a hook skipped or answered
 
-    It emits when the hooks have run for all calls, so that none runs before a later one is refused. In front of `run_tools` it is what `call_tools` does:
-    ``response.pipe(tool_calls(), permit(hooks, toolbox), run_tools(toolbox))``.
+    It emits when the hooks have run for all calls, so that none runs before a later one is refused. In front of
+    `run_tools` it is what `call_tools` does: ``response.pipe(tool_calls(), permit(hooks, toolbox),
+    run_tools(toolbox))``.
 
     Args:
         hooks: The hooks.
-        toolbox: The tools. A call whose arguments cannot be decoded gets the error as its result, and no hook runs for it.
+        toolbox: The tools. A call whose arguments cannot be decoded gets the error as its result, and no hook runs for
+            it.
         conversation: The conversation that the hooks see. What they add to it, and their messages, are dropped.
 
     Raises:
         RunAbortedError: A hook aborts.
-        LocalProtocolError: A hook pauses, or the tool requires approval: only a run of a `Worker` can wait for a decision.
+        LocalProtocolError: A hook pauses, or the tool requires approval: only a run of a `Worker` can wait for a
+            decision.
         HookError: A hook failed.
         ConfigurationError: The matcher of a hook matches no tool, or an argument is of the wrong type.
 

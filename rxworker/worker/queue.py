@@ -1,9 +1,10 @@
 """A queue of runs in a log: `submit` stores a run that no process has begun, and `work` takes such runs in any process.
 
-Theory of operation. A queued run is a stored run that was handed over before its first turn, so that taking it is recovering it: the same claims,
-leases and epochs decide which process has it, and a process that dies loses nothing. `work` keeps a fold of the rows of the log, and takes the next run
-when it has room. A cap of a tenant holds for all processes together: a process claims the run, waits until it knows every claim before its own, and
-releases the run if the tenant has too many. Of two processes that claim at the same moment, at least the later one sees both.
+Theory of operation. A queued run is a stored run that was handed over before its first turn, so that taking it is
+recovering it: the same claims, leases and epochs decide which process has it, and a process that dies loses nothing.
+`work` keeps a fold of the rows of the log, and takes the next run when it has room. A cap of a tenant holds for all
+processes together: a process claims the run, waits until it knows every claim before its own, and releases the run if
+the tenant has too many. Of two processes that claim at the same moment, at least the later one sees both.
 """
 
 from __future__ import annotations
@@ -72,20 +73,22 @@ async def submit(
 ) -> str:
     """Store a run for `work` to take, in this process or another.
 
-    With ``run`` it may be called again, for example after a lost connection or by a service that delivers a request twice: the same id is the same run, and is
-    stored once.
+    With ``run`` it may be called again, for example after a lost connection or by a service that delivers a request
+    twice: the same id is the same run, and is stored once.
 
     Args:
         log: The log to write to.
         input: As for `Worker.run`.
         kind: Which worker is to run it; the function that is given to `work` receives it as ``info.row.worker``.
         tenant: The tenant of the run, for the caps of `work`; stored as the label ``tenant``.
-        priority: Of two queued runs the one with the higher priority is taken first; of two with the same, the older one.
+        priority: Of two queued runs the one with the higher priority is taken first; of two with the same, the older
+            one.
         labels: Stored with the run.
         conversation: The conversation to continue.
-        tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
-        run_id: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with the same conversation, type, kind and tenant,
-            nothing is stored, whatever has become of it.
+        tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it
+            continues the trace.
+        run_id: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with
+            the same conversation, type, kind and tenant, nothing is stored, whatever has become of it.
         output: The type of the answer. Its schema is stored with the run.
 
     Returns:
@@ -361,18 +364,21 @@ async def work(
 ) -> None:
     """Take queued runs, runs of processes that have ended, and paused runs that were decided about, until cancelled.
 
-    When it is cancelled, it takes no run any more and hands over those that it has. A run that ends three processes at one place is aborted. A run whose worker
-    cannot be made, or that cannot be continued now, is logged and tried again, after one second at first and then less and less often; so is a log that cannot be
-    read, for up to a minute.
+    When it is cancelled, it takes no run any more and hands over those that it has. A run that ends three processes at
+    one place is aborted. A run whose worker cannot be made, or that cannot be continued now, is logged and tried again,
+    after one second at first and then less and less often; so is a log that cannot be read, for up to a minute.
 
     Args:
         log: The log of the runs. It is given to the workers, with the kind and the labels of the run.
-        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes. It may be a coroutine function.
+        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other
+            processes. It may be a coroutine function.
         concurrency: How many runs it has at once.
         kinds: Only runs of these kinds; by default of all.
-        tenant_cap: How many runs of a tenant may run at once, in all processes that have the same cap: for each tenant, or by its name.
+        tenant_cap: How many runs of a tenant may run at once, in all processes that have the same cap: for each tenant,
+            or by its name.
         drain: Seconds that running tools may take when it is cancelled.
-        on_run: Called with each run that it takes: a plain or a coroutine function, which is cancelled with this. What it raises is logged.
+        on_run: Called with each run that it takes: a plain or a coroutine function, which is cancelled with this. What
+            it raises is logged.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -445,11 +451,14 @@ async def recover_all(
 
     Args:
         log: The log of the runs.
-        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other processes. It may be a coroutine function.
-        once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when its lease has ended, which is up to
-            `EventLog.lease` seconds later: if there are only such runs, a warning names them.
+        make_worker: Makes a worker for a run, for example by ``info.row.worker``; ``None`` leaves the run to other
+            processes. It may be a coroutine function.
+        once: Whether to end after the runs that are cut off now. The runs of a process that was killed are cut off when
+            its lease has ended, which is up to `EventLog.lease` seconds later: if there are only such runs, a warning
+            names them.
 
-    A run whose worker cannot be made, or that cannot be recovered, is logged and tried again later; it does not hold up the others.
+    A run whose worker cannot be made, or that cannot be recovered, is logged and tried again later; it does not hold up
+    the others.
 
     Yields:
         Each recovered run. It continues by itself.
@@ -462,7 +471,7 @@ async def recover_all(
         ...     async for run in recover_all(log, lambda info: Worker(ScriptedModel([]), log=log), once=True):
         ...         print(run.id)
         >>> asyncio.run(main())
-    """
+    """  # noqa: W505
     count = 0
     async with RunSource(log) as source:
         while True:

@@ -1,9 +1,11 @@
 """Continuing a stored run whose process has ended: where it stopped, and what to do about calls that were running.
 
-Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
-after the last thing that is complete: a response that was cut is retracted and requested again, unless it goes on at the service (see `take_up`), results that exist are used, and calls that had
-not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
-latter with the same key, after the hooks that have not agreed to it have run; for ``write`` the tool's ``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
+Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and
+the turn is continued after the last thing that is complete: a response that was cut is retracted and requested again,
+unless it goes on at the service (see `take_up`), results that exist are used, and calls that had not started are
+started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run
+again, the latter with the same key, after the hooks that have not agreed to it have run; for ``write`` the tool's
+``reconcile`` is called; what stays unknown is up to the worker's ``on_unknown``.
 """
 
 from __future__ import annotations
@@ -95,8 +97,9 @@ def deaths_at(
 ) -> int:
     """How often the process of the run has ended at this place, this time included.
 
-    Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back. A process that was suspended, or cut off from
-    the log, for longer than its lease is taken for dead; when it goes on, it reports its epoch, and does not count either.
+    Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back.
+    A process that was suspended, or cut off from the log, for longer than its lease is taken for dead; when it goes on,
+    it reports its epoch, and does not count either.
 
     Args:
         progress: The place: the number of the last record that was progress.
@@ -194,7 +197,7 @@ def open_response_of(stored: LoadedRun) -> OpenResponse | None:
 
 
 def _finished_by(turn: Sequence[Record], foreign: int) -> str:
-    """The hook that has finished the run at a tool point in this turn, if one has, and no message was delivered since, which is answered first."""
+    """The hook that has finished the run at a tool point in this turn, if one has, and no message was delivered since, which is answered first."""  # noqa: W505
     for at, record in enumerate(turn):
         event = record.event
         if (
@@ -331,7 +334,10 @@ def _is_answered(state: RunState) -> bool:
 
 
 def _last_turn(own: Sequence[Record]) -> list[Record]:
-    """The records of the turn that is on; none between two turns. It begins with its `TurnStart`, or with the `RunResume` whose calls it runs."""
+    """The records of the turn that is on; none between two turns.
+
+    It begins with its `TurnStart`, or with the `RunResume` whose calls it runs.
+    """
     for at in range(len(own) - 1, -1, -1):
         event = own[at].event
         if isinstance(event, TurnStop | RunStart | RunRequeue):
@@ -357,7 +363,9 @@ def will_be_cancelled(stored: LoadedRun, sent: Iterable[Command]) -> bool:
 
 
 def ending_of(stored: LoadedRun, sent: Sequence[Command], progress: int) -> Continuation | None:
-    """How a run ends that does not go on: it was cancelled, or its process ends again and again at one place. No tools are needed for that.
+    """How a run ends that does not go on: it was cancelled, or its process ends again and again at one place.
+
+    No tools are needed for that.
 
     Args:
         stored: The run.

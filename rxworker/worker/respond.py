@@ -1,6 +1,7 @@
 """Second stage of a turn: send the request and receive the response, through the worker's operators and the timeline.
 
-A response that fails after its first event is requested again, and the events show it. One that goes on at the service since another process has begun it is continued.
+A response that fails after its first event is requested again, and the events show it. One that goes on at the service
+since another process has begun it is continued.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ logger = logging.getLogger("rxworker.worker")
 
 
 def respond(turn: Turn) -> Observable[Event]:
-    """Emit the events of a response, through the worker's operators and its timeline. A response that fails is requested again while a retry can help.
+    """Emit the events of a response, through the worker's operators and its timeline.
+
+    A response that fails is requested again while a retry can help.
 
         response   ---d--#            d an event of the response
                             ---e--|
@@ -144,7 +147,9 @@ def retract(
 
 
 def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
-    """Begin the attempt that an event of the stage belongs to, if that is another one than before: of a stage of the application, or of an operator that tries again.
+    """Begin the attempt that an event of the stage belongs to, if that is another one than before.
+
+    Of a stage of the application, or of an operator that tries again.
 
     Raises:
         ConfigurationError: A response is complete already, and may have been shown as final.
@@ -170,7 +175,9 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
 
 
 def expect_end(context: RunContext, source: str = "") -> None:
-    """Check that there is a response that may be acted on: it has its terminal event, and has not failed. No other place decides this.
+    """Check that there is a response that may be acted on: it has its terminal event, and has not failed.
+
+    No other place decides this.
 
     Args:
         context: The run.
@@ -194,7 +201,10 @@ def expect_end(context: RunContext, source: str = "") -> None:
 
 
 def _may_repeat(context: RunContext, begun: int) -> bool:
-    """Whether a failed attempt may be repeated. One without any event may not, since the client has already retried it."""
+    """Whether a failed attempt may be repeated.
+
+    One without any event may not, since the client has already retried it.
+    """
     records = context.journal.hub.history.records(begun)
     return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
@@ -214,7 +224,9 @@ NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the 
 
 
 class RunPressure:
-    """Backpressure for the connection of a run: the watchers and the logs of the run and of its parents, which show its records, too.
+    """Backpressure for the connection of a run.
+
+    The watchers and the logs of the run and of its parents, which show its records, too.
 
     Args:
         context: The context of the run.

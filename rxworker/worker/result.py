@@ -21,7 +21,8 @@ from rxworker.state import RunState
 from rxworker.worker.output import Output
 
 if TYPE_CHECKING:
-    # A run without an output type is a ``Run``, and a resumed one may have any. Until Python 3.13 only the type checker knows of defaults.
+    # A run without an output type is a ``Run``, and a resumed one may have any. Until Python 3.13 only the type checker
+    # knows of defaults.
     from typing_extensions import TypeVar
 
     T_co = TypeVar("T_co", covariant=True, default=None)
@@ -97,7 +98,8 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
     Attributes:
         pause: What it waits for.
         signatures: A digest of each call of the pause, so that exactly the call that was shown will run.
-        is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count here.
+        is_foreign: Whether it was imported: hooks and people have agreed to its calls elsewhere, which does not count
+            here.
         tool_calls: How many tools the run has started, those of nested runs included, as for the next three.
         tool_errors: How many of them have failed.
         tool_seconds: How long they took together.
@@ -105,7 +107,8 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
         usage_by_model: The tokens by the names of the models.
         prices: Their prices, where requests have recorded them.
         continuations: How often hooks have sent an answer back.
-        variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
+        variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values
+            only.
         called: The names of the tools that the model has called in the run, each once.
         traceparent: The trace context of the caller of the run; see `RunStart`.
         output_format: The form of the answer, if a type was requested: the resumed run requests it again.
@@ -133,7 +136,10 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True, kw_only=True, forbid_u
 
     @property
     def paused_at(self) -> str | None:
-        """The ``id`` of the call that it paused at; ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`."""
+        """The ``id`` of the call that it paused at.
+
+        ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`.
+        """
         at = self.pause.at
         return None if at is None else self.pending[at].id
 
@@ -159,7 +165,8 @@ def result_of(
 ) -> RunResult[T]:
     """The result of the last state of a run.
 
-    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no watcher receives them.
+    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no
+    watcher receives them.
     """
     text = answer_of(state.conversation)
     pause = state.pause

@@ -82,21 +82,23 @@ class Beginning(Struct, frozen=True):
 class Run(Generic[T_co]):
     """One run of a worker. It starts by itself, and continues whether it is watched or not.
 
-    - ``await run`` returns the `RunResult`, or raises the error that ended the run. ``run.done()``, ``run.result()`` and ``run.exception()``
-      do what those of an asyncio future do.
-    - ``run.records`` is the observable of its records, ``run.events`` that of the bare events. ``run.subscribe(...)`` and ``run.pipe(...)``
-      are those of ``run.records``.
+    - ``await run`` returns the `RunResult`, or raises the error that ended the run. ``run.done()``, ``run.result()``
+      and ``run.exception()`` do what those of an asyncio future do.
+    - ``run.records`` is the observable of its records, ``run.events`` that of the bare events. ``run.subscribe(...)``
+      and ``run.pipe(...)`` are those of ``run.records``.
     - ``async for record in run`` reads the records at the reader's own pace.
     - ``run.watch(...)`` does either with a chosen delivery, from any record on, and from any thread.
 
-    A late subscriber receives all records from the first. Disposing a subscription does not end the run; only ``cancel`` does. Made by
-    ``Worker.run``.
+    A late subscriber receives all records from the first. Disposing a subscription does not end the run; only
+    ``cancel`` does. Made by ``Worker.run``.
 
-    A run is not an observable: operators that take several observables take ``run.records``, for example ``rx.merge(a.records, b.records)``.
+    A run is not an observable: operators that take several observables take ``run.records``, for example
+    ``rx.merge(a.records, b.records)``.
 
     Attributes:
         session: The session that it belongs to; `session_of` returns it with its type.
-        first_seq: The number of the first record of this process: more than 1 for a run that was recovered, once it has ``started``.
+        first_seq: The number of the first record of this process: more than 1 for a run that was recovered, once it has
+            ``started``.
     """
 
     session: object
@@ -193,13 +195,19 @@ class Run(Generic[T_co]):
 
     @property
     def id(self) -> str:
-        """The id of the run in the records. Before ``started``, a run that is loaded has the id by which it is loaded."""
+        """The id of the run in the records.
+
+        Before ``started``, a run that is loaded has the id by which it is loaded.
+        """
         return self._journal.run_id
 
     async def started(self) -> Run[T_co]:
-        """Wait until what is stored of the run is loaded, and this process may continue it; the run. A run that was not stored has started.
+        """Wait until what is stored of the run is loaded, and this process may continue it; the run.
 
-        If this is cancelled, the run is handed over: the caller does not have it, so that it goes on in another process, or not at all.
+        A run that was not stored has started.
+
+        If this is cancelled, the run is handed over: the caller does not have it, so that it goes on in another
+        process, or not at all.
 
         Raises:
             RxWorkerError: It cannot be continued, or it was cancelled before that.
@@ -215,17 +223,23 @@ class Run(Generic[T_co]):
 
     @property
     def records(self) -> Observable[Record]:
-        """The observable of the records. Each subscriber receives all of them, from the first. It fails with the error that ended the run."""
+        """The observable of the records. Each subscriber receives all of them, from the first.
+
+        It fails with the error that ended the run.
+        """
         records: Stage[Record] = Stage(partial(connect, self._journal.hub))
         records.is_direct = records.emits_records = True
         records.timing = self._journal.hub.timing
         return records
 
     def entries(self, after: int = 0, *, name: str = "") -> Observable[Record]:
-        """The observable of the records for instruments, which need not see each delta: deltas from one network read are one record with a `Deltas`.
+        """The observable of the records for instruments, which need not see each delta.
 
-        The observer is called at once, in the context in which the event is emitted: at the start of a request or a tool, that of the request or of the tool's
-        task alone. It does not count as a watcher: a run that has no other is unobserved.
+        Deltas from one network read are one record with a `Deltas`.
+
+        The observer is called at once, in the context in which the event is emitted: at the start of a request or a
+        tool, that of the request or of the tool's task alone. It does not count as a watcher: a run that has no other
+        is unobserved.
 
         Args:
             after: The number of the last record to skip.
@@ -318,7 +332,10 @@ class Run(Generic[T_co]):
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """The ids of the runs that contain this one, the innermost first; their records contain the records of this one."""
+        """The ids of the runs that contain this one, the innermost first.
+
+        Their records contain the records of this one.
+        """
         return tuple([outer.journal.run_id for outer in self._context.parents])
 
     @property
@@ -402,7 +419,8 @@ class Run(Generic[T_co]):
     def pause(self, *, reason: str = "paused by the caller") -> None:
         """Pause at the next safe moment: before tools run, after they have run, or when the run would finish.
 
-        The result is `Paused`, and ``worker.resume`` continues the run. A run that finishes or fails before that is not paused.
+        The result is `Paused`, and ``worker.resume`` continues the run. A run that finishes or fails before that is not
+        paused.
 
         Args:
             reason: Shown to users; not interpreted.
@@ -428,14 +446,18 @@ class Run(Generic[T_co]):
 
     @property
     def scheduler(self) -> abc.SchedulerBase:
-        """The time of the run's event loop, for operators that take a scheduler: ``run.events.pipe(coalesce(1 / 60, run.scheduler))``.
+        """The time of the run's event loop, for operators that take a scheduler.
+
+        ``run.events.pipe(coalesce(1 / 60, run.scheduler))``.
 
         Operators of reactivex in a pipeline on the run have it already; only the run's event loop may use it.
         """
         return self._context.scheduler
 
     def send(self, message: Input) -> asyncio.Future[None]:
-        """Add a message to the conversation at the next safe moment: before the next request, and before the run would finish.
+        """Add a message to the conversation at the next safe moment.
+
+        Before the next request, and before the run would finish.
 
         A `MessageAdd` with the source ``send`` records the delivery.
 
@@ -443,10 +465,12 @@ class Run(Generic[T_co]):
             message: As for ``Worker.run``.
 
         Returns:
-            A future that is done when the message is in the conversation; it need not be awaited. It fails if the run ends before that.
+            A future that is done when the message is in the conversation; it need not be awaited. It fails if the run
+            ends before that.
 
         Raises:
-            LocalProtocolError: The run has ended, or it was called outside the run's event loop, for example in another thread.
+            LocalProtocolError: The run has ended, or it was called outside the run's event loop, for example in another
+                thread.
             ConfigurationError: The message is invalid.
         """
         self._check_loop("send")
@@ -465,10 +489,13 @@ class Run(Generic[T_co]):
         *,
         reason: str = "cancelled by the caller",
     ) -> asyncio.Future[None]:
-        """End the run: close the connection, cancel the tools, and call the ``on_abort`` hooks. The conversation stays usable.
+        """End the run: close the connection, cancel the tools, and call the ``on_abort`` hooks.
+
+        The conversation stays usable.
 
         Args:
-            when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself before that has finished.
+            when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself before
+                that has finished.
             reason: Shown to users; not interpreted.
 
         Returns:
@@ -499,7 +526,8 @@ class Run(Generic[T_co]):
     ) -> asyncio.Future[None]:
         """Stop a logged run in this process, so that another one continues it at once.
 
-        No turn is begun, running tools may finish, and a response that is being received is retracted. Awaiting the run raises `RunHandedOverError`.
+        No turn is begun, running tools may finish, and a response that is being received is retracted. Awaiting the run
+        raises `RunHandedOverError`.
 
         Args:
             reason: Shown to users; not interpreted.
@@ -598,10 +626,16 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) ->
 
 
 class Tracing(Protocol):
-    """Observes the runs of workers, and gives each the trace context of its caller; for example `rxworker.adapters.opentelemetry.OpenTelemetry`."""
+    """Observes the runs of workers, and gives each the trace context of its caller.
+
+    For example `rxworker.adapters.opentelemetry.OpenTelemetry`.
+    """
 
     def traceparent(self) -> str:
-        """The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. It is stored with the run."""
+        """The trace context of the caller, as the header of that name of W3C Trace Context; empty without one.
+
+        It is stored with the run.
+        """
         ...
 
     def __call__(self, run: Run[Any], /) -> object:
@@ -610,7 +644,9 @@ class Tracing(Protocol):
 
 
 def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Request, bool]:
-    """The request of a turn as this process sent it, with the tools as they are now; and whether changes of hooks in it are known, which are kept for the last `KEPT_TURNS`.
+    """The request of a turn as this process sent it, with the tools as they are now.
+
+    And whether changes of hooks in it are known, which are kept for the last `KEPT_TURNS`.
 
     Args:
         run: The run.

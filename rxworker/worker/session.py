@@ -1,8 +1,10 @@
 """A session: one conversation of a worker, with its shared state, its permissions, and the run that is on or waits.
 
-Theory of operation. A session is free, has a current run, or has a paused run that waits. A run is current as soon as it is made, also while it loads what it begins with. It changes
-its own conversation and shared state; `Session._ended` takes them over, however the run has ended. A run that begins forgets the paused run, whose open calls get an error as their
-result. What surprises: a run that could not be loaded leaves the session as it was, and a run whose event loop was closed never ends, so that the next run continues what it has left.
+Theory of operation. A session is free, has a current run, or has a paused run that waits. A run is current as soon as
+it is made, also while it loads what it begins with. It changes its own conversation and shared state; `Session._ended`
+takes them over, however the run has ended. A run that begins forgets the paused run, whose open calls get an error as
+their result. What surprises: a run that could not be loaded leaves the session as it was, and a run whose event loop
+was closed never ends, so that the next run continues what it has left.
 """
 
 from __future__ import annotations
@@ -100,7 +102,10 @@ LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 def _in_script(
     verb: Callable[Concatenate[S, P], Run[R]],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[S, P], RunResult[R]]]:
-    """The same verb for a script without a running event loop: it returns the result of the run. What is decorated gives it a name and a description."""
+    """The same verb for a script without a running event loop: it returns the result of the run.
+
+    What is decorated gives it a name and a description.
+    """
     name, signature = verb.__name__, inspect.signature(verb)
     result = signature.return_annotation.replace("Run[", "RunResult[", 1)
 
@@ -128,7 +133,10 @@ class SessionVerbs:
 
     @property
     def runs(self) -> Observable[Run[Any]]:
-        """The runs of the session, each when it begins; see `Session.runs`. Those that are stored, and those of other sessions, are in ``log.runs()``."""
+        """The runs of the session, each when it begins; see `Session.runs`.
+
+        Those that are stored, and those of other sessions, are in ``log.runs()``.
+        """
         return self.session.runs
 
     @property
@@ -146,8 +154,8 @@ class SessionVerbs:
 
         Args:
             input: A text, a message, or several: messages as they are, or the content of one message of the user's.
-            output: The type of the answer. The request requires JSON in the provider's own way, an answer that does not fit is
-                sent back with what is wrong, and the result holds the value.
+            output: The type of the answer. The request requires JSON in the provider's own way, an answer that does not
+                fit is sent back with what is wrong, and the result holds the value.
 
         Raises:
             SessionBusyError: A run of this session has not ended.
@@ -177,8 +185,9 @@ class SessionVerbs:
     def stream_sync(self, input: Input, *, output: type[T] | None = None) -> RunStream[T]:  # noqa: A002
         """Start a run in a script without a running event loop, and read its events with a ``for`` loop.
 
-        The run has an event loop in another thread; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
-        cancel the run and keep the conversation. A stream that was read to its end has the ``result``.
+        The run has an event loop in another thread; hooks, handlers and tools run there. ``break``, an exception,
+        Ctrl-C and ``close`` cancel the run and keep the conversation. A stream that was read to its end has the
+        ``result``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``async for record in worker.run(...)``.
@@ -210,25 +219,27 @@ class SessionVerbs:
     ) -> Run[R]:
         """Resume a paused run as a new run.
 
-        The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
-        not run for a call run before it starts: the hooks after the one that paused, all hooks for the later calls, and all
-        but that one for a call with other arguments. At the end of a turn the hooks after the one that paused run.
+        The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given.
+        Hooks that have not run for a call run before it starts: the hooks after the one that paused, all hooks for the
+        later calls, and all but that one for a call with other arguments. At the end of a turn the hooks after the one
+        that paused run.
 
         Args:
             paused: The paused run; by default the last run of this session. A saved run may come from another process.
-            decisions: The decisions about pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
-                ``pending`` in order, ``None`` for no decision. The call that the run paused at must be among them.
+            decisions: The decisions about pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one
+                for each call of ``pending`` in order, ``None`` for no decision. The call that the run paused at must be
+                among them.
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn continues.
-            claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may
-                resume it, for example by inserting the id into a table where it must be unique.
+            claim: For several processes that may hold the same saved run: called once with its id, and returns whether
+                this process may resume it, for example by inserting the id into a table where it must be unique.
             shared_state: Replaces the shared state of the paused run.
-            output: The type of the answer; by default that of the run that was paused. If this session did not run it last, only the schema of that is known, and the
-                value is JSON.
+            output: The type of the answer; by default that of the run that was paused. If this session did not run it
+                last, only the schema of that is known, and the value is JSON.
 
         Raises:
-            LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started since, a call was
-                changed other than by its decision, a decision is for no pending call or for several of one id, or there is none for the
-                call that the run paused at.
+            LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started
+                since, a call was changed other than by its decision, a decision is for no pending call or for several
+                of one id, or there is none for the call that the run paused at.
             ConfigurationError: An argument has the wrong type.
             SessionBusyError: A run of this session has not ended.
         """
@@ -268,7 +279,9 @@ class SessionVerbs:
         shared_state: Json = None,
         output: type[R] | None = None,
     ) -> Run[R]:
-        """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
+        """Resume a stored paused run as a new run.
+
+        The decisions are stored first: they are made once, and survive the end of this process.
 
         Args:
             run_id: The id of the paused run.
@@ -314,25 +327,30 @@ class SessionVerbs:
         claim: Claim | None = None,
         output: type[R] | None = None,
     ) -> Run[R]:
-        """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
+        """Continue a stored run that is queued, or whose process has ended, in the same sequence of records.
 
-        A response that was cut is retracted and requested again; one in the background is continued. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
-        ``on_unknown`` of the worker, for calls that were running.
+        A paused run whose decisions are stored is resumed.
+
+        A response that was cut is retracted and requested again; one in the background is continued. No call that has
+        ended is made again; see ``effect`` and ``reconcile`` of `tool`, and ``on_unknown`` of the worker, for calls
+        that were running.
 
         Args:
             run_id: The id of the run.
             reason: Shown to users; not interpreted. It is in the `RunRecover`.
-            claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused one; it is released if the run cannot be
-                continued.
-            output: The type of the answer; by default that of the run, of which the schema is stored: its value is JSON.
+            claim: The claim of the run, if the caller has claimed it, or that of the new run, if it resumes a paused
+                one; it is released if the run cannot be continued.
+            output: The type of the answer; by default that of the run, of which the schema is stored: its value is
+                JSON.
 
         Returns:
-            The run. It continues by itself, and has all its records from the first. Awaiting it, or `Run.started`, raises also what follows if it cannot be
-            continued.
+            The run. It continues by itself, and has all its records from the first. Awaiting it, or `Run.started`,
+            raises also what follows if it cannot be continued.
 
         Raises:
             LeaseHeldError: Its process is alive, or died less than a lease ago.
-            LocalProtocolError: The run is neither queued nor running: it has finished, or it is paused. ``load`` returns its result.
+            LocalProtocolError: The run is neither queued nor running: it has finished, or it is paused. ``load``
+                returns its result.
             ConfigurationError: There is no log, or the worker lacks a tool of the run.
             SessionBusyError: A run of this session has not ended.
             LogError: The log cannot be read, or this rxworker is too old for it.
@@ -355,7 +373,8 @@ class SessionVerbs:
     ) -> Run[R]:
         """Copy a stored run up to a record into a new run, and continue that.
 
-        Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are those of this session and its worker.
+        Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are
+        those of this session and its worker.
 
         Args:
             run_id: The id of the source.
@@ -379,7 +398,9 @@ class SessionVerbs:
 
     @_in_script(fork)
     def fork_sync(self) -> None:
-        """Fork a stored run, and continue the new one to its end, in a script without a running event loop; otherwise as ``fork``.
+        """Fork a stored run, and continue the new one to its end, in a script without a running event loop.
+
+        Otherwise as ``fork``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.fork(...)``. Or as for ``fork``.
@@ -398,17 +419,21 @@ class SessionVerbs:
 
 
 class Session(SessionVerbs):
-    """A conversation with a worker: its messages, its shared state, its permissions, and what waits. It has one run at a time.
+    """A conversation with a worker: its messages, its shared state, its permissions, and what waits.
 
-    A worker serves any number of sessions at once; they share what the worker is, and nothing that a run changes. ``worker.session`` is its own one, and
-    ``worker.run(...)`` is ``worker.session.run(...)`` for short.
+    It has one run at a time.
+
+    A worker serves any number of sessions at once; they share what the worker is, and nothing that a run changes.
+    ``worker.session`` is its own one, and ``worker.run(...)`` is ``worker.session.run(...)`` for short.
 
     Args:
         worker: The worker.
         conversation: The conversation to continue; by default that with which the sessions of the worker begin.
-        shared_state: The state that tools and hooks share with user interfaces, at the beginning; by default that of the worker.
-        allowed: The tools that a person always allows in this conversation, each with the hook that pauses no run for it, or ``requires_approval`` for the
-            policy of the tool: as with the hook `always_allow`. What is decided in the conversation later counts before them.
+        shared_state: The state that tools and hooks share with user interfaces, at the beginning; by default that of
+            the worker.
+        allowed: The tools that a person always allows in this conversation, each with the hook that pauses no run for
+            it, or ``requires_approval`` for the policy of the tool: as with the hook `always_allow`. What is decided in
+            the conversation later counts before them.
         log: The log of its runs; by default that of the worker.
         labels: Stored with each run, beside those of the worker.
 
@@ -416,12 +441,15 @@ class Session(SessionVerbs):
         worker: The worker.
         conversation: The conversation so far; the next run continues it.
         shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
-        allowed: The tools that its program always allows, and without a log those that a person does. The next run begins with them; afterwards it has its own, see `Run.allowed`.
-            With a log, what is decided in the conversation is there, see `allowed_now`; a stored run that is recovered or decided about leaves nothing here.
+        allowed: The tools that its program always allows, and without a log those that a person does. The next run
+            begins with them; afterwards it has its own, see `Run.allowed`. With a log, what is decided in the
+            conversation is there, see `allowed_now`; a stored run that is recovered or decided about leaves nothing
+            here.
         log: The log of its runs.
         labels: Stored with the next run.
         name: The name of the worker in the log, by default its own.
-        timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this session alone.
+        timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this
+            session alone.
 
     Raises:
         ConfigurationError: An argument is invalid; the message names it.
@@ -478,7 +506,9 @@ class Session(SessionVerbs):
 
     @property
     def runs(self) -> Observable[Run[Any]]:
-        """The runs of this session, each when it begins; a late subscriber receives the run that has not ended. It does not complete.
+        """The runs of this session, each when it begins; a late subscriber receives the run that has not ended.
+
+        It does not complete.
 
         An observer that raises is logged, and does not affect the run.
 
@@ -524,7 +554,9 @@ class Session(SessionVerbs):
         return {**self.worker.labels, **self.labels}
 
     def go_on_from(self, state: RunState, allowed: Iterable[tuple[str, str]] = ()) -> None:
-        """Go on after a run that was not one of this session, such as a stored one: the next run continues its conversation and its shared state.
+        """Go on after a run that was not one of this session, such as a stored one.
+
+        The next run continues its conversation and its shared state.
 
         Args:
             state: The state of that run at its end.
@@ -548,7 +580,9 @@ class Session(SessionVerbs):
         self._last = last.run_id
 
     async def allowed_now(self) -> tuple[Pair, ...]:
-        """What is always allowed in the conversation now, each tool with the hook that pauses no run for it: what the program allows, and what is decided, in any process.
+        """What is always allowed in the conversation now, each tool with the hook that pauses no run for it.
+
+        What the program allows, and what is decided, in any process.
 
         Raises:
             LogError: The log cannot be read.
@@ -560,7 +594,9 @@ class Session(SessionVerbs):
         return await allowed_in(self.log, self._anchor, row)
 
     async def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
-        """Always allow calls of a tool in this conversation. A call that waits is decided about with `ApproveAlways` instead.
+        """Always allow calls of a tool in this conversation.
+
+        A call that waits is decided about with `ApproveAlways` instead.
 
         Args:
             tool: The name of the tool.
@@ -572,7 +608,9 @@ class Session(SessionVerbs):
         await self._give((tool, hook), is_allowed=True)
 
     async def disallow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
-        """Withdraw that: calls of the tool wait for approval again, from the next one on. With a log, in all processes; see `withdraw`.
+        """Withdraw that: calls of the tool wait for approval again, from the next one on.
+
+        With a log, in all processes; see `withdraw`.
 
         Raises:
             LogError: The log cannot be written.
@@ -580,7 +618,10 @@ class Session(SessionVerbs):
         await self._give((tool, hook), is_allowed=False)
 
     def inherit(self, before: Session) -> None:
-        """Take the place of another session of the same conversation: what is decided there holds here, where no log has it."""
+        """Take the place of another session of the same conversation.
+
+        What is decided there holds here, where no log has it.
+        """
         if self.log is None:
             self.allowed[:] = before.allowed
 
@@ -671,7 +712,8 @@ class Session(SessionVerbs):
             given: What is decided.
             output: As for ``resume``.
             claim: As for ``resume``.
-            source: What a log has of the paused run, if it comes from there: the permissions and the name are those of that run, and its recorded labels.
+            source: What a log has of the paused run, if it comes from there: the permissions and the name are those of
+                that run, and its recorded labels.
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
         expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
@@ -749,7 +791,10 @@ class Session(SessionVerbs):
         row: RunRow,
         held: Claim | None = None,
     ) -> Beginning:
-        """What the run begins with that resumes a stored one, after what its stored decision always allows is granted: each process that resumes it does the same."""
+        """What the run begins with that resumes a stored one, after what its stored decision always allows is granted.
+
+        Each process that resumes it does the same.
+        """
         pair = granted_by(PendingCalls.of(paused.pause), given)
         if pair is None:
             return self._resume(paused, given, output, source=row, held=held)
@@ -765,7 +810,11 @@ class Session(SessionVerbs):
             raise
 
     def _labels_after(self, source: RunRow) -> dict[str, str]:
-        """The labels of the run that resumes a stored one. What is noted for the next run, such as the request of its client, is the session's; the tenant and the user stay those of the run."""
+        """The labels of the run that resumes a stored one.
+
+        What is noted for the next run, such as the request of its client, is the session's; the tenant and the user
+        stay those of the run.
+        """
         return {**source.labels, **self.labels, **recorded_labels(source.labels)}
 
     def _check_waits(self, run_id: str) -> None:
@@ -796,7 +845,10 @@ class Session(SessionVerbs):
         return await self._recover(log, new, reason or f"forked from {run_id}", None, output)
 
     async def _load_paused(self, run_id: str, given: Decided) -> tuple[Paused[None], RunRow]:
-        """A stored paused run, and what a list shows of it. The decisions fit it, and there are the tools of the calls that will run."""
+        """A stored paused run, and what a list shows of it.
+
+        The decisions fit it, and there are the tools of the calls that will run.
+        """
         stored, row = await self._load(run_id)
         if row.outer:
             text = f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"

@@ -1,4 +1,7 @@
-"""The shutdown of a run that was cut short: blocks and calls are closed, and the conversation is one that a provider accepts."""
+"""The shutdown of a run that was cut short.
+
+Blocks and calls are closed, and the conversation is one that a provider accepts.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,9 @@ async def shut_down(context: RunContext, error: Exception) -> None:
 
 
 async def leave(context: RunContext, error: Exception) -> None:
-    """Release what a run holds that is not over: its log has failed, or another process continues it. No hook is called.
+    """Release what a run holds that is not over: its log has failed, or another process continues it.
+
+    No hook is called.
 
     Args:
         context: The run.
@@ -128,7 +133,10 @@ async def _settle(context: RunContext) -> None:
 def _close_response(
     context: RunContext, reason: str, emit: Callable[[Event], None]
 ) -> KeyboardInterrupt | None:
-    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled. An exception of a handler is logged."""
+    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled.
+
+    An exception of a handler is logged.
+    """
     interrupt: KeyboardInterrupt | None = None
     try:
         context.timeline.cancel(reason)

@@ -53,14 +53,16 @@ class LoadedRun(Struct, frozen=True):
         records: Its records; spans of deltas are one each.
         state: Their fold.
         variables: The variables of hooks and tools that were stored.
-        unseen: The results of the last turn that ``after_tool_call`` hooks had not seen, and those that a person has given, by the places of their calls.
+        unseen: The results of the last turn that ``after_tool_call`` hooks had not seen, and those that a person has
+            given, by the places of their calls.
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken, or are void.
         agreed: Which hooks had agreed to a call, and whether a person had, by the number of the start of the call.
         kept: With what the tool of a running call goes on, by the number of its start.
         copied: The number of the last record that was copied from another run; 0 for none.
         tools: The digests of its tools, by their names.
-        foreign: The number of the last record that was copied or imported. Permissions up to it are those of another run.
+        foreign: The number of the last record that was copied or imported. Permissions up to it are those of another
+            run.
         epoch: The epoch of the process that wrote the last record.
         epochs: The epoch of the process before each recovery, by the number of its `RunRecover`.
     """
@@ -181,7 +183,7 @@ def digest_of(meta: ToolMeta) -> str:
 
     >>> digest_of(ToolMeta("pay", "Pay.", {"type": "object"})).partition(".")[0] == digest_of(ToolMeta("pay", "Transfer.", {"type": "object"})).partition(".")[0]
     True
-    """
+    """  # noqa: W505
     return f"{_parameters_of(meta)}.{_sha256(meta)}"
 
 
@@ -191,7 +193,10 @@ def digests_of(tools: Toolbox) -> dict[str, str]:
 
 
 def is_same_tool(digest: str, meta: ToolMeta) -> bool:
-    """Whether a digest is that of a tool with this name and these parameters. Descriptions do not matter; in a digest of an older rxworker they do."""
+    """Whether a digest is that of a tool with this name and these parameters.
+
+    Descriptions do not matter; in a digest of an older rxworker they do.
+    """
     parameters, mark, _ = digest.partition(".")
     return parameters == (_parameters_of(meta) if mark else _sha256(meta))
 
@@ -268,7 +273,8 @@ class LoggedRun(Struct, frozen=True):
     def attach(self, context: RunContext, scope: TurnScope) -> None:
         """Let the journal of a run continue after what is stored, and write to the log.
 
-        The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this process see what is stored.
+        The row has what is allowed at the time. The times have the resolution of a log, so that watchers of this
+        process see what is stored.
         """
         journal, allowed = context.journal, context.allowed
         journal.clock = _logged_time

@@ -1,8 +1,9 @@
 """A run as a plain iterator, for scripts without an event loop.
 
-Theory of operation. The run has an event loop in another thread, so that it continues, and its time-outs hold, while the script handles
-an event. The script reads the records of the run from its own thread, like any other reader: a script that falls far behind makes the
-run wait. The thread ends with the run. It has no reference to the stream, so a stream without references is collected, which cancels the run.
+Theory of operation. The run has an event loop in another thread, so that it continues, and its time-outs hold, while
+the script handles an event. The script reads the records of the run from its own thread, like any other reader: a
+script that falls far behind makes the run wait. The thread ends with the run. It has no reference to the stream, so a
+stream without references is collected, which cancels the run.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from rxworker.worker.virtual import run_in
 class RunStream(Generic[T_co]):
     """The events of a run, to be read with a ``for`` loop. Made by ``Worker.stream_sync``.
 
-    Leaving the loop early (``break``, an exception, Ctrl-C), `close`, the end of a ``with`` block, and dropping the last reference cancel the run and
-    wait for its end; the worker keeps the conversation so far. The loop raises the error that ended the run. The events of nested runs are
-    left out, as in ``run.events``.
+    Leaving the loop early (``break``, an exception, Ctrl-C), `close`, the end of a ``with`` block, and dropping the
+    last reference cancel the run and wait for its end; the worker keeps the conversation so far. The loop raises the
+    error that ended the run. The events of nested runs are left out, as in ``run.events``.
 
     >>> from rxworker import Worker
     >>> from rxworker.events import TextDelta
@@ -112,7 +113,8 @@ class _RunThread(Generic[T_co]):
         self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
         self._interrupt: BaseException | None = None
         self._is_closed = False
-        # Before Python 3.13 a thread counts as ended after Ctrl-C interrupts ``join``, so an event marks the end of the run.
+        # Before Python 3.13 a thread counts as ended after Ctrl-C interrupts ``join``, so an event marks the end of the
+        # run.
         self._ended = threading.Event()
         context = copy_context()
         self._thread = threading.Thread(
@@ -139,7 +141,8 @@ class _RunThread(Generic[T_co]):
             run = self._begun.result()
             with suppress(RuntimeError):  # the loop has closed meanwhile
                 run.loop.call_soon_threadsafe(_cancel, run)
-        # The garbage collector may call from any thread, also from this one. Ctrl-C may come before the thread has started.
+        # The garbage collector may call from any thread, also from this one. Ctrl-C may come before the thread has
+        # started.
         if threading.current_thread() is not self._thread and self._thread.ident is not None:
             self._wait()
 

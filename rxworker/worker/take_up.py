@@ -1,10 +1,15 @@
-"""A response that went on at the service while its process died: the rest of its events is recorded after those that are stored.
+"""A response that went on at the service while its process died.
 
-Theory of operation. The service sends the response again from its start on, which costs nothing. It passes the worker's operators, handlers and collectors, which are new in this
-process and see the whole of it; `catch_up` then leaves out what the log has. Texts are compared as texts, since an operator such as `coalesce` may cut them at other
-places. What a decoder does not know (`Opaque`) may differ: members of a head come with another event there, since the first event of a response is not sent
-again. Where the two differ otherwise, for example since an operator depends on the time, the stored attempt is retracted, and all that came is recorded as another
-one: the response is still the same. It is recorded as another attempt from the start, too, if pure tools had started early in the stored one: whether they have ended is not known.
+The rest of its events is recorded after those that are stored.
+
+Theory of operation. The service sends the response again from its start on, which costs nothing. It passes the worker's
+operators, handlers and collectors, which are new in this process and see the whole of it; `catch_up` then leaves out
+what the log has. Texts are compared as texts, since an operator such as `coalesce` may cut them at other places. What a
+decoder does not know (`Opaque`) may differ: members of a head come with another event there, since the first event of a
+response is not sent again. Where the two differ otherwise, for example since an operator depends on the time, the
+stored attempt is retracted, and all that came is recorded as another one: the response is still the same. It is
+recorded as another attempt from the start, too, if pure tools had started early in the stored one: whether they have
+ended is not known.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ class OpenResponse(Struct, frozen=True):
     Attributes:
         cursor: The provider's name of it.
         begun: The number of the record before its events.
-        stored: Its events that are stored, adjacent deltas as one `Deltas`; none if the attempt is retracted, and recorded again from its start on.
+        stored: Its events that are stored, adjacent deltas as one `Deltas`; none if the attempt is retracted, and
+            recorded again from its start on.
     """
 
     cursor: str

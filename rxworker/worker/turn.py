@@ -1,14 +1,16 @@
 """One turn: prepare the request, receive the response, call the tools, and decide whether another turn follows.
 
-Theory of operation. A turn is four stages, each an observable of events, and `perform_turn` is their concatenation. A stage changes nothing itself: what it emits goes
-to the journal at once, which folds it into the state, so that a stage reads there what the one before has done. The ``TurnScope`` holds what is
-not in the records: the request, and what a paused run has left. The usual stages are coroutines (`CoroutineObservable`): the run's task awaits them one after
-the other, and nothing is subscribed to. A stage of the application, or one with an operator around it, is subscribed to; its coroutine then has a task of its
-own, which is cancelled when the operator disposes of it, and which the end of the run waits for. What surprises: within a stage the state is up to date only if an
-operator around it passes events on at once; between two stages it always is.
+Theory of operation. A turn is four stages, each an observable of events, and `perform_turn` is their concatenation. A
+stage changes nothing itself: what it emits goes to the journal at once, which folds it into the state, so that a stage
+reads there what the one before has done. The ``TurnScope`` holds what is not in the records: the request, and what a
+paused run has left. The usual stages are coroutines (`CoroutineObservable`): the run's task awaits them one after the
+other, and nothing is subscribed to. A stage of the application, or one with an operator around it, is subscribed to;
+its coroutine then has a task of its own, which is cancelled when the operator disposes of it, and which the end of the
+run waits for. What surprises: within a stage the state is up to date only if an operator around it passes events on at
+once; between two stages it always is.
 
-The first and the last stage are here: `prepare` runs the hooks that may change the messages of the request, and `decide` runs the hooks that may reject the
-answer. The stages between them are in `respond` and `call_tools`.
+The first and the last stage are here: `prepare` runs the hooks that may change the messages of the request, and
+`decide` runs the hooks that may reject the answer. The stages between them are in `respond` and `call_tools`.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     [ perform_turn ]
     --a--b--c--d--e--f--g|
 
-    A turn that continues a paused run begins with its calls, and one that continues a response with that. A stage that has ended or paused the run is the last one.
+    A turn that continues a paused run begins with its calls, and one that continues a response with that. A stage that
+    has ended or paused the run is the last one.
     """
     journal, one = context.journal, Turn(context, scope)
     stages = context.worker.stages[2:] if scope.is_resumed else context.worker.stages
@@ -249,7 +252,11 @@ def _expect_whole(
 
 
 def _until_end(stage: Observable[Event], scope: TurnScope) -> Observable[Event]:
-    """The events of a stage up to the end of the run. It holds for an operator that subscribes again too: then there are none, and after an abort by a hook the same error."""
+    """The events of a stage up to the end of the run.
+
+    It holds for an operator that subscribes again too: then there are none, and after an abort by a hook the same
+    error.
+    """
     ends: list[RunAbortedError | None] = []
 
     def goes_on(event: Event) -> bool:
@@ -279,7 +286,8 @@ def prepare(turn: Turn) -> Observable[Event]:
         RunAbortedError: A hook cancelled the request.
         HookError: A hook failed, or assigned a value that is not messages.
 
-    In the last two cases the messages that this request would have been the first to send are removed from the conversation.
+    In the last two cases the messages that this request would have been the first to send are removed from the
+    conversation.
     """
     return turn._stage(_prepare)
 
@@ -349,7 +357,8 @@ async def _after_send_hooks(
 def _retract(state: RunState, hook: str, emit: Emit) -> None:
     """Remove the messages that no request has sent yet, so that the next run does not send what a hook held back.
 
-    In the first turn these are all messages that the run added. In later turns the response and the results of its calls stay.
+    In the first turn these are all messages that the run added. In later turns the response and the results of its
+    calls stay.
     """
     messages, sent = state.conversation.messages, len(state.base.messages)
     kept = list(messages[:sent])
@@ -364,7 +373,9 @@ def _retract(state: RunState, hook: str, emit: Emit) -> None:
 
 
 def decide(turn: Turn) -> Observable[Event]:
-    """Continue after tools, after a pause of the provider, and if messages were sent to the run; otherwise run the ``on_turn_end`` hooks, and stop the run if they agree.
+    """Continue after tools, after a pause of the provider, and if messages were sent to the run.
+
+    Otherwise run the ``on_turn_end`` hooks, and stop the run if they agree.
 
     Raises:
         LimitExceededError: Hooks have sent the answer back too often.
@@ -443,7 +454,10 @@ async def _delivers(context: RunContext, emit: Emit) -> bool:
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:
-    """Whether a stage of the application has added results of the calls of this turn. A truncated response has results too, but nothing has run."""
+    """Whether a stage of the application has added results of the calls of this turn.
+
+    A truncated response has results too, but nothing has run.
+    """
     last, stop = state.conversation.last, state.stop_reason
     if last is None or not last.tool_results or not (state.is_closed or scope.is_resumed):
         return False

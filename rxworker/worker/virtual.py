@@ -1,11 +1,16 @@
-"""An event loop in virtual time, so that a whole run plays without waiting: its tools, hooks, retries and time limits too.
+"""An event loop in virtual time, so that a whole run plays without waiting.
 
-Theory of operation. Everything that waits in a run waits for its event loop: ``asyncio.sleep``, time limits, and through `LoopClock` the operators. So it is the loop that has
-virtual time, and nothing else has to know. The clock is that of a ``VirtualTimeScheduler``. When no callback is ready, the loop moves the clock to its own
-next timer or to the next action of the scheduler, whichever is first, and does not sleep; what is due on the scheduler runs in the loop's thread, like a callback. While a
-tool works in a thread the clock stands still for it, for as long as the loop would have slept at most: then its work takes no time, and work that never ends reaches its time limit.
+Its tools, hooks, retries and time limits too.
 
-What surprises: the time of sockets and of other processes is real. A model over HTTP, or a log that other processes share, does not play in virtual time.
+Theory of operation. Everything that waits in a run waits for its event loop: ``asyncio.sleep``, time limits, and
+through `LoopClock` the operators. So it is the loop that has virtual time, and nothing else has to know. The clock is
+that of a ``VirtualTimeScheduler``. When no callback is ready, the loop moves the clock to its own next timer or to the
+next action of the scheduler, whichever is first, and does not sleep; what is due on the scheduler runs in the loop's
+thread, like a callback. While a tool works in a thread the clock stands still for it, for as long as the loop would
+have slept at most: then its work takes no time, and work that never ends reaches its time limit.
+
+What surprises: the time of sockets and of other processes is real. A model over HTTP, or a log that other processes
+share, does not play in virtual time.
 """
 
 from __future__ import annotations
@@ -112,7 +117,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return count > 0
 
     def seconds_left(self, timeout: float | None) -> float | None:
-        """How long until something happens, if anything will; ``timeout`` is how long until the next timer of the loop."""
+        """How long until something happens, if anything will.
+
+        ``timeout`` is how long until the next timer of the loop.
+        """
         due = self._next()
         if due is None:
             return timeout

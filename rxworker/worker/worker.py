@@ -11,10 +11,13 @@ from rxworker.worker.session import Session, SessionVerbs
 
 @checks_arguments
 class Worker(Definition, SessionVerbs):
-    """Run the turn loop: send the conversation to the model, run the tools that it calls, and repeat until it has answered.
+    """Run the turn loop.
+
+    Send the conversation to the model, run the tools that it calls, and repeat until it has answered.
 
     Args:
-        model: A provider, which is called over HTTP, or any `rxworker.transport.Model`, such as a `Client`: an object with ``stream(request)``, ``name`` and ``model``.
+        model: A provider, which is called over HTTP, or any `rxworker.transport.Model`, such as a `Client`: an object
+            with ``stream(request)``, ``name`` and ``model``.
         tools: The tools that the model may call, made with ``@tool``.
         system: The system prompt.
         hooks: Called at the points of the loop, in this order.
@@ -31,16 +34,21 @@ class Worker(Definition, SessionVerbs):
         log: The log of the runs, so that another process can show, steer and recover them.
         name: The name of this worker in the log.
         labels: Stored with each run, for example the name of a tenant.
-        on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
-            settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
-            ``tell_model``.
-        tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.adapters.opentelemetry.OpenTelemetry`.
-        shared_state: The state that tools and hooks share with user interfaces, with which its sessions begin; any JSON.
-        stages: Stages in place of the usual ones, by the names of these: ``prepare``, ``respond``, ``call_tools``, ``decide``. A stage is a function of a `Turn` that
-            returns the observable of its events; it may call the usual one, before, after, between or instead of its own.
-        around: Operators around stages, by the names of these: ``around={"call_tools": ops.timeout(60)}``. They receive the events of the stage, and what they emit is recorded.
-        scheduler: The clock of its runs, in place of that of the event loop. With a ``VirtualTimeScheduler`` or a ``TestScheduler`` of reactivex, ``run_sync`` and the other verbs of
-            a script play whole runs in virtual time, with their tools, hooks, retries and time limits: nothing waits. See `rxworker.testing.play`.
+        on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of
+            its tool nor its ``reconcile`` settles it: ``ask`` pauses the run for a decision, ``fail`` ends it,
+            ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means ``tell_model``.
+        tracing: Observes each run, and keeps the trace context of its caller with it, such as
+            `rxworker.adapters.opentelemetry.OpenTelemetry`.
+        shared_state: The state that tools and hooks share with user interfaces, with which its sessions begin; any
+            JSON.
+        stages: Stages in place of the usual ones, by the names of these: ``prepare``, ``respond``, ``call_tools``,
+            ``decide``. A stage is a function of a `Turn` that returns the observable of its events; it may call the
+            usual one, before, after, between or instead of its own.
+        around: Operators around stages, by the names of these: ``around={"call_tools": ops.timeout(60)}``. They receive
+            the events of the stage, and what they emit is recorded.
+        scheduler: The clock of its runs, in place of that of the event loop. With a ``VirtualTimeScheduler`` or a
+            ``TestScheduler`` of reactivex, ``run_sync`` and the other verbs of a script play whole runs in virtual
+            time, with their tools, hooks, retries and time limits: nothing waits. See `rxworker.testing.play`.
 
     Attributes:
         tools: The toolbox; tools may be added and removed between turns.
@@ -78,5 +86,8 @@ class Worker(Definition, SessionVerbs):
         shared_state: Json = None,
         log: EventLog | None = None,
     ) -> Session:
-        """Another session: a conversation of its own, which may have a run at the same time; `Session` describes the arguments."""
+        """Another session: a conversation of its own, which may have a run at the same time.
+
+        `Session` describes the arguments.
+        """
         return self._session_type(self, conversation, shared_state=shared_state, log=log)

@@ -52,7 +52,8 @@ class AcpAgent:
     Args:
         worker: The worker, or a function that makes one for each session.
         connection: The connection to the client.
-        log: Where runs are stored. With it, sessions can be listed, loaded, resumed and deleted, and a run whose client leaves is handed over.
+        log: Where runs are stored. With it, sessions can be listed, loaded, resumed and deleted, and a run whose client
+            leaves is handed over.
 
     Example:
         >>> from rxworker.testing import ScriptedModel

@@ -1,8 +1,10 @@
 """A session of a client: a conversation, its prompts one by one, and the questions that runs pause for.
 
-Theory of operation. A session is one of a worker. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: it requests the decision of the client's user, which
-resumes it as a new run of the same prompt. A prompt that finds a paused run, which a client left without a decision, requests the decision first, and then
-resumes that run with the new message; one that finds a run whose process has ended continues that run, and sends the message into it.
+Theory of operation. A session is one of a worker. A prompt starts a run, and its records become updates until it has
+ended. A run that pauses ends: it requests the decision of the client's user, which resumes it as a new run of the same
+prompt. A prompt that finds a paused run, which a client left without a decision, requests the decision first, and then
+resumes that run with the new message; one that finds a run whose process has ended continues that run, and sends the
+message into it.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class AcpSession:
     """A conversation with a client.
 
     Args:
-        session: The session of a worker, with the label of its conversation. If it has a log, other processes may continue its runs.
+        session: The session of a worker, with the label of its conversation. If it has a log, other processes may
+            continue its runs.
         cwd: The folder that the client works in.
         peer: The client.
         before: The stored runs of its conversation, the oldest first.
@@ -164,7 +167,10 @@ class AcpSession:
             await asyncio.wait({ended}, timeout=DRAIN_SECONDS + STOP_SECONDS)
 
     async def replay(self) -> None:
-        """Send the client the updates of the earlier prompts. A prompt that the model refused is left out, as the protocol requires."""
+        """Send the client the updates of the earlier prompts.
+
+        A prompt that the model refused is left out, as the protocol requires.
+        """
         assert self._log is not None
         for name in self._known:
             found, encoder = await read_run(self._log, name), AcpEncoder(self._cwd, shows_user=True)

@@ -1,4 +1,7 @@
-"""Workers as the tools of an MCP server, for clients such as Claude Desktop, editors and other agents: ``pip install "/path/to/the/checkout[mcp]"``."""
+"""Workers as the tools of an MCP server, for clients such as Claude Desktop, editors and other agents.
+
+``pip install "/path/to/the/checkout[mcp]"``.
+"""
 
 from importlib.util import find_spec
 

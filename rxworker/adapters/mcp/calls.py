@@ -1,9 +1,10 @@
 """The calls of an MCP server's tools: each starts a run, reports its progress, and returns its result.
 
-Theory of operation. A run belongs to the request that started it: a request that is cancelled, or whose client has disconnected, cancels its run. A run
-that pauses for approval needs a decision of the client's user. Until revision 2025-11-25 of the protocol the server sends a request of its own, and the call
-goes on with the response. Since revision 2026-07-28 it cannot: the call ends with the form, and the client repeats it with the form filled in. The run
-is named by the ``requestState`` of both, which the server encrypts, so that a client can decide about none but its own runs.
+Theory of operation. A run belongs to the request that started it: a request that is cancelled, or whose client has
+disconnected, cancels its run. A run that pauses for approval needs a decision of the client's user. Until revision
+2025-11-25 of the protocol the server sends a request of its own, and the call goes on with the response. Since revision
+2026-07-28 it cannot: the call ends with the form, and the client repeats it with the form filled in. The run is named
+by the ``requestState`` of both, which the server encrypts, so that a client can decide about none but its own runs.
 
 Sources: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation and
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
@@ -333,7 +334,9 @@ def _question(entry: RunEntry) -> str:
 
 
 def progress_line(view: RunView) -> str:
-    """The present activity of a run, in one line: its running tools, or the end of the text so far; empty if there is nothing to show.
+    """The present activity of a run, in one line: its running tools, or the end of the text so far.
+
+    Empty if there is nothing to show.
 
     >>> from rxworker.events import Record, TextDelta
     >>> view = RunView()

@@ -1,7 +1,7 @@
 """An MCP server whose tools are workers, over standard input and output, and over streamable HTTP.
 
-The package has a transport for standard input and output, too. It waits for the thread that reads, so that a server would not end before its client
-does, takes lines of any length, and does not answer what is not a message.
+The package has a transport for standard input and output, too. It waits for the thread that reads, so that a server
+would not end before its client does, takes lines of any length, and does not answer what is not a message.
 """
 
 from __future__ import annotations
@@ -67,14 +67,18 @@ Streams: TypeAlias = tuple[
 class McpServer:
     """An MCP server whose tools are workers. A call starts a run and returns its answer.
 
-    While a run continues, the client receives notifications of its progress. A run that pauses for approval requests the decision from the client's user, as a
-    form. The result names the run: with this id as ``conversation``, a later call continues the conversation.
+    While a run continues, the client receives notifications of its progress. A run that pauses for approval requests
+    the decision from the client's user, as a form. The result names the run: with this id as ``conversation``, a later
+    call continues the conversation.
 
     Args:
-        workers: The workers, by the names of their tools: functions that return a worker, or `McpWorker` for a description and an output type.
+        workers: The workers, by the names of their tools: functions that return a worker, or `McpWorker` for a
+            description and an output type.
         name: The name of the server.
-        settings: The settings of the server. Of these it uses the limits, and for HTTP also the token, the hosts and the origins.
-        log: Where runs are stored; the program closes it after the server. Without a log, runs and conversations end with the process.
+        settings: The settings of the server. Of these it uses the limits, and for HTTP also the token, the hosts and
+            the origins.
+        log: Where runs are stored; the program closes it after the server. Without a log, runs and conversations end
+            with the process.
 
     Raises:
         ConfigurationError: There is no worker, or a name or an output is invalid.
@@ -119,7 +123,9 @@ class McpServer:
         return ListToolsResult(tools=[tool.describe() for tool in self._tools.values()])
 
     async def serve_stdio(self) -> None:
-        """Serve one client over standard input and output, until it closes them. Output of tools goes to standard error.
+        """Serve one client over standard input and output, until it closes them.
+
+        Output of tools goes to standard error.
 
         Raises:
             OSError: Standard input or output is closed.
@@ -132,7 +138,8 @@ class McpServer:
         """Context manager: serve clients over streamable HTTP; yields the address.
 
         Args:
-            host: The address to listen on. Other machines can reach any but those of the loopback interface; then the settings need a token.
+            host: The address to listen on. Other machines can reach any but those of the loopback interface; then the
+                settings need a token.
             port: The port; 0 for any free one.
 
         Raises:
@@ -231,7 +238,8 @@ NO_TOKEN = "this needs the token: send Authorization: Bearer ..."
 class GuardedApp:
     """An ASGI application behind the guard of the web server: its token, and its checks of ``Host`` and ``Origin``.
 
-    A message in which an object has a member twice is refused, too: readers of JSON take the last one, and a form is then approved that denies.
+    A message in which an object has a member twice is refused, too: readers of JSON take the last one, and a form is
+    then approved that denies.
 
     Args:
         app: The application.
@@ -324,7 +332,8 @@ async def listening(
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigurationError(f"port {port} of {host} cannot be used: {reason}") from error
-    # asyncio sets it only on sockets of its own: without it, a response in two parts waits 40 ms for an acknowledgement.
+    # asyncio sets it only on sockets of its own: without it, a response in two parts waits 40 ms for an
+    # acknowledgement.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     serving = asyncio.create_task(server.serve([listener]), name="rxworker mcp http")
     try:

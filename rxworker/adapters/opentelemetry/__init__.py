@@ -1,4 +1,7 @@
-"""Traces and metrics of runs with OpenTelemetry, by its semantic conventions for generative AI. Needs the extra ``otel``."""
+"""Traces and metrics of runs with OpenTelemetry, by its semantic conventions for generative AI.
+
+Needs the extra ``otel``.
+"""
 
 from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv
 from rxworker.adapters.opentelemetry.observer import OpenTelemetry

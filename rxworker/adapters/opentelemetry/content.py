@@ -1,7 +1,7 @@
 """Messages, arguments and results in the JSON of the semantic conventions, where content is recorded.
 
-Source: the schemas ``gen-ai-input-messages.json``, ``gen-ai-output-messages.json`` and ``gen-ai-system-instructions.json`` of
-https://github.com/open-telemetry/semantic-conventions, v1.41.0.
+Source: the schemas ``gen-ai-input-messages.json``, ``gen-ai-output-messages.json`` and
+``gen-ai-system-instructions.json`` of https://github.com/open-telemetry/semantic-conventions, v1.41.0.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Recorder:
     """Writes content as JSON.
 
     Args:
-        redact: Applied to each text: of messages, of thoughts, within arguments, and of results. Where it raises, its place is taken by a note.
+        redact: Applied to each text: of messages, of thoughts, within arguments, and of results. Where it raises, its
+            place is taken by a note.
     """
 
     def __init__(self, redact: Redact | None = None) -> None:
@@ -156,7 +157,10 @@ class Recorder:
 
 
 def _medium(block: Image | Document | Audio) -> JsonObject:
-    """A file: where it is, or how long it is. The bytes are not recorded, since no back end shows them and most refuse them."""
+    """A file: where it is, or how long it is.
+
+    The bytes are not recorded, since no back end shows them and most refuse them.
+    """
     modality = type(block).__name__.lower()
     part: JsonObject = {"mime_type": block.media_type, "modality": modality}
     if not isinstance(block, Audio):

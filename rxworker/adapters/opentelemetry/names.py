@@ -1,8 +1,9 @@
 """The names of OpenTelemetry's semantic conventions for generative AI, by version: the one table of them.
 
 Sources: https://github.com/open-telemetry/semantic-conventions, ``docs/gen-ai`` of v1.37.0 and v1.41.0, and since then
-https://github.com/open-telemetry/semantic-conventions-genai, ``docs/gen-ai`` (0.1.0, October 2026). All are in development, so that names change; a name that a
-version does not have is empty, and nothing is recorded under it. The names that begin with ``rxworker.`` are ours.
+https://github.com/open-telemetry/semantic-conventions-genai, ``docs/gen-ai`` (0.1.0, October 2026). All are in
+development, so that names change; a name that a version does not have is empty, and nothing is recorded under it. The
+names that begin with ``rxworker.`` are ours.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages.usage import Usage
 
 Semconv: TypeAlias = Literal["1.37", "1.41", "latest"]
-"""A version of the conventions: the first with messages as attributes, the last of the common repository, and that of their own repository."""
+"""A version of the conventions.
+
+The first with messages as attributes, the last of the common repository, and that of their own repository.
+"""
 
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
-"""The environment variable of the conventions; with ``gen_ai_latest_experimental`` in it, the latest version is the default."""
+"""The environment variable of the conventions.
+
+With ``gen_ai_latest_experimental`` in it, the latest version is the default.
+"""
 
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 TOKENS = (1, 4, 16, 64, 256, *(4**n for n in range(5, 14)))

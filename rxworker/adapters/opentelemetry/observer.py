@@ -32,15 +32,18 @@ PROPAGATOR = TraceContextTextMapPropagator()
 class OpenTelemetry:
     """Make a span of each run, of each request to a model and of each tool call, and record metrics of them.
 
-    It is the ``tracing=`` of a `rxworker.Worker`, of `rxworker.worker.submit` and of a `rxworker.worker.QueuedWorker`; the ``on_run=`` of the web server and of
-    `rxworker.worker.work`; or it is called with one run. A run that is given several times is traced once. Without an SDK that is set up, it does nothing,
-    at the cost of some microseconds a run.
+    It is the ``tracing=`` of a `rxworker.Worker`, of `rxworker.worker.submit` and of a `rxworker.worker.QueuedWorker`;
+    the ``on_run=`` of the web server and of `rxworker.worker.work`; or it is called with one run. A run that is given
+    several times is traced once. Without an SDK that is set up, it does nothing, at the cost of some microseconds a
+    run.
 
     Args:
         content: Whether messages, arguments and results are recorded. They may be large, and private.
-        redact: Applied to each text of the content before it is recorded. The values of environment variables with names of secrets are always hidden.
-        semconv: The version of the semantic conventions: ``1.37``, ``1.41`` or ``latest``. By default ``latest`` if the environment variable
-            ``OTEL_SEMCONV_STABILITY_OPT_IN`` contains ``gen_ai_latest_experimental``, else ``1.41``.
+        redact: Applied to each text of the content before it is recorded. The values of environment variables with
+            names of secrets are always hidden.
+        semconv: The version of the semantic conventions: ``1.37``, ``1.41`` or ``latest``. By default ``latest`` if the
+            environment variable ``OTEL_SEMCONV_STABILITY_OPT_IN`` contains ``gen_ai_latest_experimental``, else
+            ``1.41``.
         tracer_provider: Makes the tracer; by default the global one.
         meter_provider: Makes the meter; by default the global one.
 
@@ -84,8 +87,8 @@ class OpenTelemetry:
     def __call__(self, run: Run[Any]) -> None:
         """Trace a run. A run within a run that is traced is part of that trace already.
 
-        The parent of its span is the current span. A run that was recovered, or taken from the queue, continues the trace in which it was begun, and is linked to
-        the current span.
+        The parent of its span is the current span. A run that was recovered, or taken from the queue, continues the
+        trace in which it was begun, and is linked to the current span.
         """
         observed = self._open
         if observed and (run.id in observed or not observed.isdisjoint(run.parents)):

@@ -1,12 +1,15 @@
 """The spans of one run: a fold of its records.
 
-Theory of operation. A scope is a run: the observed one, or one inside it, by the path of its records. It has a span ``invoke_agent``, at most one open span
-``chat``, which covers a request with its retries, and the open spans ``execute_tool``. Parents are explicit, and times are those of the records, so that nothing depends on
-when or where the observer is called, but for one thing: at the start of a request and of a tool the observer is called in the context of its task, or in a copy
-that the request alone has. There it makes the span the current one, so that the spans of an HTTP client and of the tool's own code have the right parent. That
-context ends with the request or the tool, so that nothing is to be detached.
+Theory of operation. A scope is a run: the observed one, or one inside it, by the path of its records. It has a span
+``invoke_agent``, at most one open span ``chat``, which covers a request with its retries, and the open spans
+``execute_tool``. Parents are explicit, and times are those of the records, so that nothing depends on when or where the
+observer is called, but for one thing: at the start of a request and of a tool the observer is called in the context of
+its task, or in a copy that the request alone has. There it makes the span the current one, so that the spans of an HTTP
+client and of the tool's own code have the right parent. That context ends with the request or the tool, so that nothing
+is to be detached.
 
-A run ends with the stream of its records: only then is the exception known. What is open then is ended with the time of the last record.
+A run ends with the stream of its records: only then is the exception known. What is open then is ended with the time of
+the last record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The Agent Client Protocol, which editors speak: records to its updates, its prompts to messages. `rxworker.adapters.acp` serves it."""
+"""The Agent Client Protocol, which editors speak: records to its updates, its prompts to messages.
+
+`rxworker.adapters.acp` serves it.
+"""
 
 from rxworker.protocols.acp.content import read_prompt
 from rxworker.protocols.acp.encode import AcpEncoder

@@ -53,7 +53,9 @@ def _embedded(resource: wire.ResourceContents) -> Content:
 
 
 def blocks_of(content: Iterable[Content]) -> Iterator[ContentBlock]:
-    """The blocks that a client can show: texts, pictures and recordings. A file that is only named becomes a link or a text.
+    """The blocks that a client can show: texts, pictures and recordings.
+
+    A file that is only named becomes a link or a text.
 
     >>> list(blocks_of([Text("rain")]))
     [TextContent(text='rain')]

@@ -1,7 +1,8 @@
 """From the records of a run to the updates of a session of the Agent Client Protocol.
 
-`HANDLERS` is the table from changes to updates. The protocol has no place for some changes: a message that is retracted is followed by a
-notice; a run inside the run is shown by its calls, and by its texts as the content of the call that started it.
+`HANDLERS` is the table from changes to updates. The protocol has no place for some changes: a message that is retracted
+is followed by a notice; a run inside the run is shown by its calls, and by its texts as the content of the call that
+started it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class AcpEncoder(RecordEncoder[Update]):
 
     Args:
         cwd: The folder of the session, for relative paths.
-        shows_user: Whether to include the messages of the user: when a session is loaded, since otherwise the client has them.
+        shows_user: Whether to include the messages of the user: when a session is loaded, since otherwise the client
+            has them.
 
     Attributes:
         end: The last change, when the run has ended or is paused.

@@ -1,6 +1,9 @@
-"""The messages of the Agent Client Protocol, version 1, as they go over the wire. A field that is absent is left out, never null.
+"""The messages of the Agent Client Protocol, version 1, as they go over the wire.
 
-Source: https://agentclientprotocol.com/protocol/v1/schema. Only what a worker uses is here; other fields of a client are ignored.
+A field that is absent is left out, never null.
+
+Source: https://agentclientprotocol.com/protocol/v1/schema. Only what a worker uses is here; other fields of a client
+are ignored.
 """
 
 from __future__ import annotations
@@ -276,7 +279,10 @@ class OldSession(AcpStruct, frozen=True):
 
 
 class SessionRef(AcpStruct, frozen=True):
-    """A session; the parameters of ``session/cancel``, ``session/close`` and ``session/delete``, and the result of ``session/new``."""
+    """A session.
+
+    The parameters of ``session/cancel``, ``session/close`` and ``session/delete``, and the result of ``session/new``.
+    """
 
     session_id: str
 

@@ -69,14 +69,16 @@ from rxworker.worker.decisions import distinct
 class AgUiEncoder(RecordEncoder[AgUiEvent]):
     """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
-    A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing takes them back. So a call that
-    is held is sent in one piece when the run offers it to the client. One that a hook or a person has answered is never sent; its result is a custom event, since the protocol has results for calls that were sent.
+    A client runs a call of its tools at ``TOOL_CALL_END``, with the arguments that were sent until then, and nothing
+    takes them back. So a call that is held is sent in one piece when the run offers it to the client. One that a hook
+    or a person has answered is never sent; its result is a custom event, since the protocol has results for calls that
+    were sent.
 
     Args:
         thread_id: The client's id of the conversation.
         run_id: The client's id of the run.
-        protocol: The protocol version in the input of the client; ``None`` for clients before 1.0, which support neither cancelled runs
-            nor results with pictures.
+        protocol: The protocol version in the input of the client; ``None`` for clients before 1.0, which support
+            neither cancelled runs nor results with pictures.
         snapshot: Whether to send the conversation so far first, for a client that does not have it.
         parent_run_id: The run that the client branched off, as in its input.
         answered: The ids of the calls whose results the client has sent itself, which are not sent back.
@@ -121,7 +123,10 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         return super().feed(record)
 
     def catch_up(self, state: RunState, run_id: str) -> list[AgUiEvent]:
-        """The events that bring a late watcher to this state, after a snapshot of the messages. The records after it come next."""
+        """The events that bring a late watcher to this state, after a snapshot of the messages.
+
+        The records after it come next.
+        """
         self._snapshot = True
         self._totals.catch_up(state)
         return super().catch_up(state, run_id)

@@ -1,9 +1,10 @@
 """From the records of a run to Chat Completions: chunks, or one completion.
 
-A worker may take several turns for an answer. Their texts are one message, with an empty line between two turns; the calls of its own tools are
-not part of it, since a client would try to make them. When the run waits for tools of the client, the message ends with their calls. They come
-whole and at the end: the protocol cannot retract a call that a hook has answered or a failed attempt has left, and a client would make it.
-Source: https://platform.openai.com/docs/api-reference/chat
+A worker may take several turns for an answer. Their texts are one message, with an empty line between two turns; the
+calls of its own tools are not part of it, since a client would try to make them. When the run waits for tools of the
+client, the message ends with their calls. They come whole and at the end: the protocol cannot retract a call that a
+hook has answered or a failed attempt has left, and a client would make it. Source:
+https://platform.openai.com/docs/api-reference/chat
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """From the requests of OpenAI's clients to messages, tools and settings.
 
-Sources: https://platform.openai.com/docs/api-reference, https://www.openresponses.org/specification. Unknown members are ignored.
+Sources: https://platform.openai.com/docs/api-reference, https://www.openresponses.org/specification. Unknown members
+are ignored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """From the records of a run to a response of OpenAI's Responses API, and to its numbered events.
 
-The id of a response is that of its run. The output has the texts and the thoughts of all turns; a call of the worker's own tools is an item
-``mcp_call`` with its result, and a call of a tool of the client is a ``function_call``. Sources:
+The id of a response is that of its run. The output has the texts and the thoughts of all turns; a call of the worker's
+own tools is an item ``mcp_call`` with its result, and a call of a tool of the client is a ``function_call``. Sources:
 https://platform.openai.com/docs/api-reference/responses-streaming, https://www.openresponses.org/specification
 
-The events are a function of the records, one by one and in order, so that their numbers are the same for each client, also in another process
-that reads the run from a log: a client continues after the last number that it has. A ``function_call`` is done only when the run waits for its
-result: clients make a call as soon as it is done, also one that a hook has answered or that a failed attempt has left.
+The events are a function of the records, one by one and in order, so that their numbers are the same for each client,
+also in another process that reads the run from a log: a client continues after the last number that it has. A
+``function_call`` is done only when the run waits for its result: clients make a call as soon as it is done, also one
+that a hook has answered or that a failed attempt has left.
 """
 
 from __future__ import annotations
@@ -427,7 +428,8 @@ async def response_stream(
         after: The number of the last event that the client has.
 
     Raises:
-        ConnectionError: The records stopped before the run had ended. No event reports that, since the next number belongs to the next record.
+        ConnectionError: The records stopped before the run had ended. No event reports that, since the next number
+            belongs to the next record.
     """
     async with aclosing(response_events(batches, encoder)) as pieces:
         async for events in pieces:

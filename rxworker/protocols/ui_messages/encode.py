@@ -71,15 +71,18 @@ from rxworker.worker.decisions import distinct
 
 
 class UiMessageEncoder(RecordEncoder[UiMessagePart]):
-    """Encodes the records of one run as the parts of one message. ``useChat`` accepts the parts for any records, also incomplete ones.
+    """Encodes the records of one run as the parts of one message.
+
+    ``useChat`` accepts the parts for any records, also incomplete ones.
 
     Args:
         message_id: The id of the message. For a resumed run, the id of the message that it continues.
         can_reset: Whether the client supports ``reset-step``, which retracts a failed response. Otherwise a data part
             reports the retraction.
-        continues: Whether the client has the message as far as the paused run has made it, so that the pending calls are not sent again.
-        replay: For a message of several runs that is sent again from its start: ``past`` for a run that another one continues, ``last`` for the
-            last one. The client runs only the calls that the last run waits for.
+        continues: Whether the client has the message as far as the paused run has made it, so that the pending calls
+            are not sent again.
+        replay: For a message of several runs that is sent again from its start: ``past`` for a run that another one
+            continues, ``last`` for the last one. The client runs only the calls that the last run waits for.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -149,7 +152,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         yield wire.FinishStep()
 
     def _finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
-        """The run has finished. Its last step has no results of calls: a client would send the message again, as if it had run them itself."""
+        """The run has finished.
+
+        Its last step has no results of calls: a client would send the message again, as if it had run them itself.
+        """
         if self._calls.has_results:
             yield wire.StartStep()
             data = {"stopReason": change.stop_reason}
@@ -274,7 +280,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
     # Other events
 
     def _note(self, change: Note) -> Iterator[UiMessagePart]:
-        """The client keeps those that matter later; the others are transient. The shared state is sent whole, since a client replaces a part by its id."""
+        """The client keeps those that matter later; the others are transient.
+
+        The shared state is sent whole, since a client replaces a part by its id.
+        """
         record = change.record
         event = record.event
         data_type = f"data-{type_name(event).replace('_', '-')}"
@@ -340,19 +349,21 @@ async def ui_message_stream(
     continues: bool = False,
     before: Sequence[AsyncIterable[Sequence[Record]]] = (),
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of the response, one chunk for each batch of records, and `DONE` at the end. The response needs the headers `HEADERS`.
+    """The bytes of the response, one chunk for each batch of records, and `DONE` at the end.
 
-    Everything that is open is closed at the end, also where the run fails, or its watcher is detached. A client that comes
-    back is sent all of the message again, from its first record.
+    The response needs the headers `HEADERS`.
+
+    Everything that is open is closed at the end, also where the run fails, or its watcher is detached. A client that
+    comes back is sent all of the message again, from its first record.
 
     Args:
         batches: The records, for example ``watch.batches()``.
-        message_id: The id of the message; for a resumed run, the id of the message that it continues. A client that reconnects
-            recognises the message by it.
+        message_id: The id of the message; for a resumed run, the id of the message that it continues. A client that
+            reconnects recognises the message by it.
         can_reset: Whether the client supports ``reset-step``.
         continues: Whether the client has the message as far as the paused run has made it.
-        before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are one
-            message.
+        before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are
+            one message.
     """
     last = len(before)
     for place, source in enumerate((*before, batches)):

@@ -263,16 +263,17 @@ def ui_messages_of(
 ) -> list[UiMessage]:
     """The messages of a conversation, for the initial ``messages`` of ``useChat``.
 
-    The turns of one answer are one message, with a ``step-start`` part before each. System messages are left out. A call without a
-    result that does not wait is shown as one that was not run.
+    The turns of one answer are one message, with a ``step-start`` part before each. System messages are left out. A
+    call without a result that does not wait is shown as one that was not run.
 
     Args:
         conversation: The conversation.
         prefix: The prefix of the message ids. The same conversation always has the same ids.
         run_id: The id of the paused run.
-        pause: The pause of the run: the call that it waits at has the state ``approval-requested``; calls that the client runs have the
-            state ``input-available``.
-        shared_state: The state that tools and hooks share with user interfaces, for a ``data-state`` part at the end of the last answer.
+        pause: The pause of the run: the call that it waits at has the state ``approval-requested``; calls that the
+            client runs have the state ``input-available``.
+        shared_state: The state that tools and hooks share with user interfaces, for a ``data-state`` part at the end of
+            the last answer.
 
     >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
     >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(conversation, "chat-1")]

@@ -1,7 +1,8 @@
 """Blocks, calls and notes as parts of a UI Message Stream.
 
-The protocol has no place for the runs inside a run, so these are data parts. A delta is transient (``data-inside-delta``); a whole
-block is kept once (``data-inside``). So a message grows with the text, and a page that is opened later shows the runs inside, too.
+The protocol has no place for the runs inside a run, so these are data parts. A delta is transient
+(``data-inside-delta``); a whole block is kept once (``data-inside``). So a message grows with the text, and a page that
+is opened later shows the runs inside, too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ from rxworker.views.changes import (
 
 
 class _Call(Struct):
-    """A call: the arguments when they are complete, whether it has been made available to the client, and the pieces of its arguments."""
+    """A call.
+
+    The arguments when they are complete, whether it has been made available to the client, and the pieces of its
+    arguments.
+    """
 
     input: Json = None
     is_available: bool = False
@@ -44,8 +49,8 @@ class _Call(Struct):
 class CallParts:
     """The parts of the calls of a run.
 
-    A client runs a call of its tools when its input is available, with that input. So the input of a call that is held is only streamed, until the run
-    offers the call to the client.
+    A client runs a call of its tools when its input is available, with that input. So the input of a call that is held
+    is only streamed, until the run offers the call to the client.
 
     Attributes:
         has_results: Whether the current step has results of calls other than those of the provider.
@@ -103,7 +108,9 @@ class CallParts:
         yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
 
     def update(self, name: str, call: ToolCall, *, is_held: bool) -> Iterator[UiMessagePart]:
-        """The arguments of a call that starts or waits, if they are others than before. Those of a held one are only shown.
+        """The arguments of a call that starts or waits, if they are others than before.
+
+        Those of a held one are only shown.
 
         Args:
             name: The call's id, as it is shown.

@@ -1,4 +1,7 @@
-"""The parts of the UI Message Stream, version 1, as they go over the wire. A field that is absent is left out, never null."""
+"""The parts of the UI Message Stream, version 1, as they go over the wire.
+
+A field that is absent is left out, never null.
+"""
 
 from __future__ import annotations
 

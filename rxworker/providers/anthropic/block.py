@@ -39,7 +39,10 @@ SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
 Opening: TypeAlias = tuple[BlockType, BlockMetadata | None, JsonObject | None]
-"""How a block begins: what it holds; which tool, result or unknown kind; and what the next request must repeat, as far as it is known."""
+"""How a block begins: what it holds; which tool, result or unknown kind.
+
+And what the next request must repeat, as far as it is known.
+"""
 
 
 class OpenBlock(Struct):

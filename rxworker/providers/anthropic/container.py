@@ -3,7 +3,8 @@
 Theory of operation. A response in which code ran names its container and when it expires. Code may call the client's
 tools: then the response ends in the middle of the code, and the request with the results has to name the container. It
 also has to hold the call of the code execution tool, whose result comes in a later response, and the user may send
-nothing but results until then (https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling).
+nothing but results until then
+(https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling).
 
 So a call of Anthropic's own tools is sent back if its result is in the conversation, or if it is pending: only results
 follow it, and its container is the one that is sent. Any other one is taken out, because Anthropic refuses it; a

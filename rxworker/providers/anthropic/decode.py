@@ -2,8 +2,8 @@
 
 Blocks come one after another, but they are kept by their index, so that they may also overlap. A ``message_start`` in
 the middle comes from a proxy that tried again: it retracts what the response emitted before it. A response ends at
-``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response, unless a stop
-reason has come: some servers leave out the last message.
+``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response, unless a
+stop reason has come: some servers leave out the last message.
 """
 
 from __future__ import annotations

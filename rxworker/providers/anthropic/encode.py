@@ -160,14 +160,16 @@ def encode(
 class MessagesEncoder(MessageEncoder):
     """Messages to those of the protocol.
 
-    A message is done when two more follow it, or one of the user's: the last may grow, and an answer may lose what
-    only the last may hold; if nothing is left of it, the one before it grows. After a cache point nothing is done, since which points count is
-    known at the end. Nor is anything done while a call of Anthropic's own tools may still be answered, see `container`.
+    A message is done when two more follow it, or one of the user's: the last may grow, and an answer may lose what only
+    the last may hold; if nothing is left of it, the one before it grows. After a cache point nothing is done, since
+    which points count is known at the end. Nor is anything done while a call of Anthropic's own tools may still be
+    answered, see `container`.
 
     Attributes:
         echo: That of the last answer of Anthropic's that has one.
         points: The cache points so far.
-        takes_unsealed: Whether the service takes thinking without a signature, as those do that are compatible with Anthropic.
+        takes_unsealed: Whether the service takes thinking without a signature, as those do that are compatible with
+            Anthropic.
     """
 
     __slots__ = ("_done", "_open", "_own_calls", "_toolsets", "echo", "points", "takes_unsealed")
@@ -261,7 +263,10 @@ class MessagesEncoder(MessageEncoder):
 def _marked(
     messages: Sequence[Encoded], points: Sequence[Place], moving: CachePoint | None, marks: int
 ) -> list[Encoded]:
-    """Copies of the messages, with a mark for each of the last so many points. Those that move come before the others."""
+    """Copies of the messages, with a mark for each of the last so many points.
+
+    Those that move come before the others.
+    """
     ends = _ends(messages, moving) if moving else []
     others = max(marks - len(ends), 0)
     counting = sorted([*points[max(len(points) - others, 0) :], *ends], key=itemgetter(0, 1))
@@ -400,7 +405,8 @@ def _source(block: Image | Document) -> JsonObject:
     check_media(block)
     if block.url:
         return {"type": "url", "url": block.url}
-    if not block.data:  # the files API, which needs its beta header: https://docs.claude.com/en/docs/build-with-claude/files
+    # the files API, which needs its beta header: https://docs.claude.com/en/docs/build-with-claude/files
+    if not block.data:
         return {"type": "file", "file_id": block.file_id}
     return {"type": "base64", "media_type": block.media_type, "data": block.data}
 

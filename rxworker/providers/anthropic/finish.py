@@ -1,4 +1,7 @@
-"""How a message of Anthropic ends: its stop reason and its usage. Cached input is counted beside the input, and later numbers replace earlier ones."""
+"""How a message of Anthropic ends: its stop reason and its usage.
+
+Cached input is counted beside the input, and later numbers replace earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,8 @@ def read_usage(raw: JsonObject) -> Usage:
     """The normal form.
 
     After a compaction the top level counts the last pass only; the tokens read and written are the sum of the passes.
-    Passes of another model, such as an adviser, are not this model's tokens and are left out. Each has the prices of its own length.
+    Passes of another model, such as an adviser, are not this model's tokens and are left out. Each has the prices of
+    its own length.
 
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
@@ -61,7 +65,11 @@ def read_usage(raw: JsonObject) -> Usage:
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The numbers as Anthropic counts them: read, written, found in the cache and put there, those of the thinking, and those put into the cache for an hour. Its input is what no cache held."""
+    """The numbers as Anthropic counts them.
+
+    Read, written, found in the cache and put there, those of the thinking, and those put into the cache for an hour.
+    Its input is what no cache held.
+    """
     return numbers_in(
         raw,
         "input_tokens",

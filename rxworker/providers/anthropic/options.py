@@ -1,8 +1,9 @@
 """The settings of a request in the Messages protocol, and cache control.
 
-A cache mark is on the block before a `CachePoint`. Thinking cannot carry a mark, so it goes to the block before. A point with only the tools and the system text before it
-marks these. Anthropic accepts four marks in a request, over tools, system text and messages in this order; of more points the last ones count, since each
-covers what the earlier ones would have covered.
+A cache mark is on the block before a `CachePoint`. Thinking cannot carry a mark, so it goes to the block before. A
+point with only the tools and the system text before it marks these. Anthropic accepts four marks in a request, over
+tools, system text and messages in this order; of more points the last ones count, since each covers what the earlier
+ones would have covered.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ BETWEEN_TOOLS = "between_tools"
 TOOLSET = "toolset_name"
 """The member with the toolset of a call, which its result must repeat."""
 _TOOLSET = re.compile(r"[a-z]+_toolset_\d{8}")
-# anthropic 2.14: types/beta/beta_computer_toolset_configs_param.py. Each is offered to the model unless it is turned off.
+# anthropic 2.14: types/beta/beta_computer_toolset_configs_param.py. Each is offered to the model unless it is turned
+# off.
 MEMBERS: dict[str, tuple[str, ...]] = {
     "computer_toolset_20260801": (
         "cursor_position",
@@ -200,7 +202,7 @@ def encode_compaction(tokens: int) -> JsonObject:
 
     >>> encode_compaction(100_000)
     {'edits': [{'type': 'compact_20260112', 'trigger': {'type': 'input_tokens', 'value': 100000}}]}
-    """
+    """  # noqa: W505
     if tokens < LEAST_TO_COMPACT:
         raise ConfigurationError(
             f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up (https://platform.claude.com/docs/en/build-with-claude/compaction)"
@@ -241,13 +243,14 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 def with_binding(request: Request, given: str | None) -> Options:
     """The settings with which thinking is left out where what is before it has changed since, instead of a refusal of the request.
 
-    A hook, a compaction or a new tool changes what is before the thinking of an earlier answer. The models whose thinking is bound to it refuse such
-    a request by default: https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
+    A hook, a compaction or a new tool changes what is before the thinking of an earlier answer. The models whose
+    thinking is bound to it refuse such a request by default:
+    https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 
     Args:
         request: The conversation so far, the tools, and the settings as the model takes them.
         given: The value that every request has in the header ``anthropic-beta``.
-    """
+    """  # noqa: W505
     options = request.options
     theirs = options.extra.get("thinking", {})
     has_thinking = any(
@@ -284,7 +287,10 @@ def cache_control(ttl: str | None = None) -> JsonObject:
 
 
 def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
-    """Put the mark on the last of the first so many blocks that can carry one. The block itself, which may be an echo, stays as it is."""
+    """Put the mark on the last of the first so many blocks that can carry one.
+
+    The block itself, which may be an echo, stays as it is.
+    """
     for at in range(end - 1, -1, -1):
         if blocks[at].get("type") not in UNMARKED:
             blocks[at] = {**blocks[at], "cache_control": mark}
@@ -292,7 +298,7 @@ def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
 
 
 def leading_point(conversation: Conversation) -> tuple[CachePoint | None, str]:
-    """The last point that stands before anything but the application's words at the beginning, if there is one, and the system text before it."""
+    """The last point that stands before anything but the application's words at the beginning, if there is one, and the system text before it."""  # noqa: W505
     point, before = None, conversation
     for place, message in enumerate(conversation.messages):
         for at, block in enumerate(message.content):

@@ -41,16 +41,18 @@ class Anthropic(HostedService):
 
     Args:
         model: The name of the model, for example ``claude-sonnet-5-5``.
-        api_key: The key; without one, the environment is read for each request: the token ``ANTHROPIC_AUTH_TOKEN``, which is sent
-            as a bearer's, or else the key ``ANTHROPIC_API_KEY``. A server
-            of your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
-        base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic. A path without a version is followed by ``/v1``.
+        api_key: The key; without one, the environment is read for each request: the token ``ANTHROPIC_AUTH_TOKEN``,
+            which is sent as a bearer's, or else the key ``ANTHROPIC_API_KEY``. A server of your own (``base_url``)
+            needs none. A function or a coroutine function that returns it is called for each request.
+        base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic. A path without a version
+            is followed by ``/v1``.
         address: The whole address of the requests, which is used unchanged.
-        headers: Headers for every request, such as ``anthropic-beta`` or another ``anthropic-version``. With an ``authorization`` or
-            ``x-api-key`` among them no key is looked for.
+        headers: Headers for every request, such as ``anthropic-beta`` or another ``anthropic-version``. With an
+            ``authorization`` or ``x-api-key`` among them no key is looked for.
         info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
-        now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it expires.
+        now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it
+            expires.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address.

@@ -41,7 +41,8 @@ class AnthropicVertex(Service):
             since tokens expire within the hour.
         base_url: Where the service is, instead of Google's address; without one, ``ANTHROPIC_VERTEX_BASE_URL``.
         address: The whole address of the requests, which is used unchanged.
-        headers: Headers for every request, such as ``anthropic-beta``. With an ``authorization`` among them no token is looked for.
+        headers: Headers for every request, such as ``anthropic-beta``. With an ``authorization`` among them no token is
+            looked for.
         info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
         max_tokens: The maximum of tokens of an answer, if the request's options have none.
 

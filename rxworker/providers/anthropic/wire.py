@@ -1,8 +1,8 @@
 """The JSON of the Messages stream.
 
 The Structs name what the decoder reads. A message whose ``type`` is not among them does not fit the union; the decoder
-then takes it as plain JSON, and it travels on as `Opaque`. Decoded JSON has no cycles, so the garbage collector need not
-watch these Structs.
+then takes it as plain JSON, and it travels on as `Opaque`. Decoded JSON has no cycles, so the garbage collector need
+not watch these Structs.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ decode_event = msgspec.json.Decoder(WireEvent).decode
 
 
 def convert_loosely(raw: JsonObject, name: str) -> WireEvent:
-    """A message that has been read as plain JSON already: numbers may be text, and its frame's name is its type if it has none.
+    """A message that has been read as plain JSON already.
+
+    Numbers may be text, and its frame's name is its type if it has none.
 
     Raises:
         msgspec.ValidationError: It is not a message of this protocol.

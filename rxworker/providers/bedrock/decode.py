@@ -1,7 +1,7 @@
 """Messages of Converse's stream to events.
 
-A text has no start of its own: the first delta opens the block. The usage comes after the stop reason, so a response ends
-with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
+A text has no start of its own: the first delta opens the block. The usage comes after the stop reason, so a response
+ends with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
 exception is a message of another type, also after a whole response; it ends the response.
 """
 

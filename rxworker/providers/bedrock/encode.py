@@ -2,10 +2,12 @@
 
 - Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs.
 - Pictures, documents and audio are sent as bytes, or by an address in S3; other addresses are refused.
-- Thinking is sent back if it is Bedrock's own and has its seal. Calls and results of the service's own tools are sent back as they came.
-- A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their names alone. Since the model may then
-  call them, such a conversation is refused with ``tool_choice="none"``.
-- The amount of thinking is sent in each family's own words, in ``additionalModelRequestFields``; for an unknown family it is refused.
+- Thinking is sent back if it is Bedrock's own and has its seal. Calls and results of the service's own tools are sent
+  back as they came.
+- A conversation with calls needs the tools of these calls: those that are not offered any more are declared by their
+  names alone. Since the model may then call them, such a conversation is refused with ``tool_choice="none"``.
+- The amount of thinking is sent in each family's own words, in ``additionalModelRequestFields``; for an unknown family
+  it is refused.
 """
 
 from __future__ import annotations
@@ -101,7 +103,8 @@ def encode(model: str, request: Request, info: ModelInfo) -> Body:
         request: The conversation so far, the tools that the model may call, and the settings.
 
     Raises:
-        ConfigurationError: A tool or a setting requires something that the protocol or the model's family does not have.
+        ConfigurationError: A tool or a setting requires something that the protocol or the model's family does not
+            have.
         LocalProtocolError: The conversation has content that the protocol does not have.
     """
     options = request.options

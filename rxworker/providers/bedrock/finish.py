@@ -26,7 +26,10 @@ def read_usage(raw: JsonObject) -> Usage:
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The four numbers as Bedrock counts them: read, written, found in the cache and put there. Its input is what no cache held."""
+    """The four numbers as Bedrock counts them: read, written, found in the cache and put there.
+
+    Its input is what no cache held.
+    """
     return numbers_in(
         raw, "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
     )

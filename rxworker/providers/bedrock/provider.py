@@ -131,10 +131,11 @@ class Bedrock(BedrockService):
     Args:
         model: The id of a model or an inference profile, or its ARN, for example ``us.amazon.nova-pro-v1:0``.
         region: The region; without one, that of an ARN, ``AWS_REGION``, ``AWS_DEFAULT_REGION``, or that of the profile.
-        api_key: A key of Bedrock; without one, ``AWS_BEARER_TOKEN_BEDROCK`` is read for each request. Without either, requests are
-            signed with AWS credentials, for which the extra ``bedrock`` is needed.
+        api_key: A key of Bedrock; without one, ``AWS_BEARER_TOKEN_BEDROCK`` is read for each request. Without either,
+            requests are signed with AWS credentials, for which the extra ``bedrock`` is needed.
         profile: The name of the AWS profile whose credentials sign the requests.
-        base_url: Where the service is, for example a VPC endpoint; without one, ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME``, or else that of the region.
+        base_url: Where the service is, for example a VPC endpoint; without one, ``AWS_ENDPOINT_URL_BEDROCK_RUNTIME``,
+            or else that of the region.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` among them requests are neither keyed nor signed.
 

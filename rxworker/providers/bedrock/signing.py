@@ -1,7 +1,9 @@
-"""Requests signed with AWS credentials (SigV4), by botocore: profiles, roles, containers and machines, as every program of AWS finds them.
+"""Requests signed with AWS credentials (SigV4), by botocore.
 
-botocore is the extra ``bedrock``; it is imported when a request is signed first. It reads files and may call AWS for the
-credentials of a role, so it belongs into a thread.
+Profiles, roles, containers and machines, as every program of AWS finds them.
+
+botocore is the extra ``bedrock``; it is imported when a request is signed first. It reads files and may call AWS for
+the credentials of a role, so it belongs into a thread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The JSON of Converse's events.
 
-The type of an event is a header of its message. The Structs name what the decoder reads; every field has a default, since one
-member that does not fit must not cost the members beside it. Decoded JSON has no cycles, so the garbage collector need not
-watch these Structs.
+The type of an event is a header of its message. The Structs name what the decoder reads; every field has a default,
+since one member that does not fit must not cost the members beside it. Decoded JSON has no cycles, so the garbage
+collector need not watch these Structs.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class WireMessageStart(Struct, frozen=True, gc=False):
 
 
 class WireMessageStop(Struct, frozen=True, gc=False, rename="camel"):
-    """``messageStop``: why the message ends, and what the model's own answer had in the members that the request named."""
+    """``messageStop``.
+
+    Why the message ends, and what the model's own answer had in the members that the request named.
+    """
 
     stop_reason: str | None = None
     additional_model_response_fields: Json = None

@@ -1,9 +1,10 @@
 """The beginnings of a request that may be put into an explicit cache of Gemini, and the requests that create and use it. Pure.
 
-A cache holds the tools and the system text, which many requests have in common, and the first message of the user's if that alone is long enough. A request that uses it reads
-nothing else from a cache, so one whose larger part comes after the beginning, such as that of a long loop, is left to the caching that Gemini does by itself.
-See https://ai.google.dev/gemini-api/docs/generate-content/caching and https://ai.google.dev/api/caching
-"""
+A cache holds the tools and the system text, which many requests have in common, and the first message of the user's if
+that alone is long enough. A request that uses it reads nothing else from a cache, so one whose larger part comes after
+the beginning, such as that of a long loop, is left to the caching that Gemini does by itself. See
+https://ai.google.dev/gemini-api/docs/generate-content/caching and https://ai.google.dev/api/caching
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Beginning(Struct, frozen=True):
 
 
 def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
-    """The beginnings that are worth a cache, the longest first; none for a model that takes none, and for a request that names a cache itself.
+    """The beginnings that are worth a cache, the longest first.
+
+    None for a model that takes none, and for a request that names a cache itself.
 
     Args:
         request: The request, of any provider.
@@ -62,7 +65,7 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
     >>> (one,) = beginnings(sent, 300)
     >>> one.create.url, one.using("cachedContents/7").body
     ('https://generativelanguage.googleapis.com/v1beta/cachedContents', b'{"contents":[{"role":"user","parts":[{"text":"Hi"}]}],"cachedContent":"cachedContents/7"}')
-    """
+    """  # noqa: W505
     address = _ADDRESS.match(request.url)
     info = model_info(address["name"]) if address else None
     if address is None or info is None or info.caching != "explicit" or not info.cache_least:

@@ -1,11 +1,11 @@
 """One candidate of a stream: its parts as blocks with indexes of our own, and its sources.
 
-The wire has parts and no blocks. Adjacent text parts make one block, adjacent thoughts likewise; any other part is
-a block by itself. A part that holds only a signature does not become text: while text is open the signature is kept with that block, otherwise it is an
-opaque block.
+The wire has parts and no blocks. Adjacent text parts make one block, adjacent thoughts likewise; any other part is a
+block by itself. A part that holds only a signature does not become text: while text is open the signature is kept with
+that block, otherwise it is an opaque block.
 
-A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the call is aborted. The finish
-reason is not final before the bytes end, since some servers send ``STOP`` with every piece.
+A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the call is
+aborted. The finish reason is not final before the bytes end, since some servers send ``STOP`` with every piece.
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ class Choice:
         return read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
 
     def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
-        """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do; ``None`` for any other."""
+        """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do.
+
+        ``None`` for any other.
+        """
         parts = None if wire.content is None else wire.content.parts
         if self._open_text is None or parts is None or len(parts) != 1 or not wire.is_plain():
             return None

@@ -1,13 +1,15 @@
 """Frames of the generateContent stream to events.
 
-The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it. The response is
-complete if each candidate has a finish reason, or if there is a reason why the prompt was refused. Otherwise it was cut.
+The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it.
+The response is complete if each candidate has a finish reason, or if there is a reason why the prompt was refused.
+Otherwise it was cut.
 
-An error arrives as a frame, or as bare JSON over several lines without ``data:`` in front. Bare JSON may also be the whole response as one JSON
-array, if the request did not require a stream of events; it is read at the end.
+An error arrives as a frame, or as bare JSON over several lines without ``data:`` in front. Bare JSON may also be the
+whole response as one JSON array, if the request did not require a stream of events; it is read at the end.
 
-Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a `Usage`; any other
-frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the newest alone is decoded: its totals include the others.
+Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a
+`Usage`; any other frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the
+newest alone is decoded: its totals include the others.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from rxworker.providers.malformed import (
 Events: TypeAlias = Sequence[ResponseEvent]
 
 PIECES_PER_USAGE = 16
-"""A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""
+"""A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""  # noqa: W505
 
 HEAD = frozenset(
     ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")
@@ -109,7 +111,10 @@ class GeminiDecoder(LenientDecoder):
         return self._continue(chunk) or list(self._take(chunk, frame.data))
 
     def _continue(self, chunk: WireChunk) -> Events:
-        """The events of a chunk that adds to the open text of one candidate, and may have new totals; none for any other chunk."""
+        """The events of a chunk that adds to the open text of one candidate, and may have new totals.
+
+        None for any other chunk.
+        """
         candidates = chunk.candidates
         if candidates is None or len(candidates) != 1 or chunk.error or chunk.prompt_feedback:
             return ()

@@ -1,17 +1,19 @@
 """A conversation to the body of a generateContent request.
 
-Roles alternate: adjacent messages of one role become one content. The results of calls are first in theirs, one for each call and in the order of the calls; they are
-matched by order and name, and by id only if Gemini gave one. The bytes of pictures and documents are in their result from Gemini 3 on; anything else, and all of it
-for older models, follows after all results. System messages in the middle of a conversation are sent with the role of the user.
+Roles alternate: adjacent messages of one role become one content. The results of calls are first in theirs, one for
+each call and in the order of the calls; they are matched by order and name, and by id only if Gemini gave one. The
+bytes of pictures and documents are in their result from Gemini 3 on; anything else, and all of it for older models,
+follows after all results. System messages in the middle of a conversation are sent with the role of the user.
 
-Gemini's own parts are sent back where they were: signatures (``thoughtSignature``), thoughts, the calls and results of Google's tools, pictures, and parts of unknown kinds. Of
-another provider's answer,
+Gemini's own parts are sent back where they were: signatures (``thoughtSignature``), thoughts, the calls and results of
+Google's tools, pictures, and parts of unknown kinds. Of another provider's answer,
 
 - text, refusals (as text) and calls are sent, and media that have bytes or an address;
 - thoughts, citations, signatures, calls of the provider's own tools and blocks of unknown kinds are left out;
 - the ids of calls are left out, since Gemini matches results by order and name.
 
-From Gemini 3 on, a step whose first call has no signature is refused. For a call from another provider, the placeholder that Google documents is sent.
+From Gemini 3 on, a step whose first call has no signature is refused. For a call from another provider, the placeholder
+that Google documents is sent.
 """
 
 from __future__ import annotations
@@ -114,7 +116,9 @@ class Calls:
 
 
 def nested(result: ToolResult) -> list[JsonObject]:
-    """The parts of a result that are sent inside its answer, for models from Gemini 3 on: bytes of the types that Google names.
+    """The parts of a result that are sent inside its answer, for models from Gemini 3 on.
+
+    Bytes of the types that Google names.
 
     >>> nested(ToolResult("1", (Image(data="AA"), Image(url="https://h/i.png"))))
     [{'inlineData': {'mimeType': 'image/png', 'data': 'AA'}}]
@@ -127,7 +131,10 @@ def nested(result: ToolResult) -> list[JsonObject]:
 
 
 def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
-    """The media of a result that are not inside its answer: parts after the results, preceded by a line that names their call."""
+    """The media of a result that are not inside its answer.
+
+    Parts after the results, preceded by a line that names their call.
+    """
     media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
     if not media:
         return []
@@ -202,8 +209,8 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
 
     Args:
         messages: In order, without the instructions.
-        since_3: Whether the model is Gemini 3 or later. It refuses a step whose first call has no seal, and takes pictures and
-            documents within the result of a call.
+        since_3: Whether the model is Gemini 3 or later. It refuses a step whose first call has no seal, and takes
+            pictures and documents within the result of a call.
     """
     calls = Calls()
     encoded: list[tuple[str, list[Part]]] = []

@@ -1,11 +1,12 @@
 """The parts of a candidate: function calls, calls of Google's own tools, media, and parts of unknown kinds.
 
-A function call is complete in one part, or its arguments are streamed by path over several. A streamed call begins with a name and ``willContinue``, continues with
-``partialArgs``, and ends with a piece that does not continue. That end is sometimes left out: another call, another kind of part or the end of the candidate then end it.
+A function call is complete in one part, or its arguments are streamed by path over several. A streamed call begins with
+a name and ``willContinue``, continues with ``partialArgs``, and ends with a piece that does not continue. That end is
+sometimes left out: another call, another kind of part or the end of the candidate then end it.
 
-Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined on
-the way back, but never with one that has one. Users are shown one block, so the block's echo records
-from where to where each signed part went, and the encoder cuts the text there again.
+Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined
+on the way back, but never with one that has one. Users are shown one block, so the block's echo records from where to
+where each signed part went, and the encoder cuts the text there again.
 """
 
 from __future__ import annotations
@@ -88,7 +89,9 @@ class PendingCall(Struct, eq=False):
 
 
 def beside(part: JsonObject) -> JsonObject:
-    """The fields of a part besides the call itself: its signature, and fields that Google may add. A text has a block of its own.
+    """The fields of a part besides the call itself: its signature, and fields that Google may add.
+
+    A text has a block of its own.
 
     >>> beside({"functionCall": {"name": "look"}, "thoughtSignature": "AAAA"})
     {'thoughtSignature': 'AAAA'}

@@ -1,4 +1,7 @@
-"""The generateContent protocol of Google, as a provider, and the base of Google's protocols: at the developer API, or in a project at Vertex AI."""
+"""The generateContent protocol of Google, as a provider, and the base of Google's protocols.
+
+At the developer API, or in a project at Vertex AI.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,10 @@ BASE = "GOOGLE_GEMINI_BASE_URL"
 
 
 class GoogleService(Service):
-    """The base of Google's protocols: the place, and the key or the token. A subclass has the addresses of its protocol."""
+    """The base of Google's protocols: the place, and the key or the token.
+
+    A subclass has the addresses of its protocol.
+    """
 
     _variable = "GEMINI_API_KEY"
     _key_headers = ("authorization", "x-goog-api-key")
@@ -159,17 +165,18 @@ class Gemini(GoogleService):
 
     Args:
         model: The name of the model, for example ``gemini-3.8-flash``.
-        api_key: The key; without one, the environment variable ``GEMINI_API_KEY`` or else ``GOOGLE_API_KEY`` is read for
-            each request. A server of your own (``base_url``) needs none.
+        api_key: The key; without one, the environment variable ``GEMINI_API_KEY`` or else ``GOOGLE_API_KEY`` is read
+            for each request. A server of your own (``base_url``) needs none.
         base_url: Where the service is, instead of Google's address; for the developer API also in
             ``GOOGLE_GEMINI_BASE_URL``.
         project: The project at Vertex AI; without one, ``GOOGLE_CLOUD_PROJECT``.
         location: Its region; without one, ``GOOGLE_CLOUD_LOCATION``, or else ``global``.
         address: The whole address of the requests, which is used unchanged.
-        headers: Headers for every request. With an ``authorization`` or ``x-goog-api-key`` among them no key is looked for.
+        headers: Headers for every request. With an ``authorization`` or ``x-goog-api-key`` among them no key is looked
+            for.
         info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
-        access_token: The token for Vertex AI, or a function or a coroutine function that returns one and is called for each request,
-            since tokens expire within the hour.
+        access_token: The token for Vertex AI, or a function or a coroutine function that returns one and is called for
+            each request, since tokens expire within the hour.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address.

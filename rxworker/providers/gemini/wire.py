@@ -1,7 +1,7 @@
 """The JSON of the generateContent stream.
 
-Every frame is a whole response with the parts that are new. A part is kept as it came: its kind is the name of one of its
-fields, and most kinds must be sent back unchanged.
+Every frame is a whole response with the parts that are new. A part is kept as it came: its kind is the name of one of
+its fields, and most kinds must be sent back unchanged.
 
 Decoded JSON has no cycles, so the garbage collector need not watch these Structs.
 """

@@ -1,8 +1,9 @@
 """Frames of the Interactions stream to events.
 
-An interaction is a list of steps: `rxworker.providers.gemini_interactions.step` turns them into blocks. A step that the stream continues without its start
-begins with its first delta. The interaction ends at its last event, which has its status and its usage; bytes that end before are a truncated response, unless an
-update has reported its end. A second ``interaction.created`` of the same interaction is a repetition; one of another retracts what came before it.
+An interaction is a list of steps: `rxworker.providers.gemini_interactions.step` turns them into blocks. A step that the
+stream continues without its start begins with its first delta. The interaction ends at its last event, which has its
+status and its usage; bytes that end before are a truncated response, unless an update has reported its end. A second
+``interaction.created`` of the same interaction is a repetition; one of another retracts what came before it.
 
 See https://ai.google.dev/gemini-api/docs/streaming
 """
@@ -54,7 +55,8 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
 ERROR = "error"
-# In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is of.
+# In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
+# of.
 TOKEN, OWNER = "continuation_token", "interaction_id"
 NOTHING = WireInteraction()
 
@@ -64,7 +66,8 @@ class GeminiInteractionsDecoder(LenientDecoder):
 
     Args:
         new_id: Makes an id for a tool call that came without one.
-        outlives_errors: Whether an error that may pass ends only the stream of events, since the interaction goes on at the service.
+        outlives_errors: Whether an error that may pass ends only the stream of events, since the interaction goes on at
+            the service.
 
     >>> decoder = GeminiInteractionsDecoder()
     >>> data = b'{"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi"}}'

@@ -1,16 +1,20 @@
 """A conversation to the body of an Interactions request.
 
-The input is a row of steps: the user's inputs, the model's outputs, thoughts, calls and their results each stand for themselves. The rules:
+The input is a row of steps: the user's inputs, the model's outputs, thoughts, calls and their results each stand for
+themselves. The rules:
 
-- An answer of this protocol goes back as the steps that it came as: thoughts with their signatures, which the service requires unchanged, calls and results of Google's
-  tools, pictures, and steps of unknown kinds. What a block holds replaces what its step holds, so a text or an argument that was changed afterwards is sent as changed.
-- Of another provider's answer, the texts and the calls go back, and media that have bytes or an address. Its thoughts, its own tools' calls and results, and blocks of
-  unknown kinds are left out.
-- Pictures, documents and recordings stand in the result of a call. Documents of text are sent as texts, which the protocol has no documents for.
+- An answer of this protocol goes back as the steps that it came as: thoughts with their signatures, which the service
+  requires unchanged, calls and results of Google's tools, pictures, and steps of unknown kinds. What a block holds
+  replaces what its step holds, so a text or an argument that was changed afterwards is sent as changed.
+- Of another provider's answer, the texts and the calls go back, and media that have bytes or an address. Its thoughts,
+  its own tools' calls and results, and blocks of unknown kinds are left out.
+- Pictures, documents and recordings stand in the result of a call. Documents of text are sent as texts, which the
+  protocol has no documents for.
 - A system message in the middle of a conversation is sent with the role of the user.
 - An `OpaqueBlock` of the user's is a content, such as a ``video``, or else a step of its own.
-- An answer that the service cut at the limit of one request (``requires_continuation``) is not sent: its token is, and the service goes on with it. Where it
-  stores the interaction, it takes the token with the name of that and without the input alone.
+- An answer that the service cut at the limit of one request (``requires_continuation``) is not sent: its token is, and
+  the service goes on with it. Where it stores the interaction, it takes the token with the name of that and without the
+  input alone.
 - Nothing is stored: ``extra={"store": True}`` changes that.
 
 See https://ai.google.dev/api/interactions-api
@@ -69,8 +73,8 @@ def encode(model: str, request: Request) -> Body:
 
     Args:
         model: The name of the model.
-        request: The conversation so far, the tools that the model may call, and the settings. The protocol has no switch for
-            parallel calls, so that one does nothing.
+        request: The conversation so far, the tools that the model may call, and the settings. The protocol has no
+            switch for parallel calls, so that one does nothing.
 
     Raises:
         ConfigurationError: A tool requires something that the protocol does not have.

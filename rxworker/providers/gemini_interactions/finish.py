@@ -1,4 +1,7 @@
-"""How an interaction ends, and its usage: cached input is part of the prompt; thoughts, and what tools read, are counted beside the rest."""
+"""How an interaction ends, and its usage: cached input is part of the prompt.
+
+Thoughts, and what tools read, are counted beside the rest.
+"""
 
 from __future__ import annotations
 

@@ -22,17 +22,20 @@ from rxworker.providers.vertex import vertex_place
 
 PATH = "/interactions"
 REVISION = "2026-05-20"
-"""The form of requests and events: the first that has steps. See https://ai.google.dev/gemini-api/docs/interactions-breaking-changes-may-2026"""
+"""The form of requests and events: the first that has steps.
+
+See https://ai.google.dev/gemini-api/docs/interactions-breaking-changes-may-2026
+"""
 
 
 class GeminiInteractions(GoogleService):
     """Gemini, by Google's Interactions protocol.
 
-    The requests let the service store nothing, and hold the whole conversation with the signatures of the model's thoughts; ``extra={"store": True}``
-    changes the first. An agent is ``extra={"agent": "...", "model": None}``.
+    The requests let the service store nothing, and hold the whole conversation with the signatures of the model's
+    thoughts; ``extra={"store": True}`` changes the first. An agent is ``extra={"agent": "...", "model": None}``.
 
-    With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is cut:
-    a client then goes on with the events that have not come. Disposing the stream cancels the response.
+    With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is
+    cut: a client then goes on with the events that have not come. Disposing the stream cancels the response.
 
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
 
@@ -106,7 +109,8 @@ class GeminiInteractions(GoogleService):
         """The same, for a response that goes on without its connection (``extra={"background": True}``).
 
         Args:
-            cursor: The id of a response that another process has begun: ``resume`` then gives the request for all of its events.
+            cursor: The id of a response that another process has begun: ``resume`` then gives the request for all of
+                its events.
         """
         return InteractionsBackgroundDecoder(cursor)
 
@@ -119,7 +123,9 @@ _read_name = msgspec.json.Decoder(_Named).decode
 
 
 class InteractionsBackgroundDecoder(BackgroundDecoder):
-    r"""See `BackgroundDecoder`. The events have names (``event_id``), and all events are requested of an interaction that has no step yet.
+    r"""See `BackgroundDecoder`.
+
+    The events have names (``event_id``), and all events are requested of an interaction that has no step yet.
 
     Args:
         cursor: See `BackgroundDecoder`.

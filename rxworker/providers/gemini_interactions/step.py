@@ -1,10 +1,11 @@
 """One step of an interaction, from its start to its end, as blocks.
 
-A step is an output of the model, which holds texts, pictures and other contents (`Output`), a thought (`Thought`), a call of a client's tool (`Call`),
-or anything else, such as a call of one of Google's own tools or its result, which is one block and is kept whole (`Step`). A step that starts may hold
-content already; its deltas add to it.
+A step is an output of the model, which holds texts, pictures and other contents (`Output`), a thought (`Thought`), a
+call of a client's tool (`Call`), or anything else, such as a call of one of Google's own tools or its result, which is
+one block and is kept whole (`Step`). A step that starts may hold content already; its deltas add to it.
 
-The encoder finds in the echo of a block what the next request must repeat beside what the block itself holds: see `STEP`, `CONTENT` and `JOINS`.
+The encoder finds in the echo of a block what the next request must repeat beside what the block itself holds: see
+`STEP`, `CONTENT` and `JOINS`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT, word
 
-# In the echo of a block: the members of its step that the block does not have, the content of an output other than a text,
-# and a mark for a content of the same output as the block before it.
+# In the echo of a block: the members of its step that the block does not have, the content of an output other than a
+# text, and a mark for a content of the same output as the block before it.
 STEP, CONTENT, JOINS = "step", "content", "joins"
 
 SIGNATURE = "thought_signature"
@@ -111,7 +112,10 @@ class Step(Struct, eq=False):
             self.open = None
 
     def _take_other(self, kind: str, delta: JsonObject, events: Events) -> None:
-        """Take a delta of another type than the step's: a signature belongs to any step, and what is not known travels on."""
+        """Take a delta of another type than the step's.
+
+        A signature belongs to any step, and what is not known travels on.
+        """
         if kind == SIGNATURE:
             self.members = {**self.members, "signature": delta.get("signature")}
         else:
@@ -172,7 +176,10 @@ class Output(Step):
             self._close(events, self._marks() or None)
 
     def _marks(self) -> JsonObject:
-        """What the encoder needs for the block that ends: whether it joins the one before it, and what else the step has."""
+        """What the encoder needs for the block that ends.
+
+        Whether it joins the one before it, and what else the step has.
+        """
         marks: JsonObject = {JOINS: True} if self._is_joined else {}
         if self.members:
             marks[STEP] = self.members

@@ -1,7 +1,7 @@
 """The JSON of the Interactions stream.
 
-All events share one Struct. Steps and deltas stay plain objects, since they are kept as they came. What the server should not get
-wrong, but might, is ``Json`` and checked where it is read, so that no content is lost for it.
+All events share one Struct. Steps and deltas stay plain objects, since they are kept as they came. What the server
+should not get wrong, but might, is ``Json`` and checked where it is read, so that no content is lost for it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lines of Ollama's stream to events.
 
-The wire has neither blocks nor a first event: the first line starts the response, and adjacent text or thinking becomes one block. A tool call is complete in its line. The line
-that is ``done`` ends the response; it may contain text itself. If the bytes end before it, or within a line, the response is truncated. Proxies may put several JSON
-objects or a byte order mark on a line; both are accepted.
+The wire has neither blocks nor a first event: the first line starts the response, and adjacent text or thinking becomes
+one block. A tool call is complete in its line. The line that is ``done`` ends the response; it may contain text itself.
+If the bytes end before it, or within a line, the response is truncated. Proxies may put several JSON objects or a byte
+order mark on a line; both are accepted.
 
 An error is a line with ``error`` in it, with the status 200 if the response had begun. It ends the response.
 """

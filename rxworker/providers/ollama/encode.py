@@ -5,13 +5,15 @@ The protocol has few fields, so parts of a conversation are converted or left ou
 - A message is text, with pictures beside it. The texts of a user message are joined by line ends, and refusals
   are sent as texts. Pictures that a model made are left out.
 - Pictures are sent as bytes. Of a picture with only a web address, the address is sent as text.
-- A document of text is inserted into the text, and so is the address of any other. A document of other bytes is refused.
+- A document of text is inserted into the text, and so is the address of any other. A document of other bytes is
+  refused.
 - Tool results are messages of their own. They follow their calls, in the order of the calls, and name the
   tool, since older servers match them by nothing else. A failure is part of the text of its result.
 - Thinking is sent back if it is Ollama's own. The model's template decides which of it the model sees.
 - A call's id is sent back if Ollama gave it. Other ids mean nothing to Ollama.
 - Calls of the providers' own tools, citations, signatures and blocks of unknown kinds are left out.
-- A choice of tools is expressed by offering no tool, or one; that some tool must be called, or that several may be called at once, cannot be expressed.
+- A choice of tools is expressed by offering no tool, or one; that some tool must be called, or that several may be
+  called at once, cannot be expressed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""How an answer of Ollama ends: its stop reason, its usage (on the last line, beside durations in nanoseconds), and its error, a sentence without a code."""
+"""How an answer of Ollama ends.
+
+Its stop reason, its usage (on the last line, beside durations in nanoseconds), and its error, a sentence without a
+code.
+"""
 
 from __future__ import annotations
 

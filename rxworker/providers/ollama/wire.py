@@ -1,7 +1,8 @@
 """The JSON of Ollama's lines.
 
 A line holds one of these, and nothing else: a field that is not named here, or holds something else, makes the line one
-for `rxworker.providers.malformed`, which reports it. Decoded JSON has no cycles, so the garbage collector need not watch these Structs.
+for `rxworker.providers.malformed`, which reports it. Decoded JSON has no cycles, so the garbage collector need not
+watch these Structs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One choice of a Chat Completions stream: text, thinking, refusals and calls, as blocks with indexes of our own.
 
-The wire has no blocks. Adjacent text becomes one block; thinking or a call ends it.
-Calls stay open until the choice ends, since their pieces may alternate. OpenRouter's reasoning details are collected from their pieces, to be sent back.
+The wire has no blocks. Adjacent text becomes one block; thinking or a call ends it. Calls stay open until the choice
+ends, since their pieces may alternate. OpenRouter's reasoning details are collected from their pieces, to be sent back.
 """
 
 from __future__ import annotations

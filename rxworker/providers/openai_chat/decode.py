@@ -1,8 +1,8 @@
 """Frames of the Chat Completions stream to events.
 
-The wire has neither a first nor a last event: the first chunk starts the response, and ``[DONE]`` ends it. The usage may
-come after the finish reason, so the response is completed at ``[DONE]``, or at the end of the bytes where a server sends
-none. Bytes that end before any finish reason are a truncated response.
+The wire has neither a first nor a last event: the first chunk starts the response, and ``[DONE]`` ends it. The usage
+may come after the finish reason, so the response is completed at ``[DONE]``, or at the end of the bytes where a server
+sends none. Bytes that end before any finish reason are a truncated response.
 
 Errors come in several shapes, and are looked for before anything else. One that shares a chunk with choices may be
 followed by the usage, which is waited for; any other ends the response at once.
@@ -158,7 +158,10 @@ class OpenAIChatDecoder(LenientDecoder):
         return made
 
     def _grow(self, position: Position, texts: list[str]) -> TextDelta | InputJsonDelta | None:
-        """Add to what is open at this place; return the delta of the first text, or ``None`` if nothing is, or a failure waits."""
+        """Add to what is open at this place.
+
+        Return the delta of the first text, or ``None`` if nothing is, or a failure waits.
+        """
         choice = self._choices.get(position[0])
         return None if choice is None or self._failure else choice.grow(position[1], texts)
 

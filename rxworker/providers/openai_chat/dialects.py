@@ -1,8 +1,8 @@
 """The requirements that servers of the protocol have for a request, by their hosts.
 
 All answers of the protocol are of one provider, whichever server they came from, and keep what their server may want to
-see again. A conversation that moves to another server takes all of that along; so the table defines, for the server of the
-request, which of it is sent and what it will not do without. A server that is not in the table is sent what came.
+see again. A conversation that moves to another server takes all of that along; so the table defines, for the server of
+the request, which of it is sent and what it will not do without. A server that is not in the table is sent what came.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Dialect(Struct, frozen=True):
         limit: Its name for the limit of output tokens.
         echoes: What it takes of that which an answer carried beside its text and its calls. A refusal that it does not
             take is text.
-        demands_reasoning: Which answers must have ``reasoning_content``, even if it is empty or from another provider: none, those with
-            ``calls``, or all ``answers`` of a request with tools.
-        switch: Whether thinking is turned off by the member ``thinking`` instead of an effort: https://api-docs.deepseek.com/guides/thinking_mode
+        demands_reasoning: Which answers must have ``reasoning_content``, even if it is empty or from another provider:
+            none, those with ``calls``, or all ``answers`` of a request with tools.
+        switch: Whether thinking is turned off by the member ``thinking`` instead of an effort:
+            https://api-docs.deepseek.com/guides/thinking_mode
         ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
         id_length: How long an id is that takes the place of one that looks otherwise.
-        usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and refuses the member.
-        has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model reads the schema.
+        usage_option: Whether usage is sent for ``stream_options``; without it, the server sends usage anyway and
+            refuses the member.
+        has_schemas: Whether it takes a schema for the answer; without it, it is sent ``json_object``, and the model
+            reads the schema.
         cache_marks: The vendors of whose models it takes marks of what may be cached, as `ModelInfo.vendor` has them.
         flags: Members of its own that each request has as ``true``, unless ``extra`` gives another value.
         tool_flags: The same, for requests with tools.
@@ -78,7 +81,8 @@ CONTENT = Dialect(echoes=(REASONING_CONTENT,))
 KIMI = Dialect(
     "max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True
 )
-# Without the flag, the arguments of a call come at once when they are whole: https://docs.z.ai/guides/capabilities/stream-tool
+# Without the flag, the arguments of a call come at once when they are whole:
+# https://docs.z.ai/guides/capabilities/stream-tool
 GLM = Dialect(
     echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",)
 )

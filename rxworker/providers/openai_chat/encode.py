@@ -206,7 +206,8 @@ class MessagesEncoder(MessageEncoder):
 
         Args:
             system: The system prompt.
-            mark: A cache mark for the system prompt, for the last message, and for the one with which the request before ended.
+            mark: A cache mark for the system prompt, for the last message, and for the one with which the request
+                before ended.
         """
         before = _system(system)
         parts: list[Part] = [*before, *self._answered, *self._rest]
@@ -265,7 +266,10 @@ def _system(text: str | None) -> list[bytes]:
 
 
 def _with_mark(part: Part, mark: JsonObject) -> Part:
-    """Messages, of which the last has a cache mark at the end of its content, if it has some. What was kept of them is not changed."""
+    """Messages, of which the last has a cache mark at the end of its content, if it has some.
+
+    What was kept of them is not changed.
+    """
     messages = decode_messages(b"[%b]" % part) if isinstance(part, bytes) else [part]
     content = messages[-1].get("content")
     text: JsonObject = {"type": "text", "text": content}

@@ -1,4 +1,7 @@
-"""How a choice ends: its finish reason and its usage. Cached input is part of the input, reasoning part of the output."""
+"""How a choice ends: its finish reason and its usage.
+
+Cached input is part of the input, reasoning part of the output.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def read_usage(raw: JsonObject) -> Usage:
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""  # noqa: W505
     *counted, elsewhere, hit, created = numbers_in(
         raw,
         "prompt_tokens",

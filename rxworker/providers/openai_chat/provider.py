@@ -25,7 +25,8 @@ class OpenAIChat(OpenAIService):
     Args:
         model: The name of the model, for example ``gpt-5.4-mini``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
-            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
+            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each
+            request.
         base_url: Where the service is, for example ``http://127.0.0.1:11434``; without one, ``OPENAI_BASE_URL``, or
             else OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
         address: The whole address of the requests, which is used unchanged.

@@ -3,9 +3,9 @@
 By the protocol a piece names its call with ``index``, and the first piece of a call has id and name. Compatible
 servers leave the index out, send 0 for every call, send ids again or empty, or send each call in one piece. The rules:
 
-- A piece with an index belongs to the call of that index. If it has another id together with a name, it begins a new call,
-  provided that the call so far may be complete: its name is another, or its arguments are complete or not JSON, or neither
-  it nor the piece has any. Otherwise the server repeats the name in every piece.
+- A piece with an index belongs to the call of that index. If it has another id together with a name, it begins a new
+  call, provided that the call so far may be complete: its name is another, or its arguments are complete or not JSON,
+  or neither it nor the piece has any. Otherwise the server repeats the name in every piece.
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it belongs to the
   last one.
 - A piece without an id, but with a name and arguments that are complete by themselves, begins a new call if the call it
@@ -59,7 +59,10 @@ class PendingCall(Struct, eq=False):
     read: int = 0
 
     def is_whole(self) -> bool:
-        """Whether nothing more can belong to the arguments: they are whole, or not JSON. Each piece is read once at most."""
+        """Whether nothing more can belong to the arguments: they are whole, or not JSON.
+
+        Each piece is read once at most.
+        """
         reader = self.reader = self.reader or JsonReader()
         for piece in self.pieces[self.read :]:
             reader.feed(piece)
@@ -100,7 +103,10 @@ class ToolCalls:
         self._closed = Calls()  # those that were open when the choice ended
 
     def grow(self, index: int, texts: list[str]) -> InputJsonDelta | None:
-        """Add to the arguments of the call of this index, and return the delta of the first piece; ``None`` if its block is not open."""
+        """Add to the arguments of the call of this index, and return the delta of the first piece.
+
+        ``None`` if its block is not open.
+        """
         call = self._by_index.get(index)
         if call is None or call.index is None:
             return None
@@ -128,7 +134,10 @@ class ToolCalls:
             self._emit(InputJsonDelta(call.index, text))
 
     def close(self, stop: StopReason | None, *, runs: bool, raw: str | None) -> None:
-        """The choice ended: the calls stop if they are whole, else they are aborted. One that names no tool never was a block."""
+        """The choice ended: the calls stop if they are whole, else they are aborted.
+
+        One that names no tool never was a block.
+        """
         if not self._open:
             return
         if not runs:
@@ -150,7 +159,8 @@ class ToolCalls:
         """The properties of the calls that decide why the choice ended.
 
         Args:
-            is_certain: Whether the server reports that the calls are complete, so that their arguments need not be read.
+            is_certain: Whether the server reports that the calls are complete, so that their arguments need not be
+                read.
         """
         calls, before = self._open, self._closed
         if calls:

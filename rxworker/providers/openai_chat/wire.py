@@ -105,7 +105,10 @@ class WireGroq(Struct, frozen=True, gc=False):
 
 
 class WireNames(Struct, frozen=True, gc=False):
-    """The fields of a frame about the whole response, the same each time: texts, but no content is worth losing for one that is not."""
+    """The fields of a frame about the whole response, the same each time.
+
+    Texts, but no content is worth losing for one that is not.
+    """
 
     id: Any = None
     model: Any = None

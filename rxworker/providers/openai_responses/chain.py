@@ -1,8 +1,9 @@
 """A request and its response over a WebSocket: which items of the next request the service already has. Pure.
 
-A service that is connected keeps the last response of a socket in memory, also with ``store: false``. The next request names it (``previous_response_id``)
-and has only what came since. Everything else is sent with each request, since a response hands on its items alone. A request is continued only if what
-it begins with equals, item for item, what was sent and received; any other is sent whole. See https://developers.openai.com/api/docs/guides/websocket-mode
+A service that is connected keeps the last response of a socket in memory, also with ``store: false``. The next request
+names it (``previous_response_id``) and has only what came since. Everything else is sent with each request, since a
+response hands on its items alone. A request is continued only if what it begins with equals, item for item, what was
+sent and received; any other is sent whole. See https://developers.openai.com/api/docs/guides/websocket-mode
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class Creation(Struct, frozen=True):
         return self.members.get("generate") == Raw(b"false")
 
     def event(self, held: Held | None = None) -> bytes:
-        """The event that requests the response: the whole input, or what is new after a response that the service holds."""
+        """The event that requests the response.
+
+        The whole input, or what is new after a response that the service holds.
+        """
         if held is None:
             return _event(self.members, self.items)
         named = {"previous_response_id": Raw(msgspec.json.encode(held.response_id))}

@@ -2,10 +2,10 @@
 
 A response is a list of items: `rxworker.providers.openai_responses.items` turns them into blocks.
 
-A response ends at its last event, which has the status; bytes that end before are a truncated response. An
-``error`` event is usually followed by a ``response.failed`` with the same error, so the error waits for the next
-frame or the end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what
-the response emitted before it.
+A response ends at its last event, which has the status; bytes that end before are a truncated response. An ``error``
+event is usually followed by a ``response.failed`` with the same error, so the error waits for the next frame or the
+end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what the
+response emitted before it.
 """
 
 from __future__ import annotations

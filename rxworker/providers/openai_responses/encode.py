@@ -2,9 +2,10 @@
 
 The input is a row of items: messages, calls and their results each stand for themselves. The rules:
 
-- An answer of this protocol goes back as the items that it came as, in their order and with all that they hold: ids, encrypted thoughts,
-  phases, callers. What a block holds replaces what its item holds, so a text or an argument that was changed afterwards is sent as changed. A
-  thought with nothing after it, as in an answer that was cut, is left out, since the service refuses it.
+- An answer of this protocol goes back as the items that it came as, in their order and with all that they hold: ids,
+  encrypted thoughts, phases, callers. What a block holds replaces what its item holds, so a text or an argument that
+  was changed afterwards is sent as changed. A thought with nothing after it, as in an answer that was cut, is left out,
+  since the service refuses it.
 - Of another provider's answer, the texts and the calls go back. Its thoughts, its own tools' calls and
   results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
@@ -12,7 +13,8 @@ The input is a row of items: messages, calls and their results each stand for th
 - The application's first message is the instructions; a later one is a message of its role.
 - An `OpaqueBlock` of the user's is an item of its own, such as the output of a ``shell_call``.
 - The protocol has no stop sequences; they are left out.
-- Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": [...]}`` adds to what comes with an answer, and ``None`` in its place takes it all out.
+- Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": [...]}`` adds to what comes with an
+  answer, and ``None`` in its place takes it all out.
 """
 
 from __future__ import annotations
@@ -199,7 +201,10 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
 
 
 def _answer(call: ToolCall, own: bool) -> JsonObject:
-    """The first fields of the answer to a call. If a program made the call, the answer names the program, which then continues."""
+    """The first fields of the answer to a call.
+
+    If a program made the call, the answer names the program, which then continues.
+    """
     if not own:
         return {"type": OUTPUT, "call_id": safe_id(call.id)}
     echo = call.echo or {}

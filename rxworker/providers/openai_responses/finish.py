@@ -1,4 +1,7 @@
-"""How a response ends: its status, its usage and its error. Cached input is part of the input, reasoning part of the output."""
+"""How a response ends: its status, its usage and its error.
+
+Cached input is part of the input, reasoning part of the output.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def read_usage(raw: JsonObject) -> Usage:
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""
+    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""  # noqa: W505
     return numbers_in(
         raw,
         "input_tokens",

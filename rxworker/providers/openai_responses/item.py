@@ -1,13 +1,13 @@
 """One item of a response, from its start to its end, as blocks.
 
-An item is a message or a thought (`TextItem`), a call (`CallItem`), or an action of the provider, which is one block too. The start of a block has in
-its echo the item that it belongs to; the stop of the item's last block has the whole item, which the next request must repeat:
-`rxworker.providers.openai_responses.encode` puts it together again.
+An item is a message or a thought (`TextItem`), a call (`CallItem`), or an action of the provider, which is one block
+too. The start of a block has in its echo the item that it belongs to; the stop of the item's last block has the whole
+item, which the next request must repeat: `rxworker.providers.openai_responses.encode` puts it together again.
 
 The whole texts that come at the end are compared with what was streamed. A server that streams nothing is made up for.
 
-What happens is added to the events that the caller is gathering: most frames make one event or none, and to hand them up
-through a generator at each floor would cost more than to make them.
+What happens is added to the events that the caller is gathering: most frames make one event or none, and to hand them
+up through a generator at each floor would cost more than to make them.
 """
 
 from __future__ import annotations
@@ -250,7 +250,10 @@ DELTAS = {
 
 
 class Part(Struct, eq=False):
-    """A text within an item: where it lies, what it is, the block it goes into, its pieces so far, and how often it was cited."""
+    """A text within an item.
+
+    Where it lies, what it is, the block it goes into, its pieces so far, and how often it was cited.
+    """
 
     position: Position
     block_type: BlockType

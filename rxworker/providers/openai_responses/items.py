@@ -2,8 +2,8 @@
 
 Several items may be open at once, and they may end in any order. An item is known by its ``output_index``; its
 ``item_id`` is not to be relied on, since one server changes it with every event. Servers that send no ``output_index``
-are helped: the item is then the one of that id, else the last open one of the type that the event belongs to, else a new
-one after the others.
+are helped: the item is then the one of that id, else the last open one of the type that the event belongs to, else a
+new one after the others.
 """
 
 from __future__ import annotations
@@ -80,7 +80,10 @@ class Items:
     def _take_untold_calls(
         self, output: Sequence[Json], events: list[ResponseEvent], *, whole: bool
     ) -> None:
-        """Calls that stand in the output alone. Nothing else is taken from there, since it may be numbered otherwise."""
+        """Calls that stand in the output alone.
+
+        Nothing else is taken from there, since it may be numbered otherwise.
+        """
         calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
         for wire in calls:
             if self._named(wire.get("id"), wire.get("call_id")) is None:

@@ -23,16 +23,17 @@ from rxworker.providers.service import Draft, OpenAIService
 class OpenAIResponses(OpenAIService):
     """A model that speaks the Responses protocol.
 
-    The requests let the service store nothing, and include its encrypted reasoning in the response, so that the next request can send
-    it back. Reasoning in readable text is sent for ``extra={"reasoning": {"summary": "auto"}}``.
+    The requests let the service store nothing, and include its encrypted reasoning in the response, so that the next
+    request can send it back. Reasoning in readable text is sent for ``extra={"reasoning": {"summary": "auto"}}``.
 
-    With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is cut:
-    a client then goes on with the events that have not come. Disposing the stream cancels the response.
+    With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is
+    cut: a client then goes on with the events that have not come. Disposing the stream cancels the response.
 
     Args:
         model: The name of the model, for example ``gpt-5.4``.
         api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
-            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each request.
+            your own (``base_url``) needs none. A function or a coroutine function that returns it is called for each
+            request.
         base_url: Where the service is, for example ``http://127.0.0.1:8080``; without one, ``OPENAI_BASE_URL``, or else
             OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
         address: The whole address of the requests, which is used unchanged.
@@ -64,7 +65,10 @@ class OpenAIResponses(OpenAIService):
         return self._remembered.encode(request.conversation.messages, new, body)
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
-        """The same, for a response that goes on without its connection (``extra={"background": True}``); see `BackgroundProvider`."""
+        """The same, for a response that goes on without its connection (``extra={"background": True}``).
+
+        See `BackgroundProvider`.
+        """
         return ResponsesBackgroundDecoder(cursor)
 
 
@@ -85,7 +89,8 @@ class ResponsesBackgroundDecoder(BackgroundDecoder):
 
     See https://developers.openai.com/api/docs/guides/background
 
-    A response that another process has begun is requested after its event 0, which has nothing but the name of the response.
+    A response that another process has begun is requested after its event 0, which has nothing but the name of the
+    response.
 
     Args:
         cursor: See `BackgroundDecoder`.

@@ -1,8 +1,8 @@
 """A reply as Gemini's generateContent streams it: unnamed frames with line ends of two bytes, and no last frame.
 
 Each frame is a response with new parts in it. A call is whole in its part, and has an id only where the script gives it
-one, since Gemini usually sends none. The seal stands on the first call, or else on an empty text at the end. An error in the
-middle is bare JSON over several lines, without ``data:`` in front.
+one, since Gemini usually sends none. The seal stands on the first call, or else on an empty text at the end. An error
+in the middle is bare JSON over several lines, without ``data:`` in front.
 """
 
 from __future__ import annotations

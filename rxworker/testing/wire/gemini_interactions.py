@@ -1,7 +1,7 @@
 """A reply as Gemini's Interactions API streams it: named frames, a step for each block, and ``[DONE]`` at the end.
 
-Thinking is sent as a summary; its signature is the last delta of the thought. The events of an interaction in the background have names, which a client
-gives to have the events after them.
+Thinking is sent as a summary; its signature is the last delta of the thought. The events of an interaction in the
+background have names, which a client gives to have the events after them.
 """
 
 from __future__ import annotations

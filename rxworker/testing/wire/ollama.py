@@ -70,7 +70,10 @@ def _message(content: str = "", **fields: Json) -> JsonObject:
 
 
 def _done(reply: Reply) -> JsonObject:
-    """The end of the last line: the stop reason and the usage. The protocol counts no cache, and durations are left out."""
+    """The end of the last line: the stop reason and the usage.
+
+    The protocol counts no cache, and durations are left out.
+    """
     ended: JsonObject = {"done": True, "done_reason": stop_word(reply, STOP_WORDS)}
     if reply.usage is None:
         return ended

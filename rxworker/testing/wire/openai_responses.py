@@ -1,6 +1,7 @@
 """A reply as OpenAI's Responses API streams it: named and numbered frames, an item for each block, no ``[DONE]``.
 
-Thinking is sent as a summary, which is all that OpenAI shows; its signature is the item's ``encrypted_content``, sent when the item is done.
+Thinking is sent as a summary, which is all that OpenAI shows; its signature is the item's ``encrypted_content``, sent
+when the item is done.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def openai_responses_frames(
     >>> from rxworker.testing.reply import say
     >>> openai_responses_frames(say("Hi"))[4]
     b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1_0","output_index":0,"content_index":0,"delta":"Hi","logprobs":[]}\n\n'
-    """
+    """  # noqa: W505
     return [
         data_frame({"type": kind, "sequence_number": place, **fields}, kind)
         for place, (kind, fields) in enumerate(_events(reply, number, model))

@@ -1,8 +1,9 @@
 """The terminal app: theme, global keys, signals and shutdown. `ConversationScreen` shows the conversation.
 
-Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the guard's thread.
-Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked because it
-waits for the terminal, the driver stops waiting; if it is blocked for another reason, the guard ends the process.
+Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the guard's
+thread. Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked
+because it waits for the terminal, the driver stops waiting; if it is blocked for another reason, the guard ends the
+process.
 """
 
 from __future__ import annotations
@@ -219,7 +220,10 @@ class TerminalApp(App[None]):
             self._event_loop.call_soon_threadsafe(self._handle, number)
 
     def _handle(self, number: int) -> None:
-        """SIGINT cancels the running run, any other signal leaves; SIGHUP also if the terminal closed without a signal."""
+        """SIGINT cancels the running run, any other signal leaves.
+
+        SIGHUP also if the terminal closed without a signal.
+        """
         self._is_pending = False
         if number == signal.SIGINT and self.session.active is not None:
             self.conversation.action_cancel()

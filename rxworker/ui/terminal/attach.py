@@ -1,6 +1,9 @@
-"""What a message is made of besides the text that is typed: files that it names as ``@path``, and pastes that are folded.
+"""What a message is made of besides the text that is typed.
 
-A name begins after a space or at the begin of a line, and ends at a space; one with spaces is written as ``@"my notes.txt"``. ``@@`` is an ``@`` that names no file.
+Files that it names as ``@path``, and pastes that are folded.
+
+A name begins after a space or at the begin of a line, and ends at a space; one with spaces is written as ``@"my
+notes.txt"``. ``@@`` is an ``@`` that names no file.
 """
 
 from __future__ import annotations
@@ -83,7 +86,8 @@ def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
         folder: The folder of relative paths.
 
     Returns:
-        The input before the cursor with each, and its name; none if the text does not end with the begin of a name, or that is the name of a file.
+        The input before the cursor with each, and its name; none if the text does not end with the begin of a name, or
+        that is the name of a file.
     """
     begun = _BEGUN.search(text)
     if begun is None:

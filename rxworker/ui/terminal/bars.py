@@ -1,7 +1,7 @@
 """The bars above and below the conversation, and the input.
 
-The bars show the model, the state of the run and its usage. In the input, Enter sends, Ctrl-J inserts a line break, and up and
-down browse the messages that were sent before.
+The bars show the model, the state of the run and its usage. In the input, Enter sends, Ctrl-J inserts a line break, and
+up and down browse the messages that were sent before.
 """
 
 from __future__ import annotations
@@ -197,7 +197,9 @@ class Quit(Message):
 
 
 class Composer(TextArea):
-    """An input that grows with its text. A long paste is folded: a few words in brackets stand for it, which keys delete and pass over as one.
+    """An input that grows with its text.
+
+    A long paste is folded: a few words in brackets stand for it, which keys delete and pass over as one.
 
     Attributes:
         menu: Takes the keys that choose while it is open.
@@ -255,7 +257,10 @@ class Composer(TextArea):
         self.paste(app_of(self).clipboard)
 
     def paste(self, text: str) -> None:
-        """Insert a text without its control characters; a long one is folded. An ``@`` in it names no file, unless it is all of the paste."""
+        """Insert a text without its control characters; a long one is folded.
+
+        An ``@`` in it names no file, unless it is all of the paste.
+        """
         text = clean(_LINE_END.sub("\n", text))
         lines = text.strip("\n").count("\n") + 1
         if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
@@ -301,8 +306,8 @@ class Composer(TextArea):
             edit = Edit(edit.text, top, bottom, edit.maintain_selection_offset)
         return super().edit(edit)
 
-    # Textual wraps the lines once for all edits of a batch, and misses those that a later edit adds or removes; and it looks up the
-    # cursor before it has moved it, in a line that may be gone. Both end the app.
+    # Textual wraps the lines once for all edits of a batch, and misses those that a later edit adds or removes; and it
+    # looks up the cursor before it has moved it, in a line that may be gone. Both end the app.
     def _undo_batch(self, edits: Sequence[Edit]) -> None:
         for edit in reversed(edits):
             self.set_reactive(TextArea.selection, Selection.cursor(edit.top))

@@ -1,6 +1,7 @@
 """The slash commands: one table, from which the help, the completion and the dispatch are made.
 
-A line that begins with a slash and a word is a command; one that begins with two slashes is a message that begins with one.
+A line that begins with a slash and a word is a command; one that begins with two slashes is a message that begins with
+one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""The screen of the conversation: its layout, the display of its runs, and the actions of the user: its keys, its input and its dialogs.
+"""The screen of the conversation: its layout, the display of its runs, and the actions of the user.
 
-Theory of operation. One task follows a run. It takes all records that are available, shows them, and sleeps for a frame;
-meanwhile the hub merges deltas, so the cost of the screen depends on what is new on it and not on the number of events.
-`TerminalSession` makes all decisions about the conversation; the screen makes none. `Commands` act on the screen.
+Its keys, its input and its dialogs.
+
+Theory of operation. One task follows a run. It takes all records that are available, shows them, and sleeps for a
+frame; meanwhile the hub merges deltas, so the cost of the screen depends on what is new on it and not on the number of
+events. `TerminalSession` makes all decisions about the conversation; the screen makes none. `Commands` act on the
+screen.
 """
 
 from __future__ import annotations
@@ -331,7 +334,10 @@ class ConversationScreen(Screen[None]):
         composer.accept()
 
     def _message(self, text: str) -> Message | None:
-        """The message of what was typed; ``None`` if a file that it names cannot be attached, which the user is shown."""
+        """The message of what was typed.
+
+        ``None`` if a file that it names cannot be attached, which the user is shown.
+        """
         text = text[1:] if text.startswith("//") else text
         try:
             pastes = self.query_one(Composer).pastes

@@ -41,7 +41,9 @@ MOST_LINES = 500
 
 
 class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
-    """Shows a call that waits for approval. The result is the decision, and whether the tool is always allowed from now on; ``None`` decides later.
+    """Shows a call that waits for approval.
+
+    The result is the decision, and whether the tool is always allowed from now on; ``None`` decides later.
 
     Args:
         call: The call that waits.

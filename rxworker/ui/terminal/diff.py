@@ -1,4 +1,7 @@
-"""Edits of files as coloured lines: from reports of tools, from the arguments of a call that waits, and from results that are diffs."""
+"""Edits of files as coloured lines.
+
+From reports of tools, from the arguments of a call that waits, and from results that are diffs.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ TEXTS = ("content", "contents", "new_text", "file_text", "text")
 LARGEST = 500_000
 """Bytes of a file that is read for a diff."""
 MOST_COMPARED = 2000
-"""Lines of the changed part that are compared; of a longer one, all old lines are shown as removed and all new ones as added."""
+"""Lines of the changed part that are compared.
+
+Of a longer one, all old lines are shown as removed and all new ones as added.
+"""
 CONTEXT = 3
 LONGEST = 400
 _DIFF = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)

@@ -1,12 +1,13 @@
 """Textual's terminal driver, for a terminal that may be slow or disappear while the app is open.
 
-Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal, or
-blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore `Output`
-never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this process only, and
-while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not accept is dropped.
+Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal,
+or blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore
+`Output` never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this
+process only, and while the terminal is full, the thread waits for room or for `limit_wait`. What a terminal does not
+accept is dropped.
 
-Textual's parser takes all characters between an escape character within pasted text and the end of the paste for keys: such a paste could send
-messages and approve calls. Therefore `Pastes` replaces it before the parser reads them.
+Textual's parser takes all characters between an escape character within pasted text and the end of the paste for keys:
+such a paste could send messages and approve calls. Therefore `Pastes` replaces it before the parser reads them.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ READ_SECONDS = 0.1
 
 
 class Pastes:
-    r"""Replaces the control characters in pasted text, but ends of lines. It is fed with what a terminal sends, cut anywhere.
+    r"""Replaces the control characters in pasted text, but ends of lines.
+
+    It is fed with what a terminal sends, cut anywhere.
 
     >>> Pastes().feed("\x1b[A\x1b[200~red: \x1b[31m\x1b[201~\x1b")
     '\x1b[A\x1b[200~red: ␛[31m\x1b[201~\x1b'
@@ -150,7 +153,10 @@ class Pastes:
 
 
 RESTORED = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""Escape sequences that restore the terminal: no mouse, no bracketed paste, wrapped lines, plain keys, previous screen, cursor."""
+"""Escape sequences that restore the terminal.
+
+No mouse, no bracketed paste, wrapped lines, plain keys, previous screen, cursor.
+"""
 
 
 class TerminalDriver(LinuxDriver):

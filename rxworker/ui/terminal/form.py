@@ -1,7 +1,8 @@
 """A form: the arguments of a call, or the content of a question, as fields of the types that a schema gives them.
 
-Theory of operation. A field shows a text as it is, and any other value as JSON. A character that a terminal would execute or hide is shown as a JSON
-escape, and the text that has one as JSON: what is seen is the value. A field that was not changed keeps its value. An empty field without a value is left out.
+Theory of operation. A field shows a text as it is, and any other value as JSON. A character that a terminal would
+execute or hide is shown as a JSON escape, and the text that has one as JSON: what is seen is the value. A field that
+was not changed keeps its value. An empty field without a value is left out.
 """
 
 from __future__ import annotations
@@ -157,7 +158,9 @@ def fields_of(
 
 
 def problem_of(value: Json, schema: JsonObject) -> str:
-    """Why a value does not fit a JSON schema; empty if it does. What is not understood of the schema is left to the tool.
+    """Why a value does not fit a JSON schema; empty if it does.
+
+    What is not understood of the schema is left to the tool.
 
     >>> problem_of({"days": ["x"]}, {"properties": {"days": {"items": {"type": "integer"}}}})
     '.days[0] is not a whole number'

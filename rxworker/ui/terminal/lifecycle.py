@@ -2,11 +2,11 @@
 
 Theory of operation. A thread waits for one of two events: the terminal hangs up, which the system reports to every
 process that polls it, or a signal handler calls `expect_end`. Either starts a short grace period. If the app has not
-ended after it, because a hook or a tool blocks the event loop, the process ends. A signal would have ended the process at
-once if the app had not installed a handler.
+ended after it, because a hook or a tool blocks the event loop, the process ends. A signal would have ended the process
+at once if the app had not installed a handler.
 
-The signal handlers are those of Python, not of the event loop: a handler of the loop would not run while the loop waits for
-a terminal that is not read. A handler of Python runs in the main thread, whatever that waits for.
+The signal handlers are those of Python, not of the event loop: a handler of the loop would not run while the loop waits
+for a terminal that is not read. A handler of Python runs in the main thread, whatever that waits for.
 """
 
 from __future__ import annotations

@@ -43,7 +43,8 @@ def run_app(
         dashboard: What ``/usage`` shows of the conversation; by default `rxworker.panels.USAGE`.
 
     Returns:
-        An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a signal or a
+        An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a
+            signal or a
         closed terminal, the run has one second to be cancelled and the app three seconds to end; then the process ends.
 
     Raises:

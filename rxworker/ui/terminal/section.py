@@ -1,8 +1,8 @@
 """Sections of a lane's widget: growing text, growing Markdown, and lines with styles. Long sections are folded.
 
-Theory of operation. Lines are filled greedily, so a line that was wrapped does not change when text is appended: only the
-last line is open. Appending therefore costs the new text and one line, however long the text is. When the width changes, all
-lines are wrapped again.
+Theory of operation. Lines are filled greedily, so a line that was wrapped does not change when text is appended: only
+the last line is open. Appending therefore costs the new text and one line, however long the text is. When the width
+changes, all lines are wrapped again.
 
 Markdown hides nothing: HTML is shown as text, and links are shown with their addresses.
 """
@@ -262,7 +262,10 @@ class TextSection:
         self.text.resize(width - self._indent)
 
     def height(self, *, unfolded: bool) -> int:
-        """Return the number of lines. The last line of a folded section shows how many lines are hidden, unless all are."""
+        """Return the number of lines.
+
+        The last line of a folded section shows how many lines are hidden, unless all are.
+        """
         lines, hidden = self._count, self.hidden
         if unfolded or not hidden:
             return lines
@@ -323,11 +326,16 @@ class StyledSection(TextSection):
 
 
 EAGER = 2000
-"""Characters of an open block up to which it is rendered with each addition; a longer one when it has grown by a sixteenth."""
+"""Characters of an open block up to which it is rendered with each addition.
+
+A longer one when it has grown by a sixteenth.
+"""
 
 
 class DocumentSection:
-    """Markdown that may grow. A block of it is rendered once when the next block begins; only the last one is rendered again when it grows.
+    """Markdown that may grow.
+
+    A block of it is rendered once when the next block begins; only the last one is rendered again when it grows.
 
     Args:
         text: The Markdown.

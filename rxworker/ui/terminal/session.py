@@ -188,10 +188,13 @@ def totals_of(state: RunState) -> Totals:
 
 
 class TerminalSession:
-    """What the app shows: the runs of a session of the worker, which can be replaced by a new or a stored one while no run is running.
+    """What the app shows.
+
+    The runs of a session of the worker, which can be replaced by a new or a stored one while no run is running.
 
     Args:
-        begun: The session to continue, or a worker, for its own; it has the conversation again after `close`. Without a log, the runs are in memory until then.
+        begun: The session to continue, or a worker, for its own; it has the conversation again after `close`. Without a
+            log, the runs are in memory until then.
         wording: Returns the line that describes an error; by default the text of the error.
         models: Other models that the user may choose.
         find_model: Returns the model of a provider's name and a model's name.
@@ -293,7 +296,9 @@ class TerminalSession:
         return self._before + (self._held if self.active is None else totals_of(self.active.state))
 
     def check(self, message: Message) -> None:
-        """Refuse a message that the model's protocol cannot carry: in the conversation, it would fail each later request.
+        """Refuse a message that the model's protocol cannot carry.
+
+        In the conversation, it would fail each later request.
 
         Raises:
             LocalProtocolError: The protocol has no place for a file of the message.
@@ -375,7 +380,10 @@ class TerminalSession:
         self.sent.send(self.active, message, text, is_ending=self._cancelling)
 
     def allow(self, tool: str) -> asyncio.Task[None]:
-        """Always allow calls of a tool in this conversation that its policy pauses for. The task is done when that is stored."""
+        """Always allow calls of a tool in this conversation that its policy pauses for.
+
+        The task is done when that is stored.
+        """
         return self._give(self.current.allow, [(tool, REQUIRES_APPROVAL)])
 
     def disallow(self, tool: str) -> asyncio.Task[None]:
@@ -455,7 +463,9 @@ class TerminalSession:
         self._use(new_session_id())
 
     async def open_session(self, stored: StoredSession) -> list[Lane]:
-        """Go on with a stored conversation. One whose last run is paused is paused; one whose process has ended continues its run.
+        """Go on with a stored conversation.
+
+        One whose last run is paused is paused; one whose process has ended continues its run.
 
         Returns:
             The lanes of its runs; without those of a run that continues, which `follow` yields.

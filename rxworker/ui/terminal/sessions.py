@@ -1,4 +1,7 @@
-"""The stored sessions of a log: a session is a conversation, whose runs have the same label. Without a log they are kept until the process ends."""
+"""The stored sessions of a log: a session is a conversation, whose runs have the same label.
+
+Without a log they are kept until the process ends.
+"""
 
 from __future__ import annotations
 

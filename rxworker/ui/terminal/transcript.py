@@ -111,7 +111,10 @@ class TextView(LaneView):
 
 
 class ThinkingView(LaneView):
-    """Thinking: its last lines while it streams, one line when it is complete; unfolded it is Markdown, as the text of the model."""
+    """Thinking: its last lines while it streams, one line when it is complete.
+
+    Unfolded it is Markdown, as the text of the model.
+    """
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)

@@ -1,4 +1,7 @@
-"""The base class of lane widgets. It renders by line, so the cost of a growing text depends on what is added and visible."""
+"""The base class of lane widgets.
+
+It renders by line, so the cost of a growing text depends on what is added and visible.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Runs for the clients of the UI protocols, such as AG-UI and the UI Message Stream that ``useChat`` reads.
 
-Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is also the server's. The server continues a conversation that
-it has, thinking included; otherwise the conversation starts with the messages that the client sends. A run belongs to the client that
-started it; `rxworker.ui.web.entry` describes what happens when that client disconnects.
+Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is also the server's. The server continues
+a conversation that it has, thinking included; otherwise the conversation starts with the messages that the client
+sends. A run belongs to the client that started it; `rxworker.ui.web.entry` describes what happens when that client
+disconnects.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""
 
 SOON = 10.0
-"""Seconds within which a client that received a history without the last answer must request the stream of that answer."""
+"""Seconds within which a client that received a history without the last answer must request the stream of that answer."""  # noqa: W505
 
 RUN_HEADER = "X-Rxworker-Run"
 """The response header with the id of the run, which the API needs, for example to cancel it."""
@@ -220,7 +221,10 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
 
 
 async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
-    """The paused run that a client replies to, or sends the results of its tools for; ``None`` if it starts another one."""
+    """The paused run that a client replies to, or sends the results of its tools for.
+
+    ``None`` if it starts another one.
+    """
     if given.replies:
         if len({reply.run_id for reply in given.replies}) > 1:
             raise ApiError(

@@ -181,7 +181,10 @@ class EditBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that starts a run: of a new conversation, the next one of a conversation, or one in place of an earlier message."""
+    """The body of a request that starts a run.
+
+    Of a new conversation, the next one of a conversation, or one in place of an earlier message.
+    """
 
     input: UserInput
     worker: str | None = None
@@ -521,7 +524,10 @@ class ItemsQuery(Struct, frozen=True):
 
 
 async def get_items(state: ServerState, request: WebRequest) -> web.Response | None:
-    """Stream the items of a published stream after the last one that the client has; 204 if it has ended and there are none left."""
+    """Stream the items of a published stream after the last one that the client has.
+
+    204 if it has ended and there are none left.
+    """
     entry = state.published.find(request.params["name"], request.owner)
     query = read_query(request, ItemsQuery)
     after = entry.after(request.headers.get("Last-Event-ID") or query.after)
@@ -551,7 +557,7 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
-    """Return what the panels of a dashboard show of a run, of a conversation or of all runs, now or at a moment of the past."""
+    """Return what the panels of a dashboard show of a run, of a conversation or of all runs, now or at a moment of the past."""  # noqa: W505
     dashboard = state.boards.find(request.params["name"])
     query = read_query(request, BoardQuery)
     states = await state.boards.at(dashboard, state.runs_of(request), query)
@@ -565,7 +571,7 @@ async def get_board_events(state: ServerState, request: WebRequest) -> web.Respo
 
 
 async def get_operators(state: ServerState, request: WebRequest) -> web.Response:
-    """Return the operators of a panel, and what they have done in a run, in a conversation or in all runs, until now or a moment of the past."""
+    """Return the operators of a panel, and what they have done in a run, in a conversation or in all runs, until now or a moment of the past."""  # noqa: W505
     dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
     query = read_query(request, BoardQuery)
     found = await state.boards.explain(dashboard, state.runs_of(request), query)
@@ -613,7 +619,7 @@ async def get_link(state: ServerState, request: WebRequest) -> web.Response:
 
 
 def shared_summary(summary: RunSummary) -> RunSummary:
-    """The summary of a run for the clients of a link, without its conversation, what is noted about that, what it may do, and who watches it."""
+    """The summary of a run for the clients of a link, without its conversation, what is noted about that, what it may do, and who watches it."""  # noqa: W505
     return replace(
         summary,
         conversation="",

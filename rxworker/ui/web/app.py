@@ -26,8 +26,8 @@ STATE = web.AppKey("rxworker", ServerState)
 def make_app(workers: Workers, **options: Unpack[ServerOptions]) -> web.Application:
     """Return the web server as an application: the page, the API, and the streams of runs.
 
-    It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. On cleanup, its runs
-    are cancelled and their watchers are notified.
+    It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. On
+    cleanup, its runs are cancelled and their watchers are notified.
 
     Args:
         workers: A worker, or a function that makes one for each conversation, or several by name.
@@ -181,7 +181,10 @@ SERVED = web.RequestKey("rxworker_request", AiohttpRequest)
 
 @contextmanager
 def _write_timeout(request: web.Request, seconds: float) -> Generator[None, None, None]:
-    """Context manager: close a connection to which nothing could be written for too long. A slow client that reads a little is not affected."""
+    """Context manager: close a connection to which nothing could be written for too long.
+
+    A slow client that reads a little is not affected.
+    """
     loop, pause = asyncio.get_running_loop(), seconds / 2  # progress is seen between two samples
     timer: asyncio.TimerHandle
     before: int | None = None
@@ -206,7 +209,10 @@ def _write_timeout(request: web.Request, seconds: float) -> Generator[None, None
 
 
 MOST_WAITING = 1 << 14
-"""The number of bytes that may wait in a connection before its client counts as behind. Below the low-water mark of asyncio and uvloop (16 KiB) no write waits."""
+"""The number of bytes that may wait in a connection before its client counts as behind.
+
+Below the low-water mark of asyncio and uvloop (16 KiB) no write waits.
+"""
 
 
 def _now(

@@ -1,7 +1,10 @@
-"""Dashboards on the server: what their panels show of a run, of a conversation or of all runs, now, as it changes, and at a moment of the past.
+"""Dashboards on the server.
 
-Theory of operation. What is shown of one scope is computed once for all clients, by a `BoardFeed`, for as long as it has clients; that of all runs is kept. A change of a
-panel is encoded once. A client receives every panel, and then those that have changed, so that a slow one misses states and no panel.
+What their panels show of a run, of a conversation or of all runs, now, as it changes, and at a moment of the past.
+
+Theory of operation. What is shown of one scope is computed once for all clients, by a `BoardFeed`, for as long as it
+has clients; that of all runs is kept. A change of a panel is encoded once. A client receives every panel, and then
+those that have changed, so that a slow one misses states and no panel.
 """
 
 from __future__ import annotations
@@ -123,7 +126,9 @@ States: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class BoardFeed:
-    """A board for its clients. What changes at the same time is one item of a hub, so that clients are served as those of a run are.
+    """A board for its clients.
+
+    What changes at the same time is one item of a hub, so that clients are served as those of a run are.
 
     Args:
         board: The board.
@@ -244,7 +249,10 @@ def encode_operators(
 
 
 def encode_state(state: PanelState) -> bytes:
-    """A state as JSON, or why it has none, such as a whole number of too many digits in a row: the other panels are shown."""
+    """A state as JSON, or why it has none, such as a whole number of too many digits in a row.
+
+    The other panels are shown.
+    """
     try:
         return encode_json(state)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -301,7 +309,8 @@ class Boards:
     Args:
         dashboards: The dashboards.
         store: The runs.
-        meters: The dashboard of the page and for metrics. One of the dashboards that has its name is shown in its place.
+        meters: The dashboard of the page and for metrics. One of the dashboards that has its name is shown in its
+            place.
         own: Further dashboards of the product, in the same way.
         has_xray: Whether clients may see the operators of panels.
 
@@ -374,7 +383,9 @@ class Boards:
         return found
 
     def find_panel(self, name: str, panel: str) -> Dashboard:
-        """A dashboard of one panel of a dashboard, to be explained: what it computes is computed already, and reports no alert.
+        """A dashboard of one panel of a dashboard, to be explained.
+
+        What it computes is computed already, and reports no alert.
 
         Raises:
             ApiError: There is no such dashboard or panel, or the operators are not shown.
@@ -465,7 +476,11 @@ class Boards:
     async def _of_log(
         self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float
     ) -> tuple[PanelState, ...]:
-        """What the panels show of all runs. Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after the other."""
+        """What the panels show of all runs.
+
+        Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after
+        the other.
+        """
         feed = self.feeds.get((None, dashboard.name, ""))
         if feed is not None and feed.board.error is None:
             if moment is None and feed.history.is_set():
@@ -540,7 +555,10 @@ class Boards:
     def explained(
         self, dashboard: Dashboard, runs: Runs, query: BoardQuery, entries: Sequence[RunEntry]
     ) -> Generator[BoardFeed, None, None]:
-        """Context manager: a client of the operators of a panel. They are counted for as long as one looks at them, and on a board of their own: the others are computed as they are.
+        """Context manager: a client of the operators of a panel.
+
+        They are counted for as long as one looks at them, and on a board of their own: the others are computed as they
+        are.
 
         Args:
             dashboard: Of one panel; see `find_panel`.
@@ -600,7 +618,10 @@ class Boards:
         board.alerts.subscribe(on_alert, on_completed=begin_again)
 
     def shown(self) -> list[BoardStates]:
-        """What the dashboards show of all runs. One that has not taken the stored records yet is left out; the first call begins that."""
+        """What the dashboards show of all runs.
+
+        One that has not taken the stored records yet is left out; the first call begins that.
+        """
         found = [(each, self._states(each)) for each in self._dashboards.values()]
         return [each for each in found if each[1]]
 
@@ -694,7 +715,10 @@ class Boards:
 
 
 def _unseen(run: Run[Any] | Replica) -> Records:
-    """The records of a run. A board does not count as a watcher: a run that has no other may be cancelled, and a page does not list the board."""
+    """The records of a run.
+
+    A board does not count as a watcher: a run that has no other may be cancelled, and a page does not list the board.
+    """
     if not isinstance(run, Run):
         return run
 

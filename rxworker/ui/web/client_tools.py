@@ -28,7 +28,7 @@ def equip(
 
     Raises:
         ApiError: One of the tools has the name of a tool of the worker, or the worker runs in other processes.
-    """
+    """  # noqa: W505
     worker = conversation.worker
     if metas and isinstance(worker, QueuedWorker):
         message = "this worker runs in other processes, which cannot run tools of a client"
@@ -53,8 +53,9 @@ def answers_of(
     Args:
         entry: The run; it must be open.
         results: The results.
-        is_shown: Whether they have the ids of `CallIds`, which differ; otherwise those of the calls, in the order of the calls.
-    """
+        is_shown: Whether they have the ids of `CallIds`, which differ; otherwise those of the calls, in the order of
+            the calls.
+    """  # noqa: W505
     pause = entry.run.state.pause
     if pause is None or entry.status != "paused" or entry.resumed_as is not None:
         return {}

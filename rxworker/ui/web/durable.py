@@ -1,7 +1,7 @@
 """Durable Streams, an open protocol for append-only streams over HTTP, read-only.
 
-A `MessageStream` has messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
-metadata. Source of the protocol: https://durablestreams.com, version of the conformance suite 0.3.6.
+A `MessageStream` has messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent
+events, or its metadata. Source of the protocol: https://durablestreams.com, version of the conformance suite 0.3.6.
 """
 
 from __future__ import annotations
@@ -183,7 +183,10 @@ def _body(source: MessageStream, messages: Sequence[bytes]) -> bytes:
 
 
 async def next_page(source: MessageStream, offset: str, seconds: float) -> StreamPage | None:
-    """The next page that has messages, or is the end of the stream; an empty page after so many seconds, and ``None`` if the server is closing."""
+    """The next page that has messages, or is the end of the stream.
+
+    An empty page after so many seconds, and ``None`` if the server is closing.
+    """
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
@@ -262,7 +265,7 @@ def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
     >>> source = LogStream(MemoryLog(), "run-1")
     >>> page_events(source, StreamPage([b"1", b"2"], START, is_closed=True), "7").decode().splitlines()
     ['event: data', 'data:[1,2]', '', 'event: control', 'data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}', '']
-    """
+    """  # noqa: W505
     control = _Control(page.next)
     if page.is_closed:
         control.stream_closed = True
@@ -298,7 +301,10 @@ def current_cursor() -> int:
 
 
 def next_cursor(given: str = "") -> str:
-    """The cursor of a response. It is greater than that of the request, so that a cache does not return one response for ever."""
+    """The cursor of a response.
+
+    It is greater than that of the request, so that a cache does not return one response for ever.
+    """
     now = current_cursor()
     if not (given.isascii() and given.isdecimal() and len(given) < 16) or int(given) < now:
         return str(now)

@@ -1,10 +1,11 @@
 """A run and its conversation as the server keeps them, and the client connections that a run belongs to.
 
-Theory of operation. `useChat` and AG-UI stop a run by closing the connection that carries its answer. A page reload and a network
-failure close it in the same way, so the server decides by what follows. If the client reconnects within the grace period, the run
-continues. A new message in the same conversation means that the client has stopped the run, which is then cancelled at
-once. Otherwise the run is cancelled after the grace period, unless the client has shown that it resumes: a page with ``resume: true``
-requests the stream of its chat when it is opened, and for such a page a closed connection does not stop the run.
+Theory of operation. `useChat` and AG-UI stop a run by closing the connection that carries its answer. A page reload and
+a network failure close it in the same way, so the server decides by what follows. If the client reconnects within the
+grace period, the run continues. A new message in the same conversation means that the client has stopped the run, which
+is then cancelled at once. Otherwise the run is cancelled after the grace period, unless the client has shown that it
+resumes: a page with ``resume: true`` requests the stream of its chat when it is opened, and for such a page a closed
+connection does not stop the run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ from rxworker.worker.worker import Worker
 """The label of a run with the name of its user."""
 
 BRANCH = "branch"
-"""The label of a run whose conversation replaces a message of another one: the number of the message, and the id of that conversation."""
+"""The label of a run whose conversation replaces a message of another one.
+
+The number of the message, and the id of that conversation.
+"""
 
 MARKS = "marks"
 """The label of a run with the `StoredMarks` of its conversation."""
@@ -153,9 +157,11 @@ class ConversationEntry:
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
         worker: The worker of its session, without the tools and the settings of a client.
-        received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
+        received: The messages that a client of another protocol sent last after the last answer; empty if the last run
+            was started otherwise.
         output: The type of the answers of its runs.
-        allowed: The tools that its user always allows, each with the hook that pauses no run for it, as they were read last.
+        allowed: The tools that its user always allows, each with the hook that pauses no run for it, as they were read
+            last.
         is_marking: Whether its marks are not stored yet: what the log lists is older.
     """
 
@@ -265,7 +271,9 @@ class ConversationEntry:
 
 
 def branch_in(labels: Mapping[str, str]) -> Branch | None:
-    """Return the branch that the labels of a run state; ``None`` if they state none, for example since an application has a label of that name.
+    """Return the branch that the labels of a run state.
+
+    ``None`` if they state none, for example since an application has a label of that name.
 
     >>> branch_in({"branch": "2 conversation-1"})
     Branch(conversation='conversation-1', message=2)
@@ -355,14 +363,16 @@ class RunEntry(ABC):
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
         frames: Encodes records as server-sent events, once for all clients.
-        shared_frames: As `frames`, for the clients of read-only links: without labels, of which one may be the name of a user, and without the trace of the caller.
+        shared_frames: As `frames`, for the clients of read-only links: without labels, of which one may be the name of
+            a user, and without the trace of the caller.
         message: Encodes records as a message of a WebSocket, once for all clients.
         delivery: The default delivery policy of its watchers.
         watching: The number of clients that watch it.
         clients: The connections of the client of another protocol that it belongs to.
-        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` if not since its
-            answer was streamed.
-        is_added: Whether the program started it: the server does not count it among the runs of clients and does not cancel it.
+        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None``
+            if not since its answer was streamed.
+        is_added: Whether the program started it: the server does not count it among the runs of clients and does not
+            cancel it.
     """
 
     title: str

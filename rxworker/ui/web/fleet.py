@@ -1,8 +1,8 @@
 """The runs of all processes of a log together, for the page and for metrics.
 
-Theory of operation. One task folds the log for all clients. It begins with the first request, since reading all rows of a large log takes seconds. A
-client receives an answer, and another one after a change, at most one a second. Rows are searched in slices, between which other tasks run, and a
-search takes at most a twentieth of the time.
+Theory of operation. One task folds the log for all clients. It begins with the first request, since reading all rows of
+a large log takes seconds. A client receives an answer, and another one after a change, at most one a second. Rows are
+searched in slices, between which other tasks run, and a search takes at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ SHARE = 20
 
 
 class Taken(Struct, frozen=True):
-    """Totals, as a page shows them; whether a part of the cost is estimated, and the models whose prices are not known."""
+    """Totals, as a page shows them.
+
+    Whether a part of the cost is estimated, and the models whose prices are not known.
+    """
 
     ended: int
     failed: int
@@ -108,7 +111,8 @@ class RunFilter(Struct, frozen=True):
     """Which runs a client lists. A text is found in the id, the title and the reason.
 
     Attributes:
-        status: Only runs of this status; one that was resumed is not ``paused`` any more. ``failed``, ``cancelled`` and ``stopped`` are aborted ones, by their cause.
+        status: Only runs of this status; one that was resumed is not ``paused`` any more. ``failed``, ``cancelled`` and
+            ``stopped`` are aborted ones, by their cause.
         since: Only runs that ran then or later, in seconds since the epoch.
         until: Only runs that began before.
         worker: Only runs of this worker.
@@ -317,7 +321,10 @@ def _is_over(row: RunRow) -> bool:
 
 
 def can_requeue(row: RunRow) -> bool:
-    """Whether a run has failed, or was set aside, so that putting it back may help. One that was cancelled or stopped by a limit ended as it should."""
+    """Whether a run has failed, or was set aside, so that putting it back may help.
+
+    One that was cancelled or stopped by a limit ended as it should.
+    """
     return row.status == "aborted" and row.cause == "error" and not row.outer
 
 

@@ -1,10 +1,11 @@
 """The guard that checks every request and converts errors, and the headers of every response.
 
-A request is refused if its host is not allowed, if it comes from a page of another origin, or if a required token is missing. All
-errors have one form; unexpected errors are logged with an ID, which the client also receives.
+A request is refused if its host is not allowed, if it comes from a page of another origin, or if a required token is
+missing. All errors have one form; unexpected errors are logged with an ID, which the client also receives.
 
-A browser cannot add a header to a WebSocket. It sends the token once, in the address of the page, and receives a cookie. The cookie
-does not contain the token, but a value that can only be derived from it; it is valid until the token is changed.
+A browser cannot add a header to a WebSocket. It sends the token once, in the address of the page, and receives a
+cookie. The cookie does not contain the token, but a value that can only be derived from it; it is valid until the token
+is changed.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class Token:
     """A token and the values that are derived from it.
 
     Attributes:
-        cookie: The name of the cookie. Cookies ignore ports: two servers of one machine with different tokens use different cookie
-            names.
+        cookie: The name of the cookie. Cookies ignore ports: two servers of one machine with different tokens use
+            different cookie names.
 
     >>> token = Token("a long secret")
     >>> token.fits("a long secret"), token.fits("another"), token.fits_cookie(token.cookie_value)
@@ -101,12 +102,15 @@ PAGES = frozenset({"page", "fleet-page"})
 """The routes of pages, whose address may contain the token."""
 
 OPEN = frozenset({"static", "shared-page"})
-"""The routes of the files of the page, which are the same for all: the page of a read-only link loads without another token."""
+"""The routes of the files of the page, which are the same for all.
+
+The page of a read-only link loads without another token.
+"""
 
 EMBEDDED = re.compile(
     r"/static/.|/api/(info|link|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$|/api/(boards|streams)/."
 )
-"""The addresses that a page of an allowed origin may use to show and steer runs, published streams and dashboards in its own page; records also come over the WebSocket."""
+"""The addresses that a page of an allowed origin may use to show and steer runs, published streams and dashboards in its own page; records also come over the WebSocket."""  # noqa: W505
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
@@ -124,7 +128,10 @@ UNLOCK = """<!doctype html>
 """
 
 User: TypeAlias = Callable[[WebRequest], str | Awaitable[str | None] | None]
-"""Returns the name of the user who sends a request, or ``None`` if unknown; or raises a response, such as ``web.HTTPSeeOther``."""
+"""Returns the name of the user who sends a request, or ``None`` if unknown.
+
+Or raises a response, such as ``web.HTTPSeeOther``.
+"""
 
 
 def add_headers(headers: MutableMapping[str, str], origin: str | None = None) -> None:
@@ -255,7 +262,8 @@ class Guard:
         """Check a request and answer it; every exception becomes a response.
 
         Raises:
-            HTTPException: A function of the program raised a response that is not an error, such as a redirect to a login page.
+            HTTPException: A function of the program raised a response that is not an error, such as a redirect to a
+                login page.
             ConnectionError: The client has disconnected.
         """
         name = request.route
@@ -343,7 +351,9 @@ def _bearer(request: WebRequest) -> str:
 
 
 def _is_foreign(request: WebRequest) -> bool:
-    """Whether the browser reports that another page sends the request. Links on such a page are allowed, everything else is not.
+    """Whether the browser reports that another page sends the request.
+
+    Links on such a page are allowed, everything else is not.
 
     Servers on other ports of this machine are the same site, therefore only the same origin is trusted.
     """
@@ -355,13 +365,16 @@ def _is_foreign(request: WebRequest) -> bool:
 
 
 def _is_ui_protocol(request: WebRequest) -> bool:
-    """Whether a client of a UI protocol sends the request, which also shows the body of an error. Its ``Accept`` names the media type of a stream."""
+    """Whether a client of a UI protocol sends the request, which also shows the body of an error.
+
+    Its ``Accept`` names the media type of a stream.
+    """
     is_route = request.route in UI_PROTOCOLS
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
 
 
 def _is_openai(request: WebRequest) -> bool:
-    """Whether a client of OpenAI's APIs sends the request, perhaps to an address that the server does not have, or before the request itself."""
+    """Whether a client of OpenAI's APIs sends the request, perhaps to an address that the server does not have, or before the request itself."""  # noqa: W505
     route = request.route
     return "/v1/" in request.raw_path if route is None else route.startswith(OPENAI)
 

@@ -1,4 +1,6 @@
-"""Answers for the probes of service managers and load balancers: whether a process lives, and whether it takes requests.
+"""Answers for the probes of service managers and load balancers.
+
+Whether a process lives, and whether it takes requests.
 
 They need no token, since they reveal nothing else.
 """

@@ -1,10 +1,12 @@
 """Read-only links: each shows one run, or one dashboard, to every client with its token, and can be revoked.
 
-Theory of operation. A token is the id of its link and 256 random bits. Of the bits a digest is kept alone, with the log if there is one, so that a link holds after a restart and on
-all servers of the log. The page has the token in the fragment of its address, which a browser sends to no server, and sends it as a header, which no access log has.
+Theory of operation. A token is the id of its link and 256 random bits. Of the bits a digest is kept alone, with the log
+if there is one, so that a link holds after a restart and on all servers of the log. The page has the token in the
+fragment of its address, which a browser sends to no server, and sends it as a header, which no access log has.
 
-A request with the token of a link has no other rights: it reads what `READABLE` names, and everything else is refused, also what is added to the server later. Links are
-read again every second while a request of one is open; the requests of a link that was revoked, or has ended, are cancelled. If they cannot be read, all are.
+A request with the token of a link has no other rights: it reads what `READABLE` names, and everything else is refused,
+also what is added to the server later. Links are read again every second while a request of one is open; the requests
+of a link that was revoked, or has ended, are cancelled. If they cannot be read, all are.
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ class Links:
             until: When it ends, in seconds since the epoch.
 
         Raises:
-            ConfigurationError: It shows nothing, the end is not in the future, or the server has users and none is given.
+            ConfigurationError: It shows nothing, the end is not in the future, or the server has users and none is
+                given.
             ApiError: There are too many links.
             LogError: The log cannot be read or written.
         """
@@ -182,7 +185,9 @@ class Links:
         return sorted(own, key=lambda link: -link.created)
 
     async def revoke(self, link_id: str, owner: str | None = None) -> None:
-        """Revoke a link. Its open requests end: at once on this server, and on the others of the log within `EVERY` seconds.
+        """Revoke a link.
+
+        Its open requests end: at once on this server, and on the others of the log within `EVERY` seconds.
 
         Args:
             link_id: The id of the link.
@@ -214,7 +219,8 @@ class Links:
         if match is not None:
             began = self._clock()
             async with self._changing:
-                # Another server may have made it just now: one that is not known is looked for, by all requests that wait together.
+                # Another server may have made it just now: one that is not known is looked for, by all requests that
+                # wait together.
                 is_known = match["id"] in self._known.links
                 if self._read_at < (began - EVERY if is_known else began):
                     await self._read()

@@ -1,6 +1,8 @@
 """The metrics of a log in the text format of Prometheus, with the extra ``metrics``.
 
-Counters count from the oldest stored run, and begin anew with the server; those by tool and by model, and the panels of dashboards, from the oldest run of the last day before that. Each server of a log reports the same values: aggregate them with ``max``.
+Counters count from the oldest stored run, and begin anew with the server; those by tool and by model, and the panels of
+dashboards, from the oldest run of the last day before that. Each server of a log reports the same values: aggregate
+them with ``max``.
 
 Sources: https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/practices/naming/.
 """

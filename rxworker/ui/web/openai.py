@@ -1,7 +1,8 @@
 """Workers as the models of OpenAI's APIs: ``/v1/models``, ``/v1/chat/completions`` and ``/v1/responses``.
 
-The name of a worker is the name of a model. A request begins a conversation with the messages that the client sends, or continues that of
-``previous_response_id``, in this process or from the log. A run that waits for tools of its client continues when the client sends their results.
+The name of a worker is the name of a model. A request begins a conversation with the messages that the client sends, or
+continues that of ``previous_response_id``, in this process or from the log. A run that waits for tools of its client
+continues when the client sends their results.
 """
 
 from __future__ import annotations
@@ -243,10 +244,12 @@ async def _begin(runs: Runs, given: OpenAIRequest, before: RunEntry | None = Non
 
 
 async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry | None:
-    """The paused run that waits for the results in a request; ``None`` if there is none, or if it could be one of several.
+    """The paused run that waits for the results in a request.
 
-    A client that names the run that it continues means that one. Otherwise the messages that it sends have to fit: two users of one token may
-    have calls of one id, and neither gets the conversation of the other.
+    ``None`` if there is none, or if it could be one of several.
+
+    A client that names the run that it continues means that one. Otherwise the messages that it sends have to fit: two
+    users of one token may have calls of one id, and neither gets the conversation of the other.
     """
     names = {result.tool_use_id for result in given.results}
     made = calls_made(given.conversation)
@@ -335,7 +338,7 @@ def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):
-    """The fields of a request that are stored with its run, to read the response again, and what it has sent, to recognise the next one."""
+    """The fields of a request that are stored with its run, to read the response again, and what it has sent, to recognise the next one."""  # noqa: W505
 
     tools: tuple[str, ...] = ()
     repeated: JsonObject = {}

@@ -1,7 +1,8 @@
 """Published streams on the server: which a client may see, and their items as clients receive them, each encoded once.
 
-The cursor of an item is the epoch of its stream and its number, ``epoch-seq``. The epoch changes with each start of the program, so that the cursor of an
-earlier one is not mistaken for a place in the present stream: its client receives what is kept.
+The cursor of an item is the epoch of its stream and its number, ``epoch-seq``. The epoch changes with each start of the
+program, so that the cursor of an earlier one is not mistaken for a place in the present stream: its client receives
+what is kept.
 """
 
 from __future__ import annotations
@@ -231,7 +232,9 @@ class FollowedStream(Struct, frozen=True):
 
 
 class DurableItems:
-    """A published stream as a Durable Stream, whose messages are the items. Those that are not kept any more are left out, which their numbers show.
+    """A published stream as a Durable Stream, whose messages are the items.
+
+    Those that are not kept any more are left out, which their numbers show.
 
     Args:
         entry: The stream.
@@ -304,8 +307,8 @@ class PublishedStreams:
         """Serve a stream. Disposing the result ends that; clients that watch go on until the stream ends.
 
         Raises:
-            ConfigurationError: It is not a published stream; or the server has users and it names none, or the other way round; or there is one of this name
-                for the same user.
+            ConfigurationError: It is not a published stream; or the server has users and it names none, or the other
+                way round; or there is one of this name for the same user.
         """
         if not isinstance(published, Published):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = f"a stream is {published!r:.60}; give the result of publish(name, observable)"

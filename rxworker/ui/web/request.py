@@ -1,7 +1,7 @@
 """A request as the handlers see it, whichever server has received it: aiohttp, or one that speaks ASGI.
 
-Responses are values of aiohttp (`aiohttp.web.Response`), which need no connection. What needs one is a method of the request: its body as it
-arrives, a streamed response, and a WebSocket.
+Responses are values of aiohttp (`aiohttp.web.Response`), which need no connection. What needs one is a method of the
+request: its body as it arrives, a streamed response, and a WebSocket.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def with_authorization(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
     >>> sent = CIMultiDict({"Sec-WebSocket-Protocol": "rxworker, rxworker.token.YSBzZWNyZXQ"})
     >>> with_authorization(CIMultiDictProxy(sent))["Authorization"]
     'Bearer a secret'
-    """
+    """  # noqa: W505
     if "Authorization" in headers:
         return headers
     for each in headers.get("Sec-WebSocket-Protocol", "").split(","):
@@ -190,7 +190,10 @@ class ResponseStream(Protocol):
     writes_now: bool
 
     def write_now(self, data: bytes) -> bool:
-        """Write a piece unless the client is behind. ``False`` if nothing was written: then use `write`, which waits, or fails."""
+        """Write a piece unless the client is behind.
+
+        ``False`` if nothing was written: then use `write`, which waits, or fails.
+        """
         ...
 
     async def write(self, data: bytes) -> None:
@@ -220,7 +223,10 @@ class Socket(Protocol):
     writes_now: bool
 
     def send_now(self, data: bytes) -> bool:
-        """Send a text message unless the client is behind. ``False`` if nothing was sent: then use `send`, which waits, or fails."""
+        """Send a text message unless the client is behind.
+
+        ``False`` if nothing was sent: then use `send`, which waits, or fails.
+        """
         ...
 
     def messages(self) -> AsyncGenerator[str | bytes, None]:

@@ -111,7 +111,9 @@ async def read_body(request: WebRequest) -> bytes:
 
 
 async def read_json_bytes(request: WebRequest) -> bytes:
-    """Read a body whose Content-Type is JSON. A page of another origin cannot send such a body without a preflight request.
+    """Read a body whose Content-Type is JSON.
+
+    A page of another origin cannot send such a body without a preflight request.
 
     Raises:
         ApiError: It has another type, is too large or too slow.
@@ -151,7 +153,9 @@ def decode_body(body: bytes, read: Callable[[bytes], A]) -> A:
 
 
 def read_query(request: WebRequest, kind: type[S]) -> S:
-    """Read the parameters of the address as a value of this type. Unknown parameters are ignored, and of several with one name the first counts.
+    """Read the parameters of the address as a value of this type.
+
+    Unknown parameters are ignored, and of several with one name the first counts.
 
     Raises:
         ApiError: They do not match the type. The error names what a parameter may be, if its type does.
@@ -272,7 +276,10 @@ class Page:
 
 @cache
 def _all_files() -> Mapping[str, PageFile]:
-    """The files of the installed package, the same for all servers of a process: to read them takes longer than to make a server."""
+    """The files of the installed package, the same for all servers of a process.
+
+    To read them takes longer than to make a server.
+    """
     return dict(_files(resources.files("rxworker.ui.web") / "static", ""))
 
 
@@ -304,7 +311,10 @@ def _mermaid(path: str | Path) -> str:
 
 
 def _diagram(library: str, script: str) -> PageFile:
-    """The document in which a diagram is drawn. It runs these two scripts and loads nothing; the page shows it in a frame without an origin."""
+    """The document in which a diagram is drawn.
+
+    It runs these two scripts and loads nothing; the page shows it in a frame without an origin.
+    """
     # In HTML, these would end the script, or begin a comment.
     scripts = [
         one.replace("</script", r"<\/script").replace("<!--", r"<\!--") for one in (library, script)

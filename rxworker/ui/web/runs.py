@@ -101,7 +101,9 @@ class Runs:
         return entry
 
     async def latest(self, run_id: str) -> RunEntry:
-        """Return the run with this id; if it paused and was resumed, here or in another process, the last run that continues it.
+        """Return the run with this id.
+
+        If it paused and was resumed, here or in another process, the last run that continues it.
 
         Raises:
             ApiError: There is none.
@@ -128,7 +130,10 @@ class Runs:
         return None if found is None else found.current
 
     async def search(self, query: RunQuery) -> tuple[list[FoundRun], bool]:
-        """Return the runs that match, also those that only the log has, and whether more do. It looks at the newest `MOST_SEARCHED` of these."""
+        """Return the runs that match, also those that only the log has, and whether more do.
+
+        It looks at the newest `MOST_SEARCHED` of these.
+        """
         log, words = self.store.log, words_of(query.text)
         found: dict[str, FoundRun] = {}
         for entry in self:
@@ -154,8 +159,8 @@ class Runs:
     async def prepare(self, conversation: ConversationEntry | None) -> None:
         """Prepare a conversation for its next run.
 
-        If the last record of its last run is published, wait until that run is done. Begin the session of a stored conversation, with its
-        messages, unless this process has run it last.
+        If the last record of its last run is published, wait until that run is done. Begin the session of a stored
+        conversation, with its messages, unless this process has run it last.
 
         Raises:
             ApiError: This server has no such worker.
@@ -186,7 +191,10 @@ class Runs:
         return conversation.session
 
     def describe_worker(self, entry: RunEntry) -> WorkerInfo | None:
-        """Return the description of a run's worker; ``None`` if this server has no such worker. It begins no session for that."""
+        """Return the description of a run's worker; ``None`` if this server has no such worker.
+
+        It begins no session for that.
+        """
         conversation, name = entry.conversation, entry.conversation.name
         if entry.here is not None or conversation.has_session:
             worker = self.worker_of(entry)
@@ -242,7 +250,7 @@ class Runs:
 
         Raises:
             ApiError: There is no such run or worker, too many runs are running, or that message has another text.
-        """
+        """  # noqa: W505
         before = await self.find(run_id)
         self.check_room()
         await before.open()
@@ -260,7 +268,10 @@ class Runs:
         return self.next_run(conversation, (message,))
 
     def _branch(self, conversation: ConversationEntry, number: int) -> Branch:
-        """The place of a message in the conversation that had it first: a branch has copies of the messages before the one that it replaces."""
+        """The place of a message in the conversation that had it first.
+
+        A branch has copies of the messages before the one that it replaces.
+        """
         branch = conversation.branch
         while branch is not None and number <= branch.message:
             known = self.conversation(branch.conversation)
@@ -286,7 +297,9 @@ class Runs:
         return conversation
 
     async def following(self, before: RunEntry, worker: str) -> ConversationEntry:
-        """Return the conversation in which a worker continues a run: its own, or a copy up to that run if it is another worker's, or others have followed.
+        """Return the conversation in which a worker continues a run.
+
+        Its own, or a copy up to that run if it is another worker's, or others have followed.
 
         Raises:
             ApiError: It is busy, or there is no such worker.
@@ -321,18 +334,22 @@ class Runs:
         *,
         shared_state: Json = None,
     ) -> RunEntry:
-        """Resume a paused run as a new run. A shared state replaces that of the run, unless the worker runs in other processes.
+        """Resume a paused run as a new run.
+
+        A shared state replaces that of the run, unless the worker runs in other processes.
 
         Args:
             run_id: The id of the run.
-            decisions: The decisions about the calls that wait. `ApproveAlways` also allows calls of the tool from now on in this conversation.
+            decisions: The decisions about the calls that wait. `ApproveAlways` also allows calls of the tool from now
+                on in this conversation.
             add: Messages to add.
             shared_state: The new shared state.
 
         Raises:
             ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
-            DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is always allowed that
-                cannot be; or there is neither a result of a call that a client runs nor a message, so that the run would pause again.
+            DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is
+                always allowed that cannot be; or there is neither a result of a call that a client runs nor a message,
+                so that the run would pause again.
         """
         before = await self.find_paused(run_id)
         self.check_room()
@@ -420,7 +437,8 @@ class Runs:
         """Delete a conversation, with all its runs, also in the log. Returns their ids.
 
         Raises:
-            ApiError: There is no such conversation, or a run of it is running; then no run that was deleted before is restored.
+            ApiError: There is no such conversation, or a run of it is running; then no run that was deleted before is
+                restored.
             LogError: The log cannot be written.
         """
         found = self._existing(conversation)
@@ -525,7 +543,10 @@ class Runs:
         self.store.check_room(self.owner)
 
     async def until_done(self, entry: RunEntry) -> None:
-        """If the last record of a run is published, wait until the run is done: until then it is stored as ended, but not released."""
+        """If the last record of a run is published, wait until the run is done.
+
+        Until then it is stored as ended, but not released.
+        """
         run = entry.here
         if run is not None and not run.done() and run.state.status not in ("new", "running"):
             await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)

@@ -1,7 +1,8 @@
 """The request of an attempt, made again from the records of its run and from the worker.
 
-The records hold the conversation of each request, without the settings and the changes of hooks. Of the requests that this process has sent, those of the last turns are known exactly;
-for any other request the answer lists why it may differ from what was sent. Headers are left out, since keys are in them.
+The records hold the conversation of each request, without the settings and the changes of hooks. Of the requests that
+this process has sent, those of the last turns are known exactly; for any other request the answer lists why it may
+differ from what was sent. Headers are left out, since keys are in them.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class SentRequest(Struct, frozen=True):
         provider: The name of the provider.
         model: The name of the model.
         url: The address of the request; empty if it is not known in the form of the provider.
-        body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known in the form of the provider, the
-            conversation, the tools and the settings.
-        doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``: this server has no such worker;
-            ``process``: another process sent it, possibly with other settings; ``hooks``: hooks may have changed its messages, and their changes are not known;
-            ``model``: the request was for another model than that of the worker; ``tools``: the tools have changed since; ``form``: the body is not in the form of the
-            provider: the model is not called over HTTP, is one of several, or has no key here.
+        body: The body, without what is a secret by its name in the settings of the provider's own; if it is not known
+            in the form of the provider, the conversation, the tools and the settings.
+        doubts: Why it may differ from what was sent: ``nested``: a tool made it, whose worker is not known; ``worker``:
+            this server has no such worker; ``process``: another process sent it, possibly with other settings;
+            ``hooks``: hooks may have changed its messages, and their changes are not known; ``model``: the request was
+            for another model than that of the worker; ``tools``: the tools have changed since; ``form``: the body is
+            not in the form of the provider: the model is not called over HTTP, is one of several, or has no key here.
         hooks: The names of these hooks.
     """
 
@@ -113,7 +115,10 @@ def _records_until(entry: RunEntry, seq: int) -> list[Record]:
 
 
 def _encoded(worker: Definition, request: Request) -> tuple[str, msgspec.Raw]:
-    """The address and the body of the request as the provider of the worker encodes it; without an address if it cannot."""
+    """The address and the body of the request as the provider of the worker encodes it.
+
+    Without an address if it cannot.
+    """
     options: Any = replace(request.options, extra=hidden(request.options.extra))
     if isinstance(worker.model, Client):
         try:

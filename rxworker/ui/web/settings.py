@@ -1,7 +1,7 @@
 """The settings of the web server, and the checks of the ``Host`` and ``Origin`` headers.
 
-A page of another origin can make a browser send requests to this server: directly, or by having its own name resolve to this machine.
-The ``Origin`` header reveals the first, the ``Host`` header the second. Pure.
+A page of another origin can make a browser send requests to this server: directly, or by having its own name resolve to
+this machine. The ``Origin`` header reveals the first, the ``Host`` header the second. Pure.
 """
 
 from __future__ import annotations
@@ -122,33 +122,38 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     Attributes:
         title: The title of the page.
-        token: The token that every request except those for static files must contain; ``None``: no token, for this machine alone.
-        allowed_hosts: The host names that requests may use, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names, networks of
-            addresses such as ``192.168.0.0/16``, or ``*`` for any name.
-        allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``. They may also
-            read the answers of OpenAI's APIs, and show runs in their own pages.
+        token: The token that every request except those for static files must contain; ``None``: no token, for this
+            machine alone.
+        allowed_hosts: The host names that requests may use, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names,
+            networks of addresses such as ``192.168.0.0/16``, or ``*`` for any name.
+        allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``.
+            They may also read the answers of OpenAI's APIs, and show runs in their own pages.
         max_body: The maximum number of bytes of a request's body.
         max_runs: The maximum number of runs that are running at once, of all users together.
         max_runs_per_user: The maximum number of runs of one user that are running at once, if the server has users.
-        max_kept: The maximum number of ended runs that are kept, and of paused runs that wait for a person, of all users together; of each,
-            the oldest run of the user with the most is dropped first.
-        max_connections: The maximum number of connections of `serve` and `WebServer`; further ones are closed. For a mounted
-            application, the maximum number of open requests and streams; further ones are answered with 503. Must be below the
-            number of files that the program may open.
+        max_kept: The maximum number of ended runs that are kept, and of paused runs that wait for a person, of all
+            users together; of each, the oldest run of the user with the most is dropped first.
+        max_connections: The maximum number of connections of `serve` and `WebServer`; further ones are closed. For a
+            mounted application, the maximum number of open requests and streams; further ones are answered with 503.
+            Must be below the number of files that the program may open.
         max_watchers: The maximum number of watching clients, over all runs.
         max_watchers_per_run: The maximum number of watching clients of one run.
         body_seconds: Seconds a request's body may take to arrive.
         heartbeat: Seconds of silence after which a keep-alive is sent.
         stall_seconds: Seconds after which a client that reads nothing is disconnected; it may reconnect and continue.
         grace: Seconds after which a run without watchers is cancelled; ``None``: never.
-        writes_per_second: The maximum rate at which deltas are sent to a client; starts and ends are sent at once. ``None``: no limit.
-        cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that client has closed
-            its connection, which is how these clients stop a run; ``None``: never, and such a run continues without its client.
-        close_delay: Seconds that `serve` and `WebServer` still serve when they are stopped, while ``/readyz`` answers 503, so that a load
-            balancer sends its clients to another server first.
+        writes_per_second: The maximum rate at which deltas are sent to a client; starts and ends are sent at once.
+            ``None``: no limit.
+        cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that
+            client has closed its connection, which is how these clients stop a run; ``None``: never, and such a run
+            continues without its client.
+        close_delay: Seconds that `serve` and `WebServer` still serve when they are stopped, while ``/readyz`` answers
+            503, so that a load balancer sends its clients to another server first.
         prices: The prices of tokens, by the model's name, for the cost of the runs.
-        mermaid: The file ``dist/mermaid.min.js`` of the npm package ``mermaid``, with which the page draws diagrams on request. ``None``: they stay code.
-        xray: Whether those who may see a dashboard may also see the operators of its panels, with the names of their functions and their last values.
+        mermaid: The file ``dist/mermaid.min.js`` of the npm package ``mermaid``, with which the page draws diagrams on
+            request. ``None``: they stay code.
+        xray: Whether those who may see a dashboard may also see the operators of its panels, with the names of their
+            functions and their last values.
 
     Raises:
         ConfigurationError: A value is not valid.

@@ -1,9 +1,10 @@
 """A WebSocket that carries several runs, published streams, and the list of runs.
 
-Theory of operation. A connection has one send lock, and a task for each run and stream that it carries. A task takes the records that are
-available, waits for the lock, and sends; while the client does not read, all tasks wait, and the only buffer is the history of each run:
-records that a task takes later are merged. Of the list of runs, only the newest state waits. The client's messages are handled one at a
-time, so a client that requests more than it reads only delays itself.
+Theory of operation. A connection has one send lock, and a task for each run and stream that it carries. A task takes
+the records that are available, waits for the lock, and sends; while the client does not read, all tasks wait, and the
+only buffer is the history of each run: records that a task takes later are merged. Of the list of runs, only the newest
+state waits. The client's messages are handled one at a time, so a client that requests more than it reads only delays
+itself.
 """
 
 from __future__ import annotations
@@ -175,7 +176,10 @@ class Connection:
         run: str | None = None,
         stream: str | None = None,
     ) -> None:
-        """Send a run, a stream or the list until it ends, in a task of its own among these: whatever it raises ends this alone."""
+        """Send a run, a stream or the list until it ends, in a task of its own among these.
+
+        Whatever it raises ends this alone.
+        """
         name = stream or run or LIST
         try:
             await send()
@@ -241,7 +245,10 @@ class Connection:
     write = _send
 
     def write_now(self, piece: bytes, /) -> bool:
-        """Send a message, unless the client is behind or another message is being sent. ``False`` if nothing was sent."""
+        """Send a message, unless the client is behind or another message is being sent.
+
+        ``False`` if nothing was sent.
+        """
         return not self._turn.locked() and self.socket.send_now(piece)
 
 

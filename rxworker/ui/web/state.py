@@ -45,14 +45,18 @@ class ServerOptions(TypedDict, total=False):
     Attributes:
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
-        on_run: Called with each run that a client starts or resumes: a plain or a coroutine function, which is cancelled when the server stops. Its exceptions are logged and do not affect the run.
-        log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
-            on cleanup hands its own over to other processes. The program closes the log after the server.
+        on_run: Called with each run that a client starts or resumes: a plain or a coroutine function, which is
+            cancelled when the server stops. Its exceptions are logged and do not affect the run.
+        log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log,
+            recovers those whose process has ended, and on cleanup hands its own over to other processes. The program
+            closes the log after the server.
         streams: Published streams to serve; see `ServerState.publish`.
-        dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of `rxworker.panels`.
-        on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at them; for example `Webhook.send`. A
-            coroutine function has one alert after the other. Its exceptions are logged. After a restart it is called with what has changed since, and once with the last change
-            of each value before that.
+        dashboards: Dashboards to show on the page, of a run, of a conversation and of all runs; by default those of
+            `rxworker.panels`.
+        on_alert: Called with each alert of the dashboards over all runs, of all users, whether or not a client looks at
+            them; for example `Webhook.send`. A coroutine function has one alert after the other. Its exceptions are
+            logged. After a restart it is called with what has changed since, and once with the last change of each
+            value before that.
     """
 
     settings: Settings | None
@@ -70,9 +74,12 @@ def _log_failure(change: AlertChange, error: BaseException) -> None:
 
 @checks_arguments
 class ServerState:
-    """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
+    """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`.
 
-    A program uses `add`, `publish`, `share`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
+    Belongs to the server's event loop.
+
+    A program uses `add`, `publish`, `share`, `all_runs` and, if the server has no users, ``runs.start``; everything
+    else is internal.
 
     Attributes:
         settings: The settings.
@@ -82,8 +89,8 @@ class ServerState:
         instance: An id that changes with each start; with a log, the id of the log.
         workers: Creates workers.
         store: The runs and conversations of all users.
-        all_runs: The observable of the runs of all users: those that are kept, oldest first, then each new run. It completes when the server stops.
-            `merge_runs` and the other operators over several runs accept it.
+        all_runs: The observable of the runs of all users: those that are kept, oldest first, then each new run. It
+            completes when the server stops. `merge_runs` and the other operators over several runs accept it.
         runs: The runs and conversations of a server without users.
         streams: The clients that watch runs, and their open streams.
         published: The published streams.
@@ -170,23 +177,27 @@ class ServerState:
         worker: str = "program",
         owner: str | None = None,
     ) -> None:
-        """Show a run that the program has started. Clients can watch it, send into it, pause and cancel it, and answer its approvals.
+        """Show a run that the program has started.
 
-        If a client resumes the run, its session starts a new run, and ``on_run`` receives it. The run belongs to the program: the
-        server does not cancel it when it stops or when the run has no watchers, and does not count it among ``max_runs``. A run that is
-        already shown is not added twice.
+        Clients can watch it, send into it, pause and cancel it, and answer its approvals.
+
+        If a client resumes the run, its session starts a new run, and ``on_run`` receives it. The run belongs to the
+        program: the server does not cancel it when it stops or when the run has no watchers, and does not count it
+        among ``max_runs``. A run that is already shown is not added twice.
 
         Args:
             run: The run; on the server's event loop.
             title: The title in the list; by default the run's input.
-            conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of the same session,
-                or a new one.
+            conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of
+                the same session, or a new one.
             worker: The worker's name in the list.
             owner: The user who owns the run, as ``user`` returns it.
 
         Raises:
-            LocalProtocolError: The run lives on another event loop, its conversation is that of another session, or it has not ``started``.
-            ConfigurationError: It is not a run; or the server has users and no owner is given, or an owner is given and the server has no users.
+            LocalProtocolError: The run lives on another event loop, its conversation is that of another session, or it
+                has not ``started``.
+            ConfigurationError: It is not a run; or the server has users and no owner is given, or an owner is given and
+                the server has no users.
         """
         if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise ConfigurationError(f"run is {run!r:.60}; give it like this: add(worker.run(...))")
@@ -247,18 +258,21 @@ class ServerState:
         return known
 
     def publish(self, published: Published[Any]) -> abc.DisposableBase:
-        """Serve a stream to clients: over server-sent events, the WebSocket, and as a Durable Stream. It belongs to the program: the server does not close it.
+        """Serve a stream to clients: over server-sent events, the WebSocket, and as a Durable Stream.
+
+        It belongs to the program: the server does not close it.
 
         Args:
-            published: The stream; on the server's event loop. On a server with users it needs ``publish(..., user=...)``.
+            published: The stream; on the server's event loop. On a server with users it needs ``publish(...,
+                user=...)``.
 
         Returns:
             Disposing it ends that for new clients.
 
         Raises:
             LocalProtocolError: It lives on another event loop.
-            ConfigurationError: It is not a published stream, or there is one of this name for the same user; or the server has users and the stream names none,
-                or the other way round.
+            ConfigurationError: It is not a published stream, or there is one of this name for the same user; or the
+                server has users and the stream names none, or the other way round.
         """
         served = self.published.add(published)
         try:
@@ -277,13 +291,16 @@ class ServerState:
         until: float | None = None,
         owner: str | None = None,
     ) -> NewLink:
-        """Make a read-only link: to a run with its dashboards; or to one dashboard, of the run, of a conversation, or of all runs.
+        """Make a read-only link: to a run with its dashboards.
+
+        Or to one dashboard, of the run, of a conversation, or of all runs.
 
         Args:
             run: The id of the run.
             board: The name of the dashboard.
             conversation: The id of the conversation.
-            until: When the link ends, in seconds since the epoch; by default not before it is revoked: ``state.links.revoke(link.id)``.
+            until: When the link ends, in seconds since the epoch; by default not before it is revoked:
+                ``state.links.revoke(link.id)``.
             owner: The user who owns what is shown, if the server has users.
 
         Returns:
@@ -410,7 +427,10 @@ class ServerState:
         self._is_closing = True
 
     async def close(self) -> None:
-        """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
+        """Cancel the runs of clients, send their last records, and close all connections.
+
+        Runs of a log are handed over.
+        """
         self.begin_close()
         if self._fleet is not None:
             await self._fleet.close()

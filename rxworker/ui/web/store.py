@@ -45,12 +45,14 @@ PERIOD = 0.25
 
 
 class RunFeed:
-    """The list of runs for clients, after changes and at a limited rate. Without clients, nothing is observed or encoded.
+    """The list of runs for clients, after changes and at a limited rate.
+
+    Without clients, nothing is observed or encoded.
 
     Args:
         runs: Returns the runs, newest first.
-        is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list then changes
-            only when a watcher of the run receives records.
+        is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list
+            then changes only when a watcher of the run receives records.
 
     Attributes:
         clients: How many clients receive it.
@@ -137,7 +139,10 @@ class RunFeed:
 
 
 def _may_change(entry: RunEntry) -> bool:
-    """Whether the run may still change: it is running, or a watcher is still catching up. The log reports changes of stored runs."""
+    """Whether the run may still change: it is running, or a watcher is still catching up.
+
+    The log reports changes of stored runs.
+    """
     if isinstance(entry, StoredEntry):
         return False
     return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
@@ -222,7 +227,10 @@ class RunStore:
         return self._conversations.get((owner, id))
 
     def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
-        """Remember that the client of this chat resumes: it has requested the stream of its run. The oldest chats are dropped."""
+        """Remember that the client of this chat resumes: it has requested the stream of its run.
+
+        The oldest chats are dropped.
+        """
         chats = self._resuming.setdefault(owner, {})
         chats.pop(id, None)  # to move it to the end
         chats[id] = None
@@ -293,7 +301,10 @@ class RunStore:
         return conversation
 
     def note(self, info: RunInfo) -> RunEntry | None:
-        """Take the information of the log about a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
+        """Take the information of the log about a run.
+
+        Returns its entry; ``None`` for one that is deleted, or nested in another run.
+        """
         entry = self._entries.get(info.run_id)
         is_new = entry is None
         if info.status == "deleted":
@@ -332,7 +343,9 @@ class RunStore:
             await self.refresh(conversation)
 
     async def refresh(self, conversation: ConversationEntry, *more: Pair) -> None:
-        """Read what is always allowed in a conversation now. With ``more``, what a stored decision grants as soon as another process carries it out.
+        """Read what is always allowed in a conversation now.
+
+        With ``more``, what a stored decision grants as soon as another process carries it out.
 
         Raises:
             LogError: The log cannot be read.
@@ -374,7 +387,10 @@ class RunStore:
             self.changed(self._entries[run])
 
     async def _keep_stored(self, log: EventLog, conversation: ConversationEntry) -> bool:
-        """Store the marks of a conversation with its last run when that has ended; return whether that has succeeded."""
+        """Store the marks of a conversation with its last run when that has ended.
+
+        Return whether that has succeeded.
+        """
         stored = None
         try:
             while (marks := conversation.marks) != stored:
@@ -394,11 +410,17 @@ class RunStore:
         return True
 
     def owner_of(self, info: RunInfo) -> str | None:
-        """The user of a stored run. A server without users shows all runs, whatever label of that name a program has set."""
+        """The user of a stored run.
+
+        A server without users shows all runs, whatever label of that name a program has set.
+        """
         return info.row.labels.get(USER) if self.has_users else None
 
     def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
-        """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
+        """Return the entry of a run of the log, which is not kept if it is not yet.
+
+        ``None`` if it is not one of this user, or nested in another run.
+        """
         if info.row.outer or self.owner_of(info) != owner or self.log is None:
             return None
         return self._entries.get(info.run_id) or self._stored_entry(self.log, info)
@@ -422,7 +444,9 @@ class RunStore:
         task.add_done_callback(self._following.discard)
 
     async def close(self, reason: str = STOPPING) -> None:
-        """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable. Runs that were added continue.
+        """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable.
+
+        Runs that were added continue.
 
         Args:
             reason: Shown to users; not interpreted.
@@ -484,7 +508,10 @@ class RunStore:
         return Disposable(leave)
 
     def _inform(self, run: Run[Any], entry: RunEntry) -> None:
-        """Call the program's observers and its callback. Exceptions are logged and affect neither the run nor its client."""
+        """Call the program's observers and its callback.
+
+        Exceptions are logged and affect neither the run nor its client.
+        """
         for observer in tuple(self._observers):
             try:
                 observer.on_next(run)
@@ -510,7 +537,10 @@ class RunStore:
         self.changed(entry)
 
     def _forget_oldest(self) -> None:
-        """Drop the oldest runs above the limit: of those that have ended, and apart from these of those that wait for a person."""
+        """Drop the oldest runs above the limit.
+
+        Of those that have ended, and apart from these of those that wait for a person.
+        """
         ended: list[RunEntry] = []
         waiting: list[RunEntry] = []
         for entry in self._entries.values():

@@ -41,7 +41,9 @@ MOST_COMMANDS = 1000
 
 
 class StoredEntry(RunEntry):
-    """A run of the log. Clients watch a replica of it, which exists while a client watches, and steer it by commands in the log.
+    """A run of the log.
+
+    Clients watch a replica of it, which exists while a client watches, and steer it by commands in the log.
 
     Args:
         log: The log.

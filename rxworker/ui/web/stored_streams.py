@@ -1,8 +1,8 @@
 """Stored runs as Durable Streams: their records, and the parts of user interface protocols.
 
-The offset of a record is the epoch of its owner and its number, ``%016d_%016d``. Records that an owner has lost with its machine, and that
-a later owner has replaced, have another epoch: a client that has read them gets a 410 and reads again from the beginning. So no client continues
-after a record that is not in the log.
+The offset of a record is the epoch of its owner and its number, ``%016d_%016d``. Records that an owner has lost with
+its machine, and that a later owner has replaced, have another epoch: a client that has read them gets a 410 and reads
+again from the beginning. So no client continues after a record that is not in the log.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class LogStream:
     Args:
         log: The log.
         run_id: The run's id.
-        fold: Returns a function that encodes the records of the run from the first; by default each record is a message, as `encode_record`
-            makes it.
+        fold: Returns a function that encodes the records of the run from the first; by default each record is a
+            message, as `encode_record` makes it.
         name: Identifies the stream; by default the run's id.
         redact: Removes secrets from a message.
         content_type: The media type of the messages.

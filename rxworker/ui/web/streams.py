@@ -104,7 +104,10 @@ class FollowedRun(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and its last record is here: what follows a log ends also when that fails or is closed."""
+        """Whether it has ended, and its last record is here.
+
+        What follows a log ends also when that fails or is closed.
+        """
         run = self.run
         return run.done() and (isinstance(run, Run) or run.state.status not in ("new", "running"))
 
@@ -156,8 +159,8 @@ class Outlet(Protocol):
 async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
     """Send what follows a number, until its end.
 
-    A client that keeps up is pushed to: what is new is written to all of them one after the other, without a task for each. One that is behind reads at its
-    own pace until it has caught up.
+    A client that keeps up is pushed to: what is new is written to all of them one after the other, without a task for
+    each. One that is behind reads at its own pace until it has caught up.
 
     Args:
         outlet: The connection to the client.
@@ -261,7 +264,8 @@ class Streams:
         Args:
             request: The request of the client.
             entry: The run. Within the context it is open.
-            begins: Whether the client has just begun the run, which belongs to it from now on, also before it is stored.
+            begins: Whether the client has just begun the run, which belongs to it from now on, also before it is
+                stored.
 
         Raises:
             ApiError: Too many clients watch.
@@ -437,7 +441,8 @@ class Viewer(abc.ObserverBase[Record]):
         after: The number of the last record that it has.
 
     Attributes:
-        reader: The reader that goes on, when it is pushed to no longer. It is attached at once, so that nothing is dropped before it reads.
+        reader: The reader that goes on, when it is pushed to no longer. It is attached at once, so that nothing is
+            dropped before it reads.
     """
 
     __slots__ = ("_after", "_encode", "_followed", "_outlet", "reader")

@@ -17,12 +17,18 @@ from rxworker.worker.definition import Definition
 from rxworker.worker.worker import Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
-"""Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
+"""Returns a worker.
+
+A function with one required parameter receives the request of the client that starts the conversation.
+"""
 
 ServedWorker: TypeAlias = Worker | MakeServedWorker
 
 Workers: TypeAlias = ServedWorker | Mapping[str, ServedWorker]
-"""A worker, or a function that returns one for each conversation, or several by name. Each conversation is a session of its worker."""
+"""A worker, or a function that returns one for each conversation, or several by name.
+
+Each conversation is a session of its worker.
+"""
 
 DEFAULT_NAME = "worker"
 

@@ -1,6 +1,7 @@
 """A clerk that looks orders up, and cancels them if a person approves.
 
-``rxworker serve clerk:make_worker`` shows it on a page, and ``rxworker serve --log sqlite:runs.db clerk:make_worker`` keeps its conversations.
+``rxworker serve clerk:make_worker`` shows it on a page, and ``rxworker serve --log sqlite:runs.db clerk:make_worker``
+keeps its conversations.
 """
 
 import os

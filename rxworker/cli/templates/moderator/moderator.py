@@ -53,6 +53,9 @@ def make_model() -> Anthropic | ScriptedModel:
 
 
 def make_worker() -> Worker:
-    """Answers letters. Long numbers are masked, and what is not harmless is replaced, before the page and the log have it."""
+    """Answers letters.
+
+    Long numbers are masked, and what is not harmless is replaced, before the page and the log have it.
+    """
     checks = [mask(r"\d{12,}", "[number]"), hold_back(is_harmless, replacement="[removed]")]
     return Worker(make_model(), operators=checks, system="Answer letters of customers.")

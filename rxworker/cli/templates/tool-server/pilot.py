@@ -1,4 +1,7 @@
-"""A worker as a tool of Claude Desktop, an editor or another agent, over the Model Context Protocol: ``rxworker mcp pilot:make_pilot``."""
+"""A worker as a tool of Claude Desktop, an editor or another agent, over the Model Context Protocol.
+
+``rxworker mcp pilot:make_pilot``.
+"""
 
 import os
 
