@@ -18,12 +18,14 @@ from rxworker.testing import checked_records
 from rxworker.watchdog import watchdog
 
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
-# The examples of property tests are the same in each run, so that a random one does not fail an unrelated change. `--hypothesis-profile=search` looks for others.
+# The examples of property tests are the same in each run, so that a random one does not fail an unrelated change.
+# `--hypothesis-profile=search` looks for others.
 settings.register_profile("suite", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("search", deadline=None, max_examples=5_000)
 settings.load_profile("suite")
 
-# Where this forbids it, each of the many processes that tests start would compile the package again, and each worker all tests.
+# Where this forbids it, each of the many processes that tests start would compile the package again, and each worker
+# all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -35,7 +37,8 @@ os.environ |= {
     "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
 }
 
-# No test needs a network. Each process and each client that reads the certificates of all authorities takes 20 to 40 ms for it.
+# No test needs a network. Each process and each client that reads the certificates of all authorities takes 20 to 40 ms
+# for it.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("certificate.pem"))
 for name in ("NODE_EXTRA_CA_CERTS", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
     os.environ.pop(name, None)
@@ -50,7 +53,10 @@ REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C raise `KeyboardInterrupt`: a shell that starts the tests in the background ignores it, and processes inherit that."""
+    """Let Ctrl-C raise `KeyboardInterrupt`.
+
+    A shell that starts the tests in the background ignores it, and processes inherit that.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -76,7 +82,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Let go of the servers of the test: aiohttp keeps the handlers of a process, and with them hundreds of servers that the garbage collector looks at again and again."""
+    """Let go of the servers of the test.
+
+    Aiohttp keeps the handlers of a process, and with them hundreds of servers that the garbage collector looks at again
+    and again.
+    """
     web_app._cached_build_middleware.cache_clear()
 
 

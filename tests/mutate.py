@@ -1,4 +1,7 @@
-"""Changes to JSON and to bytes, by chance with a fixed seed: what programs of others, damaged disks and attackers make of it."""
+"""Changes to JSON and to bytes, by chance with a fixed seed.
+
+What programs of others, damaged disks and attackers make of it.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ def mutant_of_json(chance: random.Random, data: bytes) -> bytes:
 
 
 def mutant_of_bytes(chance: random.Random, data: bytes) -> bytes:
-    """Bytes with up to three of them changed, cut out, doubled, moved or added; or with everything behind a place cut off."""
+    """Bytes with up to three of them changed, cut out, doubled, moved or added.
+
+    Or with everything behind a place cut off.
+    """
     for _ in range(chance.randint(1, 3)):
         at, size = chance.randrange(len(data) + 1), chance.choice([1, 2, 9, 99])
         some = data[at : at + size]

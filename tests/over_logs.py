@@ -1,4 +1,4 @@
-"""The tests of control run over every kind of log, and the others of workers and hooks without a log and with one in memory. For a conftest."""
+"""The tests of control run over every kind of log, and the others of workers and hooks without a log and with one in memory. For a conftest."""  # noqa: W505
 
 from __future__ import annotations
 

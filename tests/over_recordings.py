@@ -1,6 +1,9 @@
-"""A test with the argument ``recording`` runs once for each recording. They lie beside the repository and are not part of it.
+"""A test with the argument ``recording`` runs once for each recording.
 
-Where the folder is absent, such a test says so and is skipped. The ``conftest.py`` of a folder imports `pytest_generate_tests`.
+They lie beside the repository and are not part of it.
+
+Where the folder is absent, such a test says so and is skipped. The ``conftest.py`` of a folder imports
+`pytest_generate_tests`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,11 @@ _CHOOSE = random.SystemRandom()  # hypothesis seeds the others: each worker woul
 
 
 def free_port() -> int:
-    """A port on which no program listens. It is below those that the system gives to connections and to servers without a port, so that none of them takes it meanwhile."""
+    """A port on which no program listens.
+
+    It is below those that the system gives to connections and to servers without a port, so that none of them takes it
+    meanwhile.
+    """
     while True:
         port = _CHOOSE.randrange(12_000, 32_000)
         with socket.socket() as probe:

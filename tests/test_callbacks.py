@@ -1,4 +1,7 @@
-"""Every function that a program gives: it may be a coroutine function, which is awaited, or one sentence refuses it when it is given."""
+"""Every function that a program gives.
+
+It may be a coroutine function, which is awaited, or one sentence refuses it when it is given.
+"""
 
 from __future__ import annotations
 

@@ -31,7 +31,10 @@ def test_a_test_over_recordings_is_skipped_where_there_are_none(tmp_path: Path) 
 
 
 def test_the_commands_of_the_readme_run_in_a_clone_of_their_own() -> None:
-    """Without the recordings and the options of the other steps: with them, a clone without neighbours failed unnoticed."""
+    """Without the recordings and the options of the other steps.
+
+    With them, a clone without neighbours failed unnoticed.
+    """
     steps = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     for command in ("run-command", "test-command"):
         assert f"as_on_a_fresh_machine {command}" in steps

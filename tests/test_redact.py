@@ -1,4 +1,4 @@
-"""A secret of the environment is hidden where the text of an error enters a record, and where anything enters a log of rxworker; an address shows no parameter that may be one."""
+"""A secret of the environment is hidden where the text of an error enters a record, and where anything enters a log of rxworker; an address shows no parameter that may be one."""  # noqa: W505
 
 from __future__ import annotations
 

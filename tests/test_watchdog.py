@@ -1,4 +1,7 @@
-"""What holds the event loop is named, once: the innermost function that did not return, and not the functions around it."""
+"""What holds the event loop is named, once.
+
+The innermost function that did not return, and not the functions around it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the suite tests in part, since it takes long: a step of `.ci/run` sets ``RXWORKER_EVERY_CUT=1`` and tests the whole."""
+"""What the suite tests in part, since it takes long.
+
+A step of `.ci/run` sets ``RXWORKER_EVERY_CUT=1`` and tests the whole.
+"""
 
 from __future__ import annotations
 

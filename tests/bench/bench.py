@@ -7,8 +7,8 @@
     python tests/bench/bench.py --profile CELL   where a delta spends its time
     python tests/bench/bench.py --guard          half a minute; 1 where a ratio is half again over its limit
 
-The floor and rxworker run in turn, each in a fresh process, against the replay server of the shared harness. A ratio is the
-median over the rounds, so that the machine drops out; where others use it too, look at the ratios only.
+The floor and rxworker run in turn, each in a fresh process, against the replay server of the shared harness. A ratio is
+the median over the rounds, so that the machine drops out; where others use it too, look at the ratios only.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     python tests/bench/clients.py [clients ...]
 
-The model says 2,000 deltas, one each 2 ms. The clients are bare connections in a process of their own. The floor is the run without any.
+The model says 2,000 deltas, one each 2 ms. The clients are bare connections in a process of their own. The floor is the
+run without any.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two commits side by side: the same cells, one tree right behind the other, so that what differs is the library.
 
-Each commit is checked out into a temporary folder, as a worktree that is removed again. The clients and the harness are this
-checkout's for both of them.
+Each commit is checked out into a temporary folder, as a worktree that is removed again. The clients and the harness are
+this checkout's for both of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How work is counted, so that growth can be tested without a clock.
 
-Two counters run over the same task: how much the interpreter does, and how much memory it takes anew on the way. The first
-finds a loop over everything so far, the second text that is copied, joined or parsed again with each piece, which one call
-of C does and no count of calls would show.
+Two counters run over the same task: how much the interpreter does, and how much memory it takes anew on the way. The
+first finds a loop over everything so far, the second text that is copied, joined or parsed again with each piece, which
+one call of C does and no count of calls would show.
 
 The programs that lie here are run by `test_bench.py`, each in a process; they are not modules to be imported.
 """
@@ -30,7 +30,10 @@ TWICE = 2.2
 """What twice the input may cost in work: twice as much, and something for what is rounded up on the way."""
 
 TWICE_THE_MEMORY = 3.0
-"""The same for what is allocated, where lists and dictionaries grow in jumps. What is quadratic takes four times as much."""
+"""The same for what is allocated, where lists and dictionaries grow in jumps.
+
+What is quadratic takes four times as much.
+"""
 
 LARGE = 512
 """Bytes taken between two lines, from which on they count."""
@@ -133,5 +136,8 @@ def work_of() -> Callable[[Task], int]:
 
 @pytest.fixture
 def assert_linear() -> Callable[..., None]:
-    """``assert_linear(prepare, n=200)``: twice as much, made by ``prepare(2 * n)``, costs at most a little over twice."""
+    """``assert_linear(prepare, n=200)``.
+
+    Twice as much, made by ``prepare(2 * n)``, costs at most a little over twice.
+    """
     return _assert_linear

@@ -1,13 +1,16 @@
-"""How many functions of Python are called for a request, a run and a tool loop, by provider: figures that do not depend on the machine.
+"""How many functions of Python are called for a request, a run and a tool loop, by provider.
+
+Figures that do not depend on the machine.
 
     python tests/bench/counts.py            what is called now, beside what `counts.json` has
     python tests/bench/counts.py --write    the same, and it becomes what `counts.json` and the page about performance have
     python tests/bench/counts.py --where request anthropic      which functions, those called most first
 
-A *request* is `Client.stream(...)` through `text_deltas()`, of 20 deltas. A *run* is the same answer through `Worker.run`. A *loop* is a run of four rounds
-with four calls each, and that answer. All go over HTTP on this machine, an event an HTTP chunk, and each answer is written at once. aiohttp
-and asyncio count, too; this file does not. The answers come from the selector of the event loop, so that the server takes no turn of it.
-"""
+A *request* is `Client.stream(...)` through `text_deltas()`, of 20 deltas. A *run* is the same answer through
+`Worker.run`. A *loop* is a run of four rounds with four calls each, and that answer. All go over HTTP on this machine,
+an event an HTTP chunk, and each answer is written at once. aiohttp and asyncio count, too; this file does not. The
+answers come from the selector of the event loop, so that the server takes no turn of it.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -72,7 +75,10 @@ async def add(a: int, b: int) -> int:
 
 
 class Replay(selectors.DefaultSelector):
-    """A selector that answers what was written to it, before it selects: each answer is there at the next turn of the loop."""
+    """A selector that answers what was written to it, before it selects.
+
+    Each answer is there at the next turn of the loop.
+    """
 
     def __init__(self) -> None:
         super().__init__()

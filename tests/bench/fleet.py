@@ -1,7 +1,8 @@
 """What the fleet costs with 100,000 stored runs, what the records of 20,000 cost as one stream, and how many runs a second 1, 2 and 4 workers take: `python tests/bench/fleet.py [URL]`.
 
-By default the log is an SQLite file. Each figure of the fleet has its reference in the same run: reading the same rows and doing nothing with them.
-"""
+By default the log is an SQLite file. Each figure of the fleet has its reference in the same run: reading the same rows
+and doing nothing with them.
+"""  # noqa: W505
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The guard: no ratio may be half again over its limit, however noisy the machine is.
 
-Noise makes things slower, never faster. So the lowest of some processes is compared with the floor's lowest, and where that
-is still too much, all is measured once more after a pause. Who is within at the first measurement is not measured again.
+Noise makes things slower, never faster. So the lowest of some processes is compared with the floor's lowest, and where
+that is still too much, all is measured once more after a pause. Who is within at the first measurement is not measured
+again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ STILL: dict[tuple[str, str], float] = {
     ("tools10", "chat"): 2.0,
     ("tools10", "responses"): 2.0,
 }
-"""What is over its limit as yet, by cell and protocol: it is held to where it stands. Remove a row when its limit is met."""
+"""What is over its limit as yet, by cell and protocol: it is held to where it stands.
+
+Remove a row when its limit is met.
+"""
 
 
 class Held(Struct, frozen=True):

@@ -1,7 +1,9 @@
-"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`, or with `--store postgres` or `--store nats`.
+"""What a log costs, each figure with its reference in the same run.
 
-With `--guard`, exits with 1 where a figure is half again over its limit, or a time over five times its limit, three times in a row. Times depend on
-the machine, and on what else it does; ratios and bytes hardly.
+`python tests/bench/logs.py`, or with `--store postgres` or `--store nats`.
+
+With `--guard`, exits with 1 where a figure is half again over its limit, or a time over five times its limit, three
+times in a row. Times depend on the machine, and on what else it does; ratios and bytes hardly.
 """
 
 from __future__ import annotations
@@ -175,7 +177,7 @@ async def list_of_many(address: str, count: int = 10_000) -> float:
 
 
 async def prune_many(address: str, count: int = 80_000) -> tuple[float, float]:
-    """Seconds for so many runs, and until the first page of a list is there, over as many tombstones, between runs that are kept."""
+    """Seconds for so many runs, and until the first page of a list is there, over as many tombstones, between runs that are kept."""  # noqa: W505
     async with open_log(address, lease=0.0) as log:
         await add_many(log, 500)
         await add_many(log, count, 500)
@@ -330,7 +332,10 @@ def _slack(what: str) -> float:
 
 
 async def main(store: str, *, guard: bool) -> int:
-    """Measure; where it is guarded, again if anything is far over its limit, since other programs disturb a measurement."""
+    """Measure.
+
+    Where it is guarded, again if anything is far over its limit, since other programs disturb a measurement.
+    """
     over = await measure(store)
     for _ in range(2):
         if guard and over:

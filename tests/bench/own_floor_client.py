@@ -1,7 +1,7 @@
 """The floor for Gemini and Ollama, which the shared one does not know: aiohttp, a split and msgspec, written by hand.
 
-It does what the shared floor does for its protocols, and no more: one read, one split, a Struct for each event with the fields
-that are needed, and a call for each text.
+It does what the shared floor does for its protocols, and no more: one read, one split, a Struct for each event with the
+fields that are needed, and a call for each text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Other clients and frameworks on the same server: those of the shared harness that are installed.
 
-Each has a virtual environment, which the harness's `setup.sh` makes. Where one is missing, the interpreter that runs this does,
-if it has the packages; otherwise the peer is left out, and that is said.
+Each has a virtual environment, which the harness's `setup.sh` makes. Where one is missing, the interpreter that runs
+this does, if it has the packages; otherwise the peer is left out, and that is said.
 """
 
 from __future__ import annotations

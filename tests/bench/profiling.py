@@ -1,7 +1,8 @@
 """Where a delta spends its time: the profile of a client's process, by room.
 
-What is written in C has no file of its own, so its time goes to the rooms that called it. The profiler itself takes time, at
-each call, so that much that is small looks larger than it is: compare rooms, and leave the sum to the benchmark.
+What is written in C has no file of its own, so its time goes to the rooms that called it. The profiler itself takes
+time, at each call, so that much that is small looks larger than it is: compare rooms, and leave the sum to the
+benchmark.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ Function = tuple[str, int, str]
 """Its file, its line and its name."""
 
 Calls = tuple[int, int, float, float]
-"""As the profiler writes them: calls that are not recursive, all calls, seconds within, seconds with what was called."""
+"""As the profiler writes them.
+
+Calls that are not recursive, all calls, seconds within, seconds with what was called.
+"""
 
 Stats = Mapping[Function, tuple[int, int, float, float, Mapping[Function, Calls]]]
 

@@ -1,4 +1,6 @@
-"""What a queued run costs by the number of processes that wait for one: calls of the store, and processes that are woken. They do not depend on the machine.
+"""What a queued run costs by the number of processes that wait for one.
+
+Calls of the store, and processes that are woken. They do not depend on the machine.
 
     python -m tests.bench.queue_counts sqlite:/tmp/runs.db [processes ...]
 

@@ -3,9 +3,10 @@
     python tests/bench/real_frames.py            some minutes
     python tests/bench/real_frames.py --quick    a minute, and rough
 
-`bench.py` measures long synthetic answers, whose frames are alike. Real frames differ from each other, and most real answers have 20 to
-200 of them. The shared harness sends such frames and times a floor written by hand, a client and a worker in turn, each in a fresh
-process; this program runs it and prints a table: the median over the streams of a protocol, and the lowest and highest stream.
+`bench.py` measures long synthetic answers, whose frames are alike. Real frames differ from each other, and most real
+answers have 20 to 200 of them. The shared harness sends such frames and times a floor written by hand, a client and a
+worker in turn, each in a fresh process; this program runs it and prints a table: the median over the streams of a
+protocol, and the lowest and highest stream.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python tests/bench/replay.py      prints "PORT <n>" and serves 127.0.0.1 until killed
 
-The shared harness knows Anthropic's protocol and the two of OpenAI's. The others follow the same plan: the same texts, an event
-by the HTTP chunk or as many as it says, all in one write, each body rendered once. They have no tools and no pace. What
-real servers write anew in each frame is anew in each frame: a count of tokens, a time.
+The shared harness knows Anthropic's protocol and the two of OpenAI's. The others follow the same plan: the same texts,
+an event by the HTTP chunk or as many as it says, all in one write, each body rendered once. They have no tools and no
+pace. What real servers write anew in each frame is anew in each frame: a count of tokens, a time.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""What it costs to decode a stream, in rxworker and in the official clients: the same bytes, in the same process, in turn.
+"""What it costs to decode a stream, in rxworker and in the official clients.
+
+The same bytes, in the same process, in turn.
 
     python tests/bench/sdk_decode.py              seconds
     python tests/bench/sdk_decode.py --quick      fewer, and rough
 
-No network is used: each client, ours too, is given a transport that answers with the bytes, a frame a piece. The clock starts
-with the first byte and stops when the client has handed out its last event, so that the request is not counted. Ours hands out
-normal events, with blocks that start and stop; theirs the provider's own types. A ratio is the median over the rounds, so that
-the machine drops out.
+No network is used: each client, ours too, is given a transport that answers with the bytes, a frame a piece. The clock
+starts with the first byte and stops when the client has handed out its last event, so that the request is not counted.
+Ours hands out normal events, with blocks that start and stop; theirs the provider's own types. A ratio is the median
+over the rounds, so that the machine drops out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A delta costs the same in a stream of a hundred and of two hundred thousand, and a run among one and among a thousand.
 
-What is counted is calls, of Python and of C, since a count of lines would take minutes at this length; what a single call
-copies shows in the memory. Whether one call reads more and more is for `test_growth.py`, which counts that, too.
-"""
+What is counted is calls, of Python and of C, since a count of lines would take minutes at this length; what a single
+call copies shows in the memory. Whether one call reads more and more is for `test_growth.py`, which counts that, too.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -270,7 +270,10 @@ def test_a_run_takes_the_same_memory_among_many() -> None:
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_a_finished_run_holds_its_text_and_a_few_bytes_a_delta(sort: str) -> None:
-    """The text in the history and in the conversation, and where each delta ends and when it came; of arguments, also what was sent."""
+    """The text in the history and in the conversation, and where each delta ends and when it came.
+
+    Of arguments, also what was sent.
+    """
     make, _ = SORTS[sort]
 
     def held(n: int) -> int:

@@ -432,7 +432,7 @@ class InTurn:
 
 
 async def watched_by_collector(rounds: int) -> int:
-    """How many objects more the garbage collector has to watch behind a run of so many rounds, while it is still held."""
+    """How many objects more the garbage collector has to watch behind a run of so many rounds, while it is still held."""  # noqa: W505
     asked = [
         b"".join(anthropic_frames(call("look", at=str(n)) + call("write", text="a")))
         for n in range(rounds)

@@ -1,4 +1,7 @@
-"""What the page may take of the time of its browser. Nothing else measures time in a browser: a machine that does other work would fail a test."""
+"""What the page may take of the time of its browser.
+
+Nothing else measures time in a browser: a machine that does other work would fail a test.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The benchmark of the watchers runs, and what must not depend on the clock is counted: figures are for `watchers.py`."""
+"""The benchmark of the watchers runs, and what must not depend on the clock is counted.
+
+Figures are for `watchers.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A tool loop over a WebSocket and over HTTP, with the same service: bytes are compared, time is printed.
 
-``pytest -q -s tests/bench/test_websocket.py`` prints them. The service runs in the same process, thinks for no time and is not reached over a network, so
-that the times are those of both ends alone: what fewer bytes save on the way is not in them.
+``pytest -q -s tests/bench/test_websocket.py`` prints them. The service runs in the same process, thinks for no time and
+is not reached over a network, so that the times are those of both ends alone: what fewer bytes save on the way is not
+in them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     python tests/bench/tracing.py            half a minute
     python tests/bench/tracing.py --quick    seconds, and rough
 
-A traced run and the same run without are measured in turn; each figure is that of the fastest twentieth, which other programs have disturbed least.
+A traced run and the same run without are measured in turn; each figure is that of the fastest twentieth, which other
+programs have disturbed least.
 """
 
 from __future__ import annotations

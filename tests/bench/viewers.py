@@ -1,9 +1,13 @@
-"""What a viewer costs: the server's CPU time for each frame that a viewer of a published stream, of a run, or of a dashboard, receives as a server-sent event.
+"""What a viewer costs.
+
+The server's CPU time for each frame that a viewer of a published stream, of a run, or of a dashboard, receives as a
+server-sent event.
 
     python tests/bench/viewers.py [viewers] [frames]
 
-The floor is aiohttp alone: a handler for each viewer waits for the next frame and writes it, with the same bytes. All are measured in one process, one
-after the other, and the viewers are bare connections in a process of their own. A frame follows 50 ms after the one before it.
+The floor is aiohttp alone: a handler for each viewer waits for the next frame and writes it, with the same bytes. All
+are measured in one process, one after the other, and the viewers are bare connections in a process of their own. A
+frame follows 50 ms after the one before it.
 """
 
 from __future__ import annotations

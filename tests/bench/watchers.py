@@ -3,8 +3,9 @@
     python tests/bench/watchers.py            a minute
     python tests/bench/watchers.py --quick    seconds, and rough
 
-Every figure stands beside its reference, measured in the same run and in turn with it, so that the machine drops out: a bare
-list of callbacks that is called in the same turns of the event loop, a fast watcher that is alone, the same text in fewer events.
+Every figure stands beside its reference, measured in the same run and in turn with it, so that the machine drops out: a
+bare list of callbacks that is called in the same turns of the event loop, a fast watcher that is alone, the same text
+in fewer events.
 """
 
 from __future__ import annotations

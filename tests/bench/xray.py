@@ -3,9 +3,10 @@
     python tests/bench/xray.py            a minute
     python tests/bench/xray.py --quick    seconds, and rough
 
-Both boards take the same records in turn, slice by slice; each figure is that of the fastest twentieth of the slices, which other programs have disturbed least.
-Without x-ray the operators are applied to the records as they are: nothing of it is in the way.
-"""
+Both boards take the same records in turn, slice by slice; each figure is that of the fastest twentieth of the slices,
+which other programs have disturbed least. Without x-ray the operators are applied to the records as they are: nothing
+of it is in the way.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ SLICE = 200
 
 
 def recorded() -> list[Event]:
-    """What providers have sent, as they sent it: thinking, text and calls, each response after its request, and a tool after it."""
+    """What providers have sent, as they sent it.
+
+    Thinking, text and calls, each response after its request, and a tool after it.
+    """
     paths = sorted(RECORDINGS.glob("*/*/events.jsonl"))
     decode = msgspec.json.Decoder(Event).decode
     events: list[Event] = []

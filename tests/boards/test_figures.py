@@ -1,7 +1,8 @@
 """Every figure of a run, on whatever screen, is a count over its records, and unknown is not nought.
 
-A corpus of random runs is stored: nested two deep, side by side, paused and resumed, forked, retracted, failed and cancelled, of several models, some without prices.
-The figures are found by walking: the fields of rows, of `RunLine` and of exports, the panels of the dashboards, the families of metrics. A new one needs a count here.
+A corpus of random runs is stored: nested two deep, side by side, paused and resumed, forked, retracted, failed and
+cancelled, of several models, some without prices. The figures are found by walking: the fields of rows, of `RunLine`
+and of exports, the panels of the dashboards, the families of metrics. A new one needs a count here.
 """
 
 # pyright: basic

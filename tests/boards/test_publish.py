@@ -1,4 +1,7 @@
-"""Published streams: what each watcher receives and when, what is kept, and what one watcher cannot do to the others."""
+"""Published streams.
+
+What each watcher receives and when, what is kept, and what one watcher cannot do to the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Webhooks: what is sent is what the specification describes, in order, and no alert is lost without a line in the log."""
+"""Webhooks.
+
+What is sent is what the specification describes, in order, and no alert is lost without a line in the log.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
     python tests/docs/check_types.py              all pages; 1 where pyright reports an error
     python tests/docs/check_types.py PAGE ...     some of them
 
-Each page is one module, with its blocks at their lines, so that an error is reported at its place in the page. Blocks that do not run are left out.
+Each page is one module, with its blocks at their lines, so that an error is reported at its place in the page. Blocks
+that do not run are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SETTINGS: dict[str, object] = {
     "typeCheckingMode": "strict",
     "pythonVersion": "3.11",
     "reportMissingTypeStubs": False,
-    # A page imports and defines the same names again and again, shows a value by naming it, and leaves names to the blocks below.
+    # A page imports and defines the same names again and again, shows a value by naming it, and leaves names to the
+    # blocks below.
     "reportDuplicateImport": False,
     "reportRedeclaration": False,
     "reportUnusedClass": False,

@@ -1,7 +1,7 @@
 """Every Python block of the pages runs, and prints what the page says it prints.
 
-The blocks of a page share a namespace, from top to bottom. A ``text`` block right behind a Python block is what that one
-prints. ``<!-- no-run: reason -->`` before a block keeps it from being run.
+The blocks of a page share a namespace, from top to bottom. A ``text`` block right behind a Python block is what that
+one prints. ``<!-- no-run: reason -->`` before a block keeps it from being run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The tables of the page about hosts: what a row has to type is sent to the address that it names, with the key of its variable."""
+"""The tables of the page about hosts.
+
+What a row has to type is sent to the address that it names, with the key of its variable.
+"""
 
 from __future__ import annotations
 

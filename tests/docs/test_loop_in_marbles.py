@@ -1,4 +1,7 @@
-"""The drawing of the loop is what a run does: each row is an operator around a stage, or a part of `call_tools`, that notes when it begins, emits and completes."""
+"""The drawing of the loop is what a run does.
+
+Each row is an operator around a stage, or a part of `call_tools`, that notes when it begins, emits and completes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The site: every page stands in its navigation, links are changed to what the site shows, and the check of its links finds what is broken."""
+"""The site.
+
+Every page stands in its navigation, links are changed to what the site shows, and the check of its links finds what is
+broken.
+"""
 
 from __future__ import annotations
 

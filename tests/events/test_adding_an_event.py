@@ -1,4 +1,4 @@
-"""Add events to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on them: a note, and an event that changes the state."""
+"""Add events to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on them: a note, and an event that changes the state."""  # noqa: W505
 
 from __future__ import annotations
 

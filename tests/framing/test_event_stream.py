@@ -1,4 +1,7 @@
-"""Amazon's event stream: messages come out whole and unchanged, however the bytes are cut, and damaged ones are refused."""
+"""Amazon's event stream.
+
+Messages come out whole and unchanged, however the bytes are cut, and damaged ones are refused.
+"""
 
 from __future__ import annotations
 

@@ -345,7 +345,10 @@ class Odd(BaseException):
 
 
 async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], list[HookVerdict]]:
-    """A run with a hook that raises this before a call. Returns what the model read of the call, and what was decided."""
+    """A run with a hook that raises this before a call.
+
+    Returns what the model read of the call, and what was decided.
+    """
 
     @tool
     async def read() -> str:

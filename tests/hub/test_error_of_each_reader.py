@@ -1,4 +1,7 @@
-"""The error of a run is raised by each that reads it: none of them lengthens the traceback of another, or keeps its frames."""
+"""The error of a run is raised by each that reads it.
+
+None of them lengthens the traceback of another, or keeps its frames.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The hub's word, held against any interleaving of what a source and its watchers may do, on virtual time.
 
-The records are those of scripted runs, whole and mutated: events are left out, told twice, cut into smaller pieces, moved.
-Each watcher may come at any time, begin behind any number, be slow, raise, or leave.
+The records are those of scripted runs, whole and mutated: events are left out, told twice, cut into smaller pieces,
+moved. Each watcher may come at any time, begin behind any number, be slow, raise, or leave.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operators that wait run on the run's event loop, at every door of a run, and what they raise detaches their watcher."""
+"""Operators that wait run on the run's event loop, at every door of a run, and what they raise detaches their watcher."""  # noqa: W505
 
 from __future__ import annotations
 

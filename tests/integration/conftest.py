@@ -1,4 +1,7 @@
-"""What the tests of the whole share: an environment without keys, the five protocols, and the official clients of others."""
+"""What the tests of the whole share.
+
+An environment without keys, the five protocols, and the official clients of others.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A server over a log, in a process of its own: FILE PORT LEASE HOLDS. The tests start, stop and kill it.
 
-What the model says depends on the conversation alone: a long answer, a call of a slow tool, or a call that needs an approval. The tools write a line to
-FILE.effects when they start, and one when they end. A server that holds ends no answer, and its slow tool waits for SIGTERM: a run is in the middle of it
-when the server is stopped, however slow the machine is.
+What the model says depends on the conversation alone: a long answer, a call of a slow tool, or a call that needs an
+approval. The tools write a line to FILE.effects when they start, and one when they end. A server that holds ends no
+answer, and its slow tool waits for SIGTERM: a run is in the middle of it when the server is stopped, however slow the
+machine is.
 """
 
 from __future__ import annotations

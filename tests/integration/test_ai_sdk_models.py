@@ -23,7 +23,10 @@ def look() -> str:
 
 @pytest.mark.parametrize("client", ["open-responses", "responses", "chat"])
 async def test_the_ai_sdk_talks_to_a_worker(clients: Clients, client: str) -> None:
-    """The worker looks by itself, and the client opens two tabs; a second question has the history as each client sends it."""
+    """The worker looks by itself, and the client opens two tabs.
+
+    A second question has the history as each client sends it.
+    """
     asked: list[Request] = []
 
     def script(request: Request) -> Reply:

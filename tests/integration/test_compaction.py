@@ -1,4 +1,7 @@
-"""Requests that grow too long are sent in a shorter form: once for each compaction, whatever ends the run, and the conversation stays whole."""
+"""Requests that grow too long are sent in a shorter form.
+
+Once for each compaction, whatever ends the run, and the conversation stays whole.
+"""
 
 from __future__ import annotations
 
@@ -653,7 +656,7 @@ async def test_a_compaction_that_is_worth_little_is_not_made() -> None:
 
 
 class Searching(Looking):
-    """A model that searches at its service before each answer, which counts what it has read once more for each search."""
+    """A model that searches at its service before each answer, which counts what it has read once more for each search."""  # noqa: W505
 
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         def with_searches(event: ResponseEvent) -> Observable[ResponseEvent]:

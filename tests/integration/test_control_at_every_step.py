@@ -1,4 +1,7 @@
-"""A run is cancelled, paused, limited, handed over or cut off at every step of its event loop, over every kind of log: all that wait for it end, and the log has what they saw."""
+"""A run is cancelled, paused, limited, handed over or cut off at every step of its event loop, over every kind of log.
+
+All that wait for it end, and the log has what they saw.
+"""
 
 from __future__ import annotations
 
@@ -213,7 +216,10 @@ def test_a_run_may_be_stopped_at_every_step(kind: str, control: str, tmp_path: P
 
 
 async def play_at(log: EventLog | None, seq: int, act: Act) -> object:
-    """Run once, and act when a watcher receives this record. Returns the outcome; ``None`` if there is no such record."""
+    """Run once, and act when a watcher receives this record.
+
+    Returns the outcome; ``None`` if there is no such record.
+    """
     run = worker_of(log).run("hi")
     has_acted = False
 

@@ -1,4 +1,7 @@
-"""Items of Responses that the client must answer, over real HTTP: the answer is in the next request, behind its item."""
+"""Items of Responses that the client must answer, over real HTTP.
+
+The answer is in the next request, behind its item.
+"""
 
 from __future__ import annotations
 

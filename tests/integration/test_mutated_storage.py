@@ -1,6 +1,9 @@
-"""Stored things that were changed: exported runs, entries, records in the native format and saved pauses. What is wrong is a documented error; nothing hangs, and nothing takes memory without bounds.
+"""Stored things that were changed: exported runs, entries, records in the native format and saved pauses.
 
-In the suite a few hundred of each; with ``RXWORKER_EVERY_CUT=1``, as a step of `.ci/run`, 100,000. A case is its number: the seeds are fixed.
+What is wrong is a documented error; nothing hangs, and nothing takes memory without bounds.
+
+In the suite a few hundred of each; with ``RXWORKER_EVERY_CUT=1``, as a step of `.ci/run`, 100,000. A case is its
+number: the seeds are fixed.
 """
 
 from __future__ import annotations
@@ -117,7 +120,7 @@ def mutant(chance: random.Random, data: bytes) -> bytes:
 
 
 def test_imports() -> None:
-    """What is taken can be listed, found, read, copied, loaded and recovered, or it is refused by a documented error."""
+    """What is taken can be listed, found, read, copied, loaded and recovered, or it is refused by a documented error."""  # noqa: W505
 
     async def one(lines: list[bytes]) -> None:
         async with MemoryLog() as log:

@@ -74,7 +74,9 @@ def check_story(records: list[Any]) -> None:
 
 
 class Line:
-    """A line to a server, which is cut after so many bytes from it; a connection for each number, and then without a cut.
+    """A line to a server, which is cut after so many bytes from it.
+
+    A connection for each number, and then without a cut.
 
     Attributes:
         cuts: After how many bytes.
@@ -165,7 +167,8 @@ async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_a
         check_story(heard["records"])
         assert heard["records"][-1][1] == run.run.last_seq
         assert "".join(heard["texts"]) == TEXT
-        # Two were cut behind the head, and one came to the end; on that one it asked again, and was told that there is nothing.
+        # Two were cut behind the head, and one came to the end; on that one it asked again, and was told that there is
+        # nothing.
         assert line.made == 4
         assert heard["opens"] == 3
 

@@ -36,7 +36,10 @@ TYPES = {".sse": "text/event-stream", ".ndjson": "application/x-ndjson"}
 
 
 def cut(path: Path) -> tuple[list[bytes], int]:
-    """The response in pieces: up to a text delta in its middle, that delta, the next one, and the rest. Also how many events the first piece has."""
+    """The response in pieces: up to a text delta in its middle, that delta, the next one, and the rest.
+
+    Also how many events the first piece has.
+    """
     end = b"\n\n" if path.suffix == ".sse" else b"\n"
     frames = [frame + end for frame in path.read_bytes().split(end) if frame]
     decoder = PROVIDERS[provider_of(path)]("a-model").decoder()

@@ -1,9 +1,11 @@
 """What can allow a call, through every door: whatever is not understood runs nothing, and the answer states what to do.
 
-`DOORS` is a table of {every door} x {every malformation}. A call ``pay(euros=1000)`` waits for approval; `PAID` is the effect. To add a door, add a
-row: how it sends something to a run that waits, and what is malformed in its wire format. A cell that cannot exist states the reason.
+`DOORS` is a table of {every door} x {every malformation}. A call ``pay(euros=1000)`` waits for approval; `PAID` is the
+effect. To add a door, add a row: how it sends something to a run that waits, and what is malformed in its wire format.
+A cell that cannot exist states the reason.
 
-The ASGI application has the same handlers as the web server. The dialogs of the page and of the terminal app have no wire format: their tests are theirs.
+The ASGI application has the same handlers as the web server. The dialogs of the page and of the terminal app have no
+wire format: their tests are theirs.
 """
 
 from __future__ import annotations
@@ -1332,7 +1334,10 @@ def introduce(request: Request) -> Reply:
 
 @pytest.mark.parametrize("api", ["v1/chat/completions", "v1/responses"])
 async def test_results_continue_the_run_of_the_messages_that_are_sent_with_them(api: str) -> None:
-    """Two users of one token have calls of one id: neither gets the conversation of the other, whose results come in any order."""
+    """Two users of one token have calls of one id.
+
+    Neither gets the conversation of the other, whose results come in any order.
+    """
     is_chat = "chat" in api
 
     async def post(*items: Any) -> Any:

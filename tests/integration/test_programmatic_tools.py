@@ -1,4 +1,7 @@
-"""Tools that code calls and tools that a search finds, in a turn loop over real HTTP: Anthropic and OpenAI Responses."""
+"""Tools that code calls and tools that a search finds, in a turn loop over real HTTP.
+
+Anthropic and OpenAI Responses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What reaches the web server's port, attacked from outside: broken HTTP, foreign pages, floods, and errors that hold secrets."""
+"""What reaches the web server's port, attacked from outside.
+
+Broken HTTP, foreign pages, floods, and errors that hold secrets.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """A service whose responses go on without their connection, and a process that runs and recovers with it, forked for each life.
 
-The process reads one JSON line for each request, and answers with the process id of the life and, when that has ended, with its exit status.
-"""
+The process reads one JSON line for each request, and answers with the process id of the life and, when that has ended,
+with its exit status.
+"""  # noqa: W505
 
 from __future__ import annotations
 

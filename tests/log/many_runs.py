@@ -1,4 +1,7 @@
-"""A process that begins its share of runs and recovers those of others: LOG EFFECTS FIRST LAST LEASE AT_ONCE PAYMENT. The test kills it and starts it again."""
+"""A process that begins its share of runs and recovers those of others: LOG EFFECTS FIRST LAST LEASE AT_ONCE PAYMENT.
+
+The test kills it and starts it again.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ def answer(request: Request) -> Reply:
 
 
 def make_worker(log: EventLog, effects: Path, payment: float) -> Worker:
-    """The worker of each run. A payment takes `payment` seconds, and until there is no file ``held`` beside the effects."""
+    """The worker of each run.
+
+    A payment takes `payment` seconds, and until there is no file ``held`` beside the effects.
+    """
     held = effects.with_name("held")
 
     def note(what: str, key: str) -> None:

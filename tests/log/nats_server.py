@@ -40,7 +40,10 @@ def _installed() -> str | None:
 
 
 class NatsServer:
-    """A nats-server with JetStream on a loopback port; `start` begins it again on the same port, with the same files."""
+    """A nats-server with JetStream on a loopback port.
+
+    `start` begins it again on the same port, with the same files.
+    """
 
     def __init__(
         self, program: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()

@@ -1,4 +1,7 @@
-"""A process that takes runs of a queue until it is ended: LOG EFFECTS CONCURRENCY. Each run makes one request, which it notes in a file."""
+"""A process that takes runs of a queue until it is ended: LOG EFFECTS CONCURRENCY.
+
+Each run makes one request, which it notes in a file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs that are cut off and that no process can continue: nested ones whose outer run has ended, those without a record, and those whose paused run is gone."""
+"""Runs that are cut off and that no process can continue.
+
+Nested ones whose outer run has ended, those without a record, and those whose paused run is gone.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ def make_worker(log: EventLog, in_tool: asyncio.Event, may_end: asyncio.Event) -
 
 
 async def killed() -> tuple[MemoryLog, list[str]]:
-    """A log as a process left it that was killed while the innermost tool ran; the ids of the three runs, the outermost first."""
+    """A log as a process left it that was killed while the innermost tool ran.
+
+    The ids of the three runs, the outermost first.
+    """
     in_tool, may_end = asyncio.Event(), asyncio.Event()
     async with MemoryLog() as log:
         run = make_worker(log, in_tool, may_end).run("Begin.")
@@ -210,7 +216,10 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
 
 
 async def test_a_hand_over_hands_the_nested_runs_over_too() -> None:
-    """Its tools do not end in time: the nested runs are not cancelled, and the process that continues the outer run continues them."""
+    """Its tools do not end in time.
+
+    The nested runs are not cancelled, and the process that continues the outer run continues them.
+    """
     in_tool, may_end = asyncio.Event(), asyncio.Event()
     async with MemoryLog() as log:
         run = make_worker(log, in_tool, asyncio.Event()).run("Begin.")

@@ -1,4 +1,7 @@
-"""Responses that go on at the service while the process of their run ends: another process continues them, and they are not paid twice."""
+"""Responses that go on at the service while the process of their run ends.
+
+Another process continues them, and they are not paid twice.
+"""
 
 from __future__ import annotations
 

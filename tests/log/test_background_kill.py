@@ -1,4 +1,7 @@
-"""kill -9 in the middle of a token of a response that goes on at the service: one request, the same text, and numbers without a gap."""
+"""kill -9 in the middle of a token of a response that goes on at the service.
+
+One request, the same text, and numbers without a gap.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ SLOW = 60
 
 
 class Service:
-    """Sends a response up to a place, and again after a number. It waits with all but the start of the response until that is stored."""
+    """Sends a response up to a place, and again after a number.
+
+    It waits with all but the start of the response until that is stored.
+    """
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -45,7 +51,7 @@ class Service:
         self.port = 0
 
     def begin(self, cuts: list[int]) -> None:
-        """Forget the run before, and send the response of the next one up to these places, one for each life but the last."""
+        """Forget the run before, and send the response of the next one up to these places, one for each life but the last."""  # noqa: W505
         self.requests, self.cuts = [], cuts
         self.is_started, self.sent = asyncio.Event(), asyncio.Event()
 

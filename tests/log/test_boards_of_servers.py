@@ -1,4 +1,7 @@
-"""Dashboards and stored folds of two servers over one log, one of which is killed while they change: the other one and its successor show each record once."""
+"""Dashboards and stored folds of two servers over one log, one of which is killed while they change.
+
+The other one and its successor show each record once.
+"""
 
 from __future__ import annotations
 

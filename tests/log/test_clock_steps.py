@@ -1,4 +1,7 @@
-"""The clock of the machine is set while runs go on: leases last as long as before, in every store with several processes."""
+"""The clock of the machine is set while runs go on.
+
+Leases last as long as before, in every store with several processes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A log, an event loop and a process that end while a run goes on: the run is left to other processes at once, in every store."""
+"""A log, an event loop and a process that end while a run goes on.
+
+The run is left to other processes at once, in every store.
+"""
 
 from __future__ import annotations
 

@@ -153,7 +153,10 @@ async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None
 
 
 async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
-    """Each status and what is claimed: what has ended is not continued, and code that may write to it names its status."""
+    """Each status and what is claimed.
+
+    What has ended is not continued, and code that may write to it names its status.
+    """
     statuses: tuple[StoredStatus, ...] = ("queued", "running", "paused", "finished", "aborted")
     async with open_store() as log:
         for status in statuses:

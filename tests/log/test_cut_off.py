@@ -1,4 +1,7 @@
-"""Owners that cannot reach their log, or stand still, for longer than their lease: another process replaces them, and they are refused."""
+"""Owners that cannot reach their log, or stand still, for longer than their lease.
+
+Another process replaces them, and they are refused.
+"""
 
 from __future__ import annotations
 

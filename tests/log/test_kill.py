@@ -90,7 +90,8 @@ def check(done: dict[str, Any]) -> None:
         return
     ended = Counter((name, key) for what, name, key in effects if what == "done")
     started = Counter((name, key) for what, name, key in effects if what == "start")
-    # A call that was stored as ended is never made again; one whose end was not stored is asked about, unless it may be repeated.
+    # A call that was stored as ended is never made again; one whose end was not stored is asked about, unless it may be
+    # repeated.
     for (name, key), times in ended.items():
         if name in ("pay", "order", "pay_inner"):
             assert times == 1, (name, key)

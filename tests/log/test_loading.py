@@ -1,4 +1,7 @@
-"""The time between `recover`, `decide` or `fork` and the end of loading: whatever happens then, the run has one owner or none, and nobody waits for ever."""
+"""The time between `recover`, `decide` or `fork` and the end of loading.
+
+Whatever happens then, the run has one owner or none, and nobody waits for ever.
+"""
 
 from __future__ import annotations
 

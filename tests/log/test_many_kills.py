@@ -1,4 +1,7 @@
-"""Many runs over several processes, one of which is killed again and again: all of them finish, and each payment is made once."""
+"""Many runs over several processes, one of which is killed again and again.
+
+All of them finish, and each payment is made once.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,17 @@ from tests.whole import IS_WHOLE, SLOW_STORES
 PROGRAM = Path(__file__).with_name("many_runs.py")
 PROCESSES, PAUSE, AT_ONCE, KILLS = (4, 1.0, 1, 10) if IS_WHOLE else (3, 0.6, 4, 2)
 PAYMENT = 0.15 if IS_WHOLE else 0.05
-"""Seconds. In the long test 200 runs of two payments in four processes last 15 seconds at least, which leaves time for ten kills on any machine."""
+"""Seconds.
+
+In the long test 200 runs of two payments in four processes last 15 seconds at least, which leaves time for ten kills on
+any machine.
+"""
 RUNS = 200 if IS_WHOLE else 30
 LEASE = 3.0 if IS_WHOLE else 2.0
-"""Seconds. A process that the machine holds up for longer loses a run that it still executes, and its payment may be made twice."""
+"""Seconds.
+
+A process that the machine holds up for longer loses a run that it still executes, and its payment may be made twice.
+"""
 SECONDS = 180 if IS_WHOLE else 100
 
 
@@ -62,7 +72,10 @@ async def test_all_runs_finish_whatever_is_killed(
                     return
 
     def is_busy(process: Process) -> bool:
-        """Whether it owns a run, so that there is something to recover, and none that was recovered before: its third death at one record would set it aside."""
+        """Whether it owns a run, so that there is something to recover, and none that was recovered before.
+
+        Its third death at one record would set it aside.
+        """
         running = [
             info
             for info in infos.values()
@@ -73,7 +86,8 @@ async def test_all_runs_finish_whatever_is_killed(
     async def kill(processes: list[Process]) -> None:
         nonlocal kills
         choose = random.Random(1)
-        # A run whose process is killed three times at one place is set aside: in the short test no run can be, in the long one the runs go on between two kills.
+        # A run whose process is killed three times at one place is set aside: in the short test no run can be, in the
+        # long one the runs go on between two kills.
         while kills < KILLS or IS_WHOLE:
             await asyncio.sleep(PAUSE)
             finished = ended() + 3

@@ -452,7 +452,8 @@ async def test_nothing_is_written_behind_records_that_a_server_has_lost(
             await log.append(claim, entries(2, 1), after=1)
             await until(up.is_set)
             server.kill()
-            # A test blocks the event loop meanwhile; the client must notice it before the server is back, as it does while a machine starts.
+            # A test blocks the event loop meanwhile; the client must notice it before the server is back, as it does
+            # while a machine starts.
             await until(lambda: not up.is_set())
             shutil.rmtree(server.folder)
             shutil.copytree(tmp_path / "disk", server.folder)

@@ -1,4 +1,7 @@
-"""A permission belongs to the run that it was given to: what a recovery, a fork, an import, and a new process make of it."""
+"""A permission belongs to the run that it was given to.
+
+What a recovery, a fork, an import, and a new process make of it.
+"""
 
 from __future__ import annotations
 

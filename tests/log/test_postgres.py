@@ -503,7 +503,10 @@ async def test_a_log_is_created_once_by_many(postgres: PostgresServer) -> None:
 async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
     postgres: PostgresServer,
 ) -> None:
-    """Its function claimed runs that had ended. What is stored stays, and a second process that opens it changes nothing."""
+    """Its function claimed runs that had ended.
+
+    What is stored stays, and a second process that opens it changes nothing.
+    """
     address = postgres.new_address()
     async with PostgresLog(address) as log:
         claim = await log.claim(RUN, create=True)

@@ -1,4 +1,7 @@
-"""A process of a queue goes on when something fails once: the worker's function, the log, a callback; and it leaves no claim behind when it stops."""
+"""A process of a queue goes on when something fails once: the worker's function, the log, a callback.
+
+And it leaves no claim behind when it stops.
+"""
 
 from __future__ import annotations
 

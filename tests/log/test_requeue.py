@@ -28,7 +28,10 @@ from tests.stores import slow_log
 
 
 async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
-    """It goes on behind its abort. The deaths are counted anew: two more are endured, and the third sets it aside again."""
+    """It goes on behind its abort.
+
+    The deaths are counted anew: two more are endured, and the third sets it aside again.
+    """
     run, entries, _ = await whole()
     every = singles(entries, run)
     start = upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body)
@@ -98,7 +101,10 @@ async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -
 async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> (
     None
 ):
-    """And the cancellation, taken or not, does not cancel it again. A watcher in another process sees the whole sequence."""
+    """And the cancellation, taken or not, does not cancel it again.
+
+    A watcher in another process sees the whole sequence.
+    """
     async with MemoryLog() as log:
         model = ScriptedModel([say("An old silent pond.")], delay=0.001)
         begun = Worker(model, log=log).run("A haiku!")

@@ -63,7 +63,10 @@ async def store(
 
 
 class Reader:
-    """What a subscription to all runs has received: the numbers of each run, and that none was missing or came twice."""
+    """What a subscription to all runs has received.
+
+    The numbers of each run, and that none was missing or came twice.
+    """
 
     def __init__(self, log: EventLog) -> None:
         self.last: Counter[str] = Counter()

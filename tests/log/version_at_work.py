@@ -1,4 +1,7 @@
-"""What a process of one version does with a log, in a rolling upgrade: ADDRESS. It reads a line for each thing to do, and prints its result. It imports the rxworker of its PYTHONPATH."""
+"""What a process of one version does with a log, in a rolling upgrade: ADDRESS.
+
+It reads a line for each thing to do, and prints its result. It imports the rxworker of its PYTHONPATH.
+"""
 
 from __future__ import annotations
 

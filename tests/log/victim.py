@@ -1,7 +1,8 @@
 """Processes that run, die and recover a logged run; started by the tests, and forked for each death.
 
-Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path, "address": log} forks a process that begins the run and kills
-itself at its n-th place, and then processes that recover it until it has finished; each but the last is killed, too. A place is an emitted record, an append, or a step of a tool.
+Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path, "address": log} forks a
+process that begins the run and kills itself at its n-th place, and then processes that recover it until it has
+finished; each but the last is killed, too. A place is an emitted record, an append, or a step of a tool.
 """
 
 from __future__ import annotations

@@ -49,8 +49,9 @@ def prompt(whole: int, cached: int) -> JsonObject:
     }
 
 
-# The model, how its usage is read, what the service reports, and the cost in millionths of a dollar, by hand from the pages of the prices:
-# https://platform.claude.com/docs/en/about-claude/pricing, https://developers.openai.com/api/docs/pricing, https://ai.google.dev/gemini-api/docs/pricing
+# The model, how its usage is read, what the service reports, and the cost in millionths of a dollar, by hand from the
+# pages of the prices: https://platform.claude.com/docs/en/about-claude/pricing,
+# https://developers.openai.com/api/docs/pricing, https://ai.google.dev/gemini-api/docs/pricing
 COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
     "claude, an hour and five minutes": (
         "claude-opus-5-5",

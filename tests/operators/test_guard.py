@@ -1,4 +1,7 @@
-"""Subscribing to a stage is what subscribing to any observable is: each story is told of reactivex's own and of ours."""
+"""Subscribing to a stage is what subscribing to any observable is.
+
+Each story is told of reactivex's own and of ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""No protocol lets a client run a call of its tools before the run has decided about it: every door and every decision."""
+"""No protocol lets a client run a call of its tools before the run has decided about it.
+
+Every door and every decision.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,8 @@ def abort(_: ToolCallContext) -> BeforeToolCallVerdict | None:
     return Abort("this user may not")
 
 
-# By name: the hook, what is decided when it has paused, and what the client may run, in the run and in the run that resumes it.
+# By name: the hook, what is decided when it has paused, and what the client may run, in the run and in the run that
+# resumes it.
 CASES: dict[str, tuple[Any, Decision | None, list[Any], list[Any]]] = {
     "allowed": (allow, None, [FORBIDDEN], []),
     "skip": (skip, None, [], []),

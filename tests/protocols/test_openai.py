@@ -1,4 +1,7 @@
-"""What a response and a completion do with what cannot be taken back: retracted texts, calls that are not the client's, records that stop."""
+"""What a response and a completion do with what cannot be taken back.
+
+Retracted texts, calls that are not the client's, records that stop.
+"""
 
 from __future__ import annotations
 

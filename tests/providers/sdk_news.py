@@ -1,10 +1,12 @@
-"""What the installed official clients know and the providers here do not name: the look that a maintainer takes every two weeks.
+"""What the installed official clients know and the providers here do not name.
+
+The look that a maintainer takes every two weeks.
 
     python tests/providers/sdk_news.py            print what is new since it was last acknowledged
     python tests/providers/sdk_news.py --accept   acknowledge it
 
-A name counts as known if it stands in the source of its provider. What is acknowledged is in ``sdk_news.txt``, a line for each name: it was looked
-at, and travels on as `Opaque`, through ``extra``, or not at all.
+A name counts as known if it stands in the source of its provider. What is acknowledged is in ``sdk_news.txt``, a line
+for each name: it was looked at, and travels on as `Opaque`, through ``extra``, or not at all.
 """
 
 from __future__ import annotations
@@ -123,7 +125,10 @@ def _names(described: Any) -> Iterable[str]:
 
 
 def _tags(member: Any) -> Iterator[str]:
-    """The tags of a member of a union: of a model, of a typed dictionary, of a literal, or of the members of a union in it."""
+    """The tags of a member of a union.
+
+    Of a model, of a typed dictionary, of a literal, or of the members of a union in it.
+    """
     tags: Mapping[str, Any] = (
         typing_extensions.get_type_hints(member)
         if typing_extensions.is_typeddict(member)

@@ -1,7 +1,10 @@
-"""``Options(cache="auto")``: what may be cached is marked by the rules of the provider, and the marks move with a tool loop.
+"""``Options(cache="auto")``.
 
-The server of these tests caches by the rules of Anthropic, see https://platform.claude.com/docs/en/build-with-claude/prompt-caching: a request
-reads the longest prefix that was written by one before and ends at most 20 blocks before one of its marks, and writes the prefixes that end at its marks,
+What may be cached is marked by the rules of the provider, and the marks move with a tool loop.
+
+The server of these tests caches by the rules of Anthropic, see
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching: a request reads the longest prefix that was
+written by one before and ends at most 20 blocks before one of its marks, and writes the prefixes that end at its marks,
 if they are long enough.
 """
 
@@ -155,7 +158,9 @@ def test_of_fifty_tool_loops_at_least_95_percent_of_what_can_be_read_is_read(nam
 
 
 class PrefixServer:
-    """A server that caches unasked: a request reads the longest beginning that it has, byte by byte, with one of the requests before.
+    """A server that caches unasked.
+
+    A request reads the longest beginning that it has, byte by byte, with one of the requests before.
 
     Args:
         least: Tokens of a prompt that is cached.

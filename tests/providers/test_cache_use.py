@@ -1,4 +1,7 @@
-"""A meter for caches: how much of a request could have been read, how much was, and what a request changed of the one before."""
+"""A meter for caches.
+
+How much of a request could have been read, how much was, and what a request changed of the one before.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,8 @@ def provider(new: Provider) -> Callable[[Asked], None]:
 OLD = (Text("I look."), ToolCall("c0", "look", {"b": "y", "a": "x"}))
 TIMED = "It is {}. Be careful and brief."
 Row = tuple[Provider, Callable[[Asked], None], Callable[[Asked], None] | None, str, str, bool]
-# The provider, what the second request changed, what the first had, and the part, the place and whether a time has changed.
+# The provider, what the second request changed, what the first had, and the part, the place and whether a time has
+# changed.
 BREAKERS: dict[str, Row] = {
     "another model": (
         ANTHROPIC,

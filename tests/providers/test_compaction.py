@@ -1,4 +1,7 @@
-"""Providers that shorten a conversation by themselves: what they are sent, and that what they answer comes back to them."""
+"""Providers that shorten a conversation by themselves.
+
+What they are sent, and that what they answer comes back to them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Gemini's Interactions: steps to blocks and back, how an interaction ends, and one that goes on without its connection."""
+"""Gemini's Interactions.
+
+Steps to blocks and back, how an interaction ends, and one that goes on without its connection.
+"""
 
 from __future__ import annotations
 
@@ -657,7 +660,10 @@ def test_a_cut_by_the_limit_of_one_request_is_continued_with_its_token() -> None
 
 
 def test_a_stored_answer_that_was_cut_is_continued_by_its_name() -> None:
-    """The service takes a token with the interaction that issued it alone, and has its input; see the official client's ``_continuation_body``."""
+    """The service takes a token with the interaction that issued it alone, and has its input.
+
+    See the official client's ``_continuation_body``.
+    """
     last = completed("requires_continuation", continuation_token="t1")
     said = [CREATED, start(0, "model_output"), delta(0, "text", text="half"), stop(0), last]
     cut = message_of(state_of(decode(stream(*said))), NAME)
@@ -759,7 +765,10 @@ async def test_a_cut_interaction_is_taken_up_behind_its_last_event(cut: int) -> 
 
 @pytest.mark.parametrize("at", range(len(FRAMES[0]), len(b"".join(FRAMES[:-1])) - 1, 41))
 async def test_an_interaction_is_cut_anywhere(at: int) -> None:
-    """Also in the middle of a frame, whose half is forgotten; and a server that sends everything again changes nothing."""
+    """Also in the middle of a frame, whose half is forgotten.
+
+    And a server that sends everything again changes nothing.
+    """
     async with ReplayServer([part(0, cut_at=at), part(0)]) as server:
         got, error = await taken(server)
         assert [one.method for one in server.requests] == ["POST", "GET"]

@@ -168,7 +168,10 @@ def test_what_is_empty_or_known_is_not_emitted(name: str) -> None:
 
 
 def test_the_official_members_of_this_autumn_are_kept() -> None:
-    """`input_transformations` and `diagnostics` of Anthropic, `prompt_cache_diagnostics` of OpenAI: the types of their packages."""
+    """`input_transformations` and `diagnostics` of Anthropic, `prompt_cache_diagnostics` of OpenAI.
+
+    The types of their packages.
+    """
     dropped = [{"type": "thinking_dropped", "message_index": 1}]
     missed = {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}
     head: Any = {"diagnostics": missed, "input_transformations": dropped}

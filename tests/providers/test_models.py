@@ -102,7 +102,8 @@ def tokens(number: int) -> JsonObject:
     return {"thinkingConfig": {"thinkingBudget": number}}
 
 
-# What is sent for `thinking=0`, for 2,000 tokens, for 32,000, for ``low`` and for ``max``; a text is a part of the error.
+# What is sent for `thinking=0`, for 2,000 tokens, for 32,000, for ``low`` and for ``max``; a text is a part of the
+# error.
 ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     (
         "anthropic",
@@ -424,7 +425,8 @@ def test_what_a_model_cannot_do_is_refused(model: str, options: Options, error: 
 
 
 LOOK = ToolMeta("look", "Look.", {"type": "object"})
-# What is sent with tools where no thinking is requested, with `thinking="low"`, and with `thinking=0`; a text is a part of the error.
+# What is sent with tools where no thinking is requested, with `thinking="low"`, and with `thinking=0`; a text is a part
+# of the error.
 TOOLED: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     ("chat", "gpt-4.1", ({}, "does not think", {})),
     ("chat", "gpt-5", ({}, chat("low"), chat("minimal"))),

@@ -1,8 +1,9 @@
 """Requests beside those of the official clients: provider, host and intent.
 
-Each row of `HOSTS` is one provider at one host, and the client of the service that its pages name, given what a program has to type. Each row of
-`INTENTS` is what a program wants, once in our words and once in those of each protocol. Both send; method, address, headers and body are equal, but for the
-differences that a row names. A new host, model or setting is a row.
+Each row of `HOSTS` is one provider at one host, and the client of the service that its pages name, given what a program
+has to type. Each row of `INTENTS` is what a program wants, once in our words and once in those of each protocol. Both
+send; method, address, headers and body are equal, but for the differences that a row names. A new host, model or
+setting is a row.
 """
 
 from __future__ import annotations
@@ -427,7 +428,8 @@ class Host(Struct):
         protocol: The words that its client has, a key of `BASE`.
         ours: Our provider.
         client: Makes the official client.
-        words: What a program writes otherwise at this host, by intent or for all (``*``); ``None`` leaves an argument out.
+        words: What a program writes otherwise at this host, by intent or for all (``*``); ``None`` leaves an argument
+            out.
         headers: Ours where they differ from those of the client; ``None``: only the client has it.
         body: Members of ours that differ.
     """
@@ -685,8 +687,8 @@ HOSTS: dict[str, Host] = {
 def canonical(value: Any) -> Any:
     """The body without the freedom that the protocols leave.
 
-    A text alone is a list of one, and what is empty or ``null`` is left out. Google takes the names of members and the words of a level in both forms
-    (https://protobuf.dev/programming-guides/json/).
+    A text alone is a list of one, and what is empty or ``null`` is left out. Google takes the names of members and the
+    words of a level in both forms (https://protobuf.dev/programming-guides/json/).
     """
     if isinstance(value, list):
         return [canonical(one) for one in cast("list[Any]", value)]

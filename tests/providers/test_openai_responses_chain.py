@@ -1,4 +1,7 @@
-"""Chaining: what is sent after a response, together with what the service holds, is the whole input; else it is sent whole."""
+"""Chaining: what is sent after a response, together with what the service holds, is the whole input.
+
+Else it is sent whole.
+"""
 
 from __future__ import annotations
 

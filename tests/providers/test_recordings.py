@@ -136,7 +136,10 @@ def test_a_recording_gives_the_same_events_byte_by_byte(recording: Path) -> None
 
 
 def places(size: int) -> list[int]:
-    """Where to cut: a few places, or with `IS_WHOLE` every place; of a long recording, every place of its ends and many between."""
+    """Where to cut: a few places, or with `IS_WHOLE` every place.
+
+    Of a long recording, every place of its ends and many between.
+    """
     if not IS_WHOLE:
         return [size * part // 8 for part in range(1, 8)]
     if size <= 2 * WINDOW:

@@ -1,7 +1,7 @@
 """The bodies of requests, held against the types with which the official packages describe them.
 
-A field that a service does not know, or a value that it does not take, is found here. The packages are not a dependency of
-ours: without them the tests are skipped.
+A field that a service does not know, or a value that it does not take, is found here. The packages are not a dependency
+of ours: without them the tests are skipped.
 """
 
 from __future__ import annotations
@@ -423,7 +423,10 @@ def test_interactions_know_all_that_is_sent_back() -> None:
 
 
 def test_interactions_are_requested_as_the_official_client_does() -> None:
-    """The same call, its resumption and its cancel, at the developer API: the method, the address, the key and the body."""
+    """The same call, its resumption and its cancel, at the developer API.
+
+    The method, the address, the key and the body.
+    """
     genai = pytest.importorskip("google.genai", reason="the package google-genai is not installed")
     seen: list[tuple[object, ...]] = []
 

@@ -1,4 +1,7 @@
-"""A server that ignores ``stream: true`` answers with one JSON object: it is the answer, and is read as one. Anything else is named."""
+"""A server that ignores ``stream: true`` answers with one JSON object: it is the answer, and is read as one.
+
+Anything else is named.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The timeline, the operators, the state of a response and the views agree on which block an event belongs to, and on what ends a block."""
+"""The timeline, the operators, the state of a response and the views agree on which block an event belongs to, and on what ends a block."""  # noqa: W505
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def first_metadata(event: BlockEvent) -> Any:
 
 
 def of_the_last_attempt(events: Sequence[Event]) -> list[BlockState]:
-    """What `group_blocks` and `step_block` make of the blocks that are not retracted, in the order of a response's blocks."""
+    """What `group_blocks` and `step_block` make of the blocks that are not retracted, in the order of a response's blocks."""  # noqa: W505
     kept: dict[int, BlockState] = {}  # by the number of the block
     has_status = False
     number = 0
@@ -354,6 +354,9 @@ def passes(_: str) -> bool:
 def test_operators_that_hold_text_keep_it_in_its_block(
     operator: Operator[Event, Event], events: list[Event]
 ) -> None:
-    """Where each block has a start: without one, the first delta that is not held would open the block, whatever its type."""
+    """Where each block has a start.
+
+    Without one, the first delta that is not held would open the block, whatever its type.
+    """
     started = with_starts(events)
     assert whole_texts(operator, started) == whole_texts(live(), started)

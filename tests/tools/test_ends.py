@@ -1,4 +1,7 @@
-"""A tool that ends the program, or raises something other than an `Exception`: a failed call, whatever sort of tool it is."""
+"""A tool that ends the program, or raises something other than an `Exception`.
+
+A failed call, whatever sort of tool it is.
+"""
 
 from __future__ import annotations
 

@@ -299,7 +299,10 @@ async def log_of(run_id: str, entries: list[Entry]) -> MemoryLog:
 
 
 async def test_a_task_is_taken_up_where_its_call_waits_again_before() -> None:
-    """A hook that the first process did not have, another call whose effect is not known, and a pause of the program: none makes the call from its start."""
+    """A hook that the first process did not have, another call whose effect is not known, and a pause of the program.
+
+    None makes the call from its start.
+    """
     may_pay, log = asyncio.Event(), MemoryLog()
 
     @tool

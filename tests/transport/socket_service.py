@@ -1,4 +1,7 @@
-"""The Responses protocol as a service speaks it over WebSockets and HTTP, for the tests: scripted, with faults, and it keeps what it understood."""
+"""The Responses protocol as a service speaks it over WebSockets and HTTP, for the tests.
+
+Scripted, with faults, and it keeps what it understood.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class Cut:
 
 @dataclass
 class Service:
-    """One service. Each request takes the next step of the script, except those that are refused for the cache or as a warm-up.
+    """One service.
+
+    Each request takes the next step of the script, except those that are refused for the cache or as a warm-up.
 
     Attributes:
         script: Replies; errors, as events; responses that are cut.

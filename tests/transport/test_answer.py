@@ -28,7 +28,10 @@ Script = list[Recorded[bytes]]
 
 
 class Lines:
-    """A decoder of texts; ``.`` is a comment, ``p`` a ping, ``!`` an error of the provider's, ``?`` what it cannot read."""
+    """A decoder of texts.
+
+    ``.`` is a comment, ``p`` a ping, ``!`` an error of the provider's, ``?`` what it cannot read.
+    """
 
     def __init__(self) -> None:
         self._over = False

@@ -1,4 +1,7 @@
-"""A request that is authorized when it is sent: each time anew, in a thread or by a coroutine, and its secrets are not shown."""
+"""A request that is authorized when it is sent.
+
+Each time anew, in a thread or by a coroutine, and its secrets are not shown.
+"""
 
 from __future__ import annotations
 

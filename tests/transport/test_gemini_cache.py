@@ -25,7 +25,10 @@ FLASH = Gemini("gemini-3.8-flash", api_key="key-0123456789")
 
 
 class Google:
-    """A service with caches, which answers a request only with what it needs: the tools and the system text, or a cache of them."""
+    """A service with caches, which answers a request only with what it needs.
+
+    The tools and the system text, or a cache of them.
+    """
 
     def __init__(self) -> None:
         self.caches: dict[str, Any] = {}

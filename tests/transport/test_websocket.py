@@ -1,4 +1,7 @@
-"""`WebSocketTransport`: what it delivers equals what HTTP delivers, whatever happens to the socket; and who closes what."""
+"""`WebSocketTransport`: what it delivers equals what HTTP delivers, whatever happens to the socket.
+
+And who closes what.
+"""
 
 from __future__ import annotations
 

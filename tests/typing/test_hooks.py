@@ -1,4 +1,6 @@
-"""What the type checker refuses of hooks: verdicts that their point does not accept. pyright is the judge, pytest only runs it.
+"""What the type checker refuses of hooks.
+
+Verdicts that their point does not accept. pyright is the judge, pytest only runs it.
 
 Each line that must not pass has an ignore, and this setting makes an ignore an error where nothing is wrong.
 """

@@ -1,6 +1,9 @@
-"""Screenshots of dashboards: the views that ``docs/reference/boards.md`` makes, and the twenty runs of ``docs/how-to/dashboards.md``.
+"""Screenshots of dashboards.
 
-``python -m tests.ui.panel_screenshots`` makes them, into ``docs/pictures``. The panels are those of the page, whose blocks are run for them.
+The views that ``docs/reference/boards.md`` makes, and the twenty runs of ``docs/how-to/dashboards.md``.
+
+``python -m tests.ui.panel_screenshots`` makes them, into ``docs/pictures``. The panels are those of the page, whose
+blocks are run for them.
 """
 
 from __future__ import annotations
@@ -55,7 +58,10 @@ async def file_note(text: str) -> str:
 
 
 def answer(request: Request) -> Reply:
-    """The answer of the scripted model: a search, a letter that is read, a note, and a text. The seventh question fails."""
+    """The answer of the scripted model: a search, a letter that is read, a note, and a text.
+
+    The seventh question fails.
+    """
     messages = request.conversation.messages
     asked = messages[0].text
     made = sum(len(message.tool_results) for message in messages)

@@ -1,6 +1,7 @@
 """Screenshots of the page: its states, in four sizes, light and dark.
 
-``python -m tests.ui.screenshots FOLDER`` makes all of them, and ``--docs`` only those that the documentation shows, into ``docs``. ``--only past,list`` chooses states.
+``python -m tests.ui.screenshots FOLDER`` makes all of them, and ``--docs`` only those that the documentation shows,
+into ``docs``. ``--only past,list`` chooses states.
 """
 
 from __future__ import annotations
@@ -377,7 +378,10 @@ async def shoot(
 
 
 def shrink(paths: list[Path]) -> None:
-    """Reduce the colours of the files that the repository keeps: a third of the size, and no difference that is seen."""
+    """Reduce the colours of the files that the repository keeps.
+
+    A third of the size, and no difference that is seen.
+    """
     program = shutil.which("pngquant")
     if program is None:
         sys.exit("pngquant is not installed: the files are larger than the repository should keep")

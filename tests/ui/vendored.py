@@ -1,8 +1,9 @@
 """The files of others that the page contains, and their bill of materials (CycloneDX 1.6), which the wheel carries (PEP 770).
 
-``python tests/ui/vendored.py`` compares them with the packages of the npm registry, byte by byte, which ``npm install --no-package-lock --prefix tests/integration/page``
-installs. After a version in that folder's package.json has changed, ``--write`` takes the files of the new version and writes the bill again.
-"""
+``python tests/ui/vendored.py`` compares them with the packages of the npm registry, byte by byte, which ``npm install
+--no-package-lock --prefix tests/integration/page`` installs. After a version in that folder's package.json has changed,
+``--write`` takes the files of the new version and writes the bill again.
+"""  # noqa: W505
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ class Vendored(NamedTuple):
         return f"pkg:npm/{self.package.replace('@', '%40')}@{self.version}"
 
     def files(self) -> dict[str, Path]:
-        """Our copies, by their path in the package. The fonts' licence is in their name tables alone, so that its text is ours to add."""
+        """Our copies, by their path in the package.
+
+        The fonts' licence is in their name tables alone, so that its text is ours to add.
+        """
         found = {
             path.relative_to(VENDOR / self.folder).as_posix(): path
             for path in sorted((VENDOR / self.folder).rglob("*"))

@@ -1,4 +1,4 @@
-"""A `RunView` agrees with the `RunState` of the same records, from the start, from any middle, merged, and at any moment."""
+"""A `RunView` agrees with the `RunState` of the same records, from the start, from any middle, merged, and at any moment."""  # noqa: W505
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def text_of(messages: Iterable[Message], *kinds: type[Text | Refusal | Thinking]
 
 
 def check(view: RunView, state: RunState) -> None:
-    """Compare what the view shows with the conversation of the state, and with the response that is not part of it yet."""
+    """Compare what the view shows with the conversation of the state, and with the response that is not part of it yet."""  # noqa: W505
     before = () if view.conversation is None else view.conversation.messages
     answers = [m for m in state.conversation.messages[len(before) :] if m.role == "assistant"]
     response = None if state.is_closed else state.response
@@ -286,7 +286,10 @@ def example(kind: type[Any]) -> Any:
 
 @pytest.mark.parametrize("kind", EVENT_KINDS, ids=lambda kind: kind.type.__name__)
 def test_every_kind_of_event_leaves_view_and_state_in_agreement(kind: EventKind) -> None:
-    """An event that stands by itself becomes an item, unless it belongs to an attempt; one that is hidden changes nothing."""
+    """An event that stands by itself becomes an item, unless it belongs to an attempt.
+
+    One that is hidden changes nothing.
+    """
     fold = Fold()
     fold.feed(RunStart(Conversation((Message.user("hi"),))), AttemptStart(), TextDelta(0, "a"))
     changed = fold.feed(example(kind.type))

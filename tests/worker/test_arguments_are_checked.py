@@ -1,4 +1,6 @@
-"""Whatever a program passes to a public constructor is checked there, with what to write instead; not when a run has begun.
+"""Whatever a program passes to a public constructor is checked there, with what to write instead.
+
+Not when a run has begun.
 
 A new constructor, or a new argument of one, is a row.
 """

@@ -1,4 +1,7 @@
-"""The calls of a response: reported one by one as they end, told apart by their places, and never shown before the hooks agree."""
+"""The calls of a response.
+
+Reported one by one as they end, told apart by their places, and never shown before the hooks agree.
+"""
 
 from __future__ import annotations
 
@@ -506,7 +509,10 @@ async def test_the_result_of_a_tool_that_is_removed_while_it_runs_is_masked(
 
 
 async def test_the_key_of_a_call_by_run_tools_is_that_of_its_run_and_of_its_place() -> None:
-    """The ids of calls come again: those of one run are not those of another, also where the application runs the tools."""
+    """The ids of calls come again.
+
+    Those of one run are not those of another, also where the application runs the tools.
+    """
 
     def outside(turn: Turn) -> Observable[Event]:
         return call_tools(turn, executor=run_tools(turn.tools))

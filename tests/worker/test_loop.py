@@ -20,7 +20,10 @@ from rxworker.worker.loop import CoroutineObservable, Emitter, cut_off
 Heard = list[object]
 
 STEPS = st.lists(st.sampled_from(["a", "b", ".", "!", "x"]), max_size=6)
-"""Of a turn: what it says, ``.`` where it waits, ``!`` where it fails, ``x`` where something that it waits for is cancelled."""
+"""Of a turn.
+
+What it says, ``.`` where it waits, ``!`` where it fails, ``x`` where something that it waits for is cancelled.
+"""
 
 
 def turn_of(steps: str) -> CoroutineObservable[str]:

@@ -431,7 +431,10 @@ async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(
 
 
 async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() -> None:
-    """At each record of the outer run both processes end, and the outer run is recovered; earlier turns have had a call of that id."""
+    """At each record of the outer run both processes end, and the outer run is recovered.
+
+    Earlier turns have had a call of that id.
+    """
 
     def worker(log: EventLog) -> Worker:
         said = ByTurn([say("Because"), say("never")])

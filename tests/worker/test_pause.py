@@ -308,7 +308,10 @@ def test_only_a_paused_run_can_be_saved() -> None:
 
 
 async def test_results_of_refused_calls_come_before_what_is_added_when_it_paused_again() -> None:
-    """A run that is paused twice in one turn: no call waits any more, and the conversation does not have the results yet."""
+    """A run that is paused twice in one turn.
+
+    No call waits any more, and the conversation does not have the results yet.
+    """
 
     @tool(requires_approval=True)
     async def wipe() -> str:

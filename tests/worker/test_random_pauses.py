@@ -1,4 +1,7 @@
-"""Random hooks, pauses, decisions and ways to resume: every guard is asked about exactly what runs, and nothing runs twice."""
+"""Random hooks, pauses, decisions and ways to resume.
+
+Every guard is asked about exactly what runs, and nothing runs twice.
+"""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def changeable(start: object, stop: set[int]) -> dict[int, str]:
-    """The objects that may change and that an object leads to, with the way to each; what is in ``stop`` is not entered."""
+    """The objects that may change and that an object leads to, with the way to each.
+
+    What is in ``stop`` is not entered.
+    """
     found: dict[int, str] = {}
     entered = set(stop)
     ahead: list[tuple[str, Any]] = [("", start)]

@@ -1,4 +1,7 @@
-"""Tools and hooks share a state with user interfaces: it is in the records, survives a pause and a process, and is sent to clients."""
+"""Tools and hooks share a state with user interfaces.
+
+It is in the records, survives a pause and a process, and is sent to clients.
+"""
 
 from __future__ import annotations
 

@@ -391,7 +391,10 @@ def test_an_interrupt_in_a_tool_ends_the_run_and_the_program_also_from_within_an
 async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_like_any_other(
     verb: str,
 ) -> None:
-    """At each of its records, from within a watcher. It may end earlier, since a stage that is subscribed to yields to the loop."""
+    """At each of its records, from within a watcher.
+
+    It may end earlier, since a stage that is subscribed to yields to the loop.
+    """
 
     async def ends(at: int, around: dict[StageName, Operator[Event, Event]]) -> str:
         worker = SCENARIOS["calls"](around=around)

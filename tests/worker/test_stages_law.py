@@ -1,4 +1,8 @@
-"""A fault of a stage is that of a model: what is recorded is one response, and nothing that a watcher sees differs from what the tools received and the model read."""
+"""A fault of a stage is that of a model.
+
+What is recorded is one response, and nothing that a watcher sees differs from what the tools received and the model
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""An agent of the Agent Client Protocol, and a client that writes and reads its lines. What it sends is what the official package knows."""
+"""An agent of the Agent Client Protocol, and a client that writes and reads its lines.
+
+What it sends is what the official package knows.
+"""
 
 from __future__ import annotations
 

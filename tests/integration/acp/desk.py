@@ -1,4 +1,7 @@
-"""A worker for the tests of editors: its answers depend on the last message, so that they are the same in each process."""
+"""A worker for the tests of editors.
+
+Its answers depend on the last message, so that they are the same in each process.
+"""
 
 from __future__ import annotations
 

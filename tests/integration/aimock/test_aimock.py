@@ -1,8 +1,8 @@
 """The turn loop against a server that is not ours, in all protocols.
 
-Where it differs from the services, the tests say so. Its Ollama calls thinking ``reasoning_content``, as compatible servers of
-OpenAI's protocol do, counts no tokens, and knows no ids of calls. Its Gemini ends a response with calls with ``FUNCTION_CALL``,
-which is not a finish reason of Google's.
+Where it differs from the services, the tests say so. Its Ollama calls thinking ``reasoning_content``, as compatible
+servers of OpenAI's protocol do, counts no tokens, and knows no ids of calls. Its Gemini ends a response with calls with
+``FUNCTION_CALL``, which is not a finish reason of Google's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes the TypeScript types of the package rxworker-client from the Python types: ``python tests/integration/client/event_types.py``."""
+"""Writes the TypeScript types of the package rxworker-client from the Python types.
+
+``python tests/integration/client/event_types.py``.
+"""
 
 from __future__ import annotations
 

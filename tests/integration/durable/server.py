@@ -1,7 +1,10 @@
-"""A writable source of Durable Streams over an event log, for the conformance suite: each stream is a run, and each message an entry of it.
+"""A writable source of Durable Streams over an event log, for the conformance suite.
 
-Reads are answered by `rxworker.ui.web.durable` alone. What is written here is only what the product does not have: creating, appending,
-closing, deleting and forking streams. The entries are in the log, and the rest of a stream is in memory.
+Each stream is a run, and each message an entry of it.
+
+Reads are answered by `rxworker.ui.web.durable` alone. What is written here is only what the product does not have:
+creating, appending, closing, deleting and forking streams. The entries are in the log, and the rest of a stream is in
+memory.
 """
 
 from __future__ import annotations
@@ -358,7 +361,10 @@ def read_config(request: web.Request) -> Config:
 
 
 def with_type_of(config: Config, other: Config) -> Config:
-    """The configuration with the content type of another one, if it has the same or none; a fork also inherits its expiry."""
+    """The configuration with the content type of another one, if it has the same or none.
+
+    A fork also inherits its expiry.
+    """
     content_type = config.content_type
     if not content_type or media_type(content_type) == media_type(other.content_type):
         content_type = other.content_type

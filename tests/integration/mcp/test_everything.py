@@ -1,4 +1,7 @@
-"""Tools of an MCP server that is not ours: the npm package ``server-everything``, over its standard input and output."""
+"""Tools of an MCP server that is not ours.
+
+The npm package ``server-everything``, over its standard input and output.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,10 @@ LASTING = """(() => {
   const set = globalThis.setTimeout;
   globalThis.setTimeout = (act, wait, ...rest) => (wait === 1_600 ? 0 : set(act, wait, ...rest));
 })()"""
-"""What the page shows for a moment (what was found, what was copied) stays: a test on a slow machine would come too late."""
+"""What the page shows for a moment (what was found, what was copied) stays.
+
+A test on a slow machine would come too late.
+"""
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until the page has drawn what it knows."""
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -122,8 +125,8 @@ class GatedModel:
 class Windows:
     """The windows of the browser that wait for the next test.
 
-    To open the page in a window that has shown it before, from the same address and with its files in the cache, costs less than half of what
-    a new window costs, which has a process of its own.
+    To open the page in a window that has shown it before, from the same address and with its files in the cache, costs
+    less than half of what a new window costs, which has a process of its own.
 
     Attributes:
         browser: The browser.
@@ -166,7 +169,8 @@ class Windows:
     async def give_back(self, page: Page) -> None:
         """Leave nothing in a window of what the test did; its server must still answer.
 
-        A test that adds scripts to a context, or routes of it, or more, opens a window with options, which is closed for good.
+        A test that adds scripts to a context, or routes of it, or more, opens a window with options, which is closed
+        for good.
         """
         if page.is_closed():
             await page.context.close()

@@ -1,4 +1,7 @@
-"""axe-core finds nothing in any state of the page, light, dark and with more contrast; and the page can be installed."""
+"""axe-core finds nothing in any state of the page, light, dark and with more contrast.
+
+And the page can be installed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Dashboards on the page: of a run, its conversation and all runs, at a moment of the slider, on the page of all runs, and as ``<rx-panel>`` in a page of one's own."""
+"""Dashboards on the page.
+
+Of a run, its conversation and all runs, at a moment of the slider, on the page of all runs, and as ``<rx-panel>`` in a
+page of one's own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The custom elements ``<rx-run>`` and ``<rx-panel>``: runs and dashboards in a page of one's own, which another server serves."""
+"""The custom elements ``<rx-run>`` and ``<rx-panel>``.
+
+Runs and dashboards in a page of one's own, which another server serves.
+"""
 
 from __future__ import annotations
 
@@ -380,7 +383,8 @@ async def test_an_element_shows_a_moment_of_the_past(
         await expect(trace.locator(".turn .lane-name")).to_have_count(1)
         await trace.evaluate("(e) => (e.at = 1)")
         await expect(trace.locator(".lane")).to_have_count(0)
-        # Before its server: an element that has just begun again connects, and the browser complains of a server that is gone.
+        # Before its server: an element that has just begun again connects, and the browser complains of a server that
+        # is gone.
         await desk.close()
 
 

@@ -33,7 +33,10 @@ DATA = {
     "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place", "place: Rom", "(place=Rom)", "look(place=Rom)", '{\n  "place": "Rom"\n}',
     '"place"', '"Rom"', "dry", "look requires approval", "Ctrl K", "Esc", "json", "Runs",
 }  # fmt: skip
-"""The texts of the server, the model and the tools, and names of keys and formats: they are shown as they are, as the titles and names of panels are."""
+"""The texts of the server, the model and the tools, and names of keys and formats.
+
+They are shown as they are, as the titles and names of panels are.
+"""
 UNMARKED = """() => {
   const names = ["aria-label", "title", "placeholder", "aria-description", "alt"];
   const texts = [...document.body.querySelectorAll("*:not(script, style, .board *)")].flatMap((node) => [

@@ -302,7 +302,10 @@ globalThis["mermaid"] = {
   },
 };
 """
-"""What stands in for Mermaid. That it is given with a setting, and drawn where it can do nothing, is the same for both."""
+"""What stands in for Mermaid.
+
+That it is given with a setting, and drawn where it can do nothing, is the same for both.
+"""
 DIAGRAMS = "```mermaid\nA --> B\n```\n\n```mermaid\nbad\n```\n\n```python\nmermaid = 1\n```"
 REAL = Path(__file__).parents[2] / "integration/page/node_modules/mermaid/dist/mermaid.min.js"
 

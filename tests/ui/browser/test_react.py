@@ -1,4 +1,7 @@
-"""The pages of ``examples/react``, built with Vite: useChat with ``<rx-run>``, and assistant-ui over AG-UI, in a browser."""
+"""The pages of ``examples/react``, built with Vite.
+
+UseChat with ``<rx-run>``, and assistant-ui over AG-UI, in a browser.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(
         await guest.evaluate("document.activeElement.blur()")
         await guest.locator("#time-slider").press("Home")
         await expect(guest.locator("#time-bar")).to_have_attribute("data-past", "true")
-        # The visitor reloads, and has what the link shows again, at that moment; nothing else is offered by the commands.
+        # The visitor reloads, and has what the link shows again, at that moment; nothing else is offered by the
+        # commands.
         await guest.reload()
         await expect(guest.locator("#time-bar")).to_have_attribute("data-past", "true")
         await guest.locator("#time-slider").press("End")

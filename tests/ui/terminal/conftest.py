@@ -261,7 +261,7 @@ class Terminal:
 
 @contextmanager
 def _heard(*numbers: int) -> Generator[None, None, None]:
-    """A process that is started meanwhile does not ignore these signals, as it would under ``nohup`` or in the background."""
+    """A process that is started meanwhile does not ignore these signals, as it would under ``nohup`` or in the background."""  # noqa: W505
     ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, signal.SIG_DFL)

@@ -1,4 +1,7 @@
-"""Following a run or a stream as server-sent events: a client that keeps up is pushed to, one that is behind reads, and each receives every event once."""
+"""Following a run or a stream as server-sent events.
+
+A client that keeps up is pushed to, one that is behind reads, and each receives every event once.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""What befalls one watched thing ends that thing, with a reason, and nothing else: no request hangs, no socket is cut, and no other client receives an error.
+"""What befalls one watched thing ends that thing, with a reason, and nothing else.
 
-The tests walk the routes of the server, the messages of the socket and the published streams, so that a new one is tried as well.
+No request hangs, no socket is cut, and no other client receives an error.
+
+The tests walk the routes of the server, the messages of the socket and the published streams, so that a new one is
+tried as well.
 """
 
 from __future__ import annotations
@@ -71,7 +74,10 @@ def failing(*_: object, **__: object) -> Any:
 
 
 class Scene:
-    """A server with two runs that go on, two that have ended, and two streams: what befalls ``victim`` must not befall ``other``."""
+    """A server with two runs that go on, two that have ended, and two streams.
+
+    What befalls ``victim`` must not befall ``other``.
+    """
 
     def __init__(self, server: WebServer, log: MemoryLog | None, http: aiohttp.ClientSession):
         self.server, self.log, self.http = server, log, http

@@ -471,7 +471,10 @@ async def test_a_function_with_defaults_gets_no_request(open_desk: OpenDesk) -> 
 
 
 async def test_what_a_user_withdraws_is_not_allowed_again_by_a_new_session() -> None:
-    """A session of the program allows a tool; the user of a conversation withdraws that, and its session is made again."""
+    """A session of the program allows a tool.
+
+    The user of a conversation withdraws that, and its session is made again.
+    """
     allowed = [("delete", "requires_approval")]
     first, again = (Session(Worker(ScriptedModel([])), allowed=allowed) for _ in range(2))
     conversation = ConversationEntry("c", "clerk", first)

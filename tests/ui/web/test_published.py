@@ -1,4 +1,7 @@
-"""Published streams over HTTP: the list, the newest value, server-sent events and the WebSocket; who may see which, and what a cursor of another time means."""
+"""Published streams over HTTP: the list, the newest value, server-sent events and the WebSocket.
+
+Who may see which, and what a cursor of another time means.
+"""
 
 from __future__ import annotations
 

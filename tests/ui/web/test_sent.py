@@ -1,4 +1,7 @@
-"""The request of an attempt as it was sent: equal to what the service received, without secrets, and honest where it cannot be known."""
+"""The request of an attempt as it was sent.
+
+Equal to what the service received, without secrets, and honest where it cannot be known.
+"""
 
 from __future__ import annotations
 

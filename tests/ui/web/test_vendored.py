@@ -1,4 +1,7 @@
-"""The files of others: each belongs to a package of the bill of materials, is as it was taken, and has its licence beside it."""
+"""The files of others.
+
+Each belongs to a package of the bill of materials, is as it was taken, and has its licence beside it.
+"""
 
 from __future__ import annotations
 
