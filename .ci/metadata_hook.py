@@ -1,8 +1,8 @@
 """Metadata that depend on where the repository is: the readme with whole addresses, and the addresses of the project.
 
-A package index shows the readme away from the repository, where a link such as ``docs/index.md`` leads nowhere. ``RXWORKER_REPOSITORY`` has the
-address of the repository, for example ``https://example.org/rxworker``. Without it, as in an installation from a checkout, the links stay as they are and the
-project has no addresses.
+A package index shows the readme away from the repository, where a link such as ``docs/index.md`` leads nowhere.
+``RXWORKER_REPOSITORY`` has the address of the repository, for example ``https://example.org/rxworker``. Without it, as
+in an installation from a checkout, the links stay as they are and the project has no addresses.
 """
 
 import os
@@ -14,7 +14,10 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 def with_addresses(readme: str, repository: str, version: str) -> str:
-    """The readme, its relative links changed to the files of a version: pictures as they are, other files as a forge shows them."""
+    """The readme, its relative links changed to the files of a version.
+
+    Pictures as they are, other files as a forge shows them.
+    """
 
     def changed(link: re.Match[str]) -> str:
         kind = "raw" if link["picture"] else "blob"

@@ -1,4 +1,6 @@
-"""A board for a moderator: of each run the sentences that need a look, without the numbers in them, and a limit for how many there are.
+"""A board for a moderator.
+
+Of each run the sentences that need a look, without the numbers in them, and a limit for how many there are.
 
 Needs the environment variable ``OPENAI_API_KEY``.
 """

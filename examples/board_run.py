@@ -1,4 +1,6 @@
-"""A board for one run: tokens, cost with a limit, the calls of each tool and the last sentence. In a terminal it is drawn again whenever it changes.
+"""A board for one run: tokens, cost with a limit, the calls of each tool and the last sentence.
+
+In a terminal it is drawn again whenever it changes.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """

@@ -1,6 +1,7 @@
 """A response without a worker: the client's stream is an ordinary observable of events.
 
-Queries a server that speaks Chat Completions. Needs ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` for a server of your own.
+Queries a server that speaks Chat Completions. Needs ``OPENAI_API_KEY``, or ``OPENAI_BASE_URL`` for a server of your
+own.
 """
 
 import asyncio

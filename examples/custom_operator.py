@@ -1,4 +1,6 @@
-"""An operator of your own: numbered lines instead of pieces of text. It is composed of operators of rxworker and of reactivex.
+"""An operator of your own: numbered lines instead of pieces of text.
+
+It is composed of operators of rxworker and of reactivex.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """

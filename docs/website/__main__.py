@@ -1,4 +1,6 @@
-"""Build the site of the documentation: ``python docs/website`` writes ``build/site``, and ``--serve`` shows it at http://127.0.0.1:8000.
+"""Build the site of the documentation.
+
+``python docs/website`` writes ``build/site``, and ``--serve`` shows it at http://127.0.0.1:8000.
 
 A warning of the generator, a broken link or a resource of another host ends it with an error.
 """
@@ -81,7 +83,8 @@ def build() -> list[str]:
         return [built.stdout]
     shutil.rmtree(SITE, ignore_errors=True)
     shutil.copytree(STAGE / "site", SITE)
-    # What assistants read: the list of the pages, with the pages as Markdown, and all pages in one text (https://llmstxt.org).
+    # What assistants read: the list of the pages, with the pages as Markdown, and all pages in one text
+    # (https://llmstxt.org).
     (SITE / "llms.txt").write_text(index_text(site_pages.DOCS, "{page}.md"), encoding="utf-8")
     (SITE / "llms-full.txt").write_text(whole_text(site_pages.DOCS), encoding="utf-8")
     for name in page_names(site_pages.DOCS):

@@ -1,4 +1,6 @@
-"""The pages of the API reference: one for each public package, with the names, the order and the groups of its ``__all__``.
+"""The pages of the API reference.
+
+One for each public package, with the names, the order and the groups of its ``__all__``.
 
 The source is parsed and not imported.
 """
@@ -66,7 +68,10 @@ def imports(module: str) -> dict[str, str]:
 
 @cache
 def groups(module: str) -> list[Group]:
-    """The public names of a module, as its ``__all__`` groups them; of a module without one, its classes and functions."""
+    """The public names of a module, as its ``__all__`` groups them.
+
+    Of a module without one, its classes and functions.
+    """
     if module in MODULES:
         own = [n for n in parsed(module).body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
         return [Group("", [node.name for node in own if not node.name.startswith("_")])]

@@ -1,4 +1,7 @@
-"""An extension of griffe, which reads the source for the API reference: what msgspec and enum add to a class, and links between docstrings."""
+"""An extension of griffe, which reads the source for the API reference.
+
+What msgspec and enum add to a class, and links between docstrings.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from api_pages import Linker
 
 
 class LibraryExtension(griffe.Extension):
-    """Gives Structs their constructor, lists the members of enumerations, and links names that stand as code in docstrings."""
+    """Gives Structs their constructor, lists the members of enumerations, and links names that stand as code in docstrings."""  # noqa: W505
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Complete all objects of the package once it is read."""

@@ -1,11 +1,13 @@
 """Marble drawings as SVG: the text that docstrings and pages draw with, parsed and drawn again with circles and lines.
 
-A drawing is a few lines of text. A line holds pieces, with two or more spaces between them: a stream (``-a-b-|``), an operator (``[ only(a) ]``), a
-label before a stream, or a note behind one. One character is one moment, so that columns stay aligned. In a stream, ``-`` is a moment in which nothing
-happens, ``|`` is completion, ``#`` an error, ``(a,b)`` holds what happens at one moment, ``+`` begins an inner stream, which is drawn from the same
-column of a line below, and everything else is an item.
+A drawing is a few lines of text. A line holds pieces, with two or more spaces between them: a stream (``-a-b-|``), an
+operator (``[ only(a) ]``), a label before a stream, or a note behind one. One character is one moment, so that columns
+stay aligned. In a stream, ``-`` is a moment in which nothing happens, ``|`` is completion, ``#`` an error, ``(a,b)``
+holds what happens at one moment, ``+`` begins an inner stream, which is drawn from the same column of a line below, and
+everything else is an item.
 
-The colours are variables of the page (``--marble-1`` to ``--marble-6``) and ``currentColor``: one drawing fits the dark and the light page.
+The colours are variables of the page (``--marble-1`` to ``--marble-6``) and ``currentColor``: one drawing fits the dark
+and the light page.
 """
 
 from __future__ import annotations
@@ -217,7 +219,10 @@ class _Drawing:
         return at
 
     def _mark(self, item: str, at: float, y: float) -> None:
-        """Completion, an error, or an item, whose colour is that of its letter: ``A`` has that of ``a``, ``s1`` that of ``s0``."""
+        """Completion, an error, or an item, whose colour is that of its letter.
+
+        ``A`` has that of ``a``, ``s1`` that of ``s0``.
+        """
         if item == "|":
             self._shape(f'path class="marble-end" d="M{at:.1f} {y - 10:.1f}v20"')
         elif item == "#":

@@ -1,7 +1,9 @@
-"""The Markdown from which the site is made: the pages of ``docs``, the README as the first page, the examples, the changes, and the API reference.
+"""The Markdown from which the site is made.
 
-The pages are read as they are, on a forge and here. What only a site needs is done to a copy: links to files of the repository lead to their copies,
-and the fragments of ``changes`` are part of the changelog.
+The pages of ``docs``, the README as the first page, the examples, the changes, and the API reference.
+
+The pages are read as they are, on a forge and here. What only a site needs is done to a copy: links to files of the
+repository lead to their copies, and the fragments of ``changes`` are part of the changelog.
 """
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""Compare rxworker with its peers: the same tests of a run, each against the newest version from PyPI, and a table of what happened.
+"""Compare rxworker with its peers.
+
+The same tests of a run, each against the newest version from PyPI, and a table of what happened.
 
     python examples/compare                       all, in temporary environments; prints the table
     python examples/compare rxworker langgraph    some of them
     python examples/compare --folder F            environments in a folder, which a second run upgrades
     python examples/compare --write               writes the table into docs/explanation/comparison.md
 
-Run it with the Python in which rxworker is installed. The programs are beside this file, one for each peer, and `kit.py` has what they share. Each speaks
-through its own client to one local server, which answers in the protocol of the peer. The network is needed for the installation only, and no key.
+Run it with the Python in which rxworker is installed. The programs are beside this file, one for each peer, and
+`kit.py` has what they share. Each speaks through its own client to one local server, which answers in the protocol of
+the peer. The network is needed for the installation only, and no key.
 """
 
 from __future__ import annotations

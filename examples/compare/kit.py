@@ -1,6 +1,7 @@
 """What the programs of the comparison share: consumers, tools and measurements.
 
-It needs the standard library alone, since the environment of every peer runs it. A program has some of the functions of `Program`, and calls ``kit.main``.
+It needs the standard library alone, since the environment of every peer runs it. A program has some of the functions of
+`Program`, and calls ``kit.main``.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Program(Protocol):
         ...
 
     async def reload(self, ended: Ended) -> str:
-        """Read `HALF` of the deltas, stop, and read with a new consumer while the run goes on: what the new one receives."""
+        """Read `HALF` of the deltas, stop, and read with a new consumer while the run goes on.
+
+        What the new one receives.
+        """
         ...
 
     async def work(self, tools: list[Tool], again: bool) -> str:

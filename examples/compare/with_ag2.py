@@ -1,4 +1,7 @@
-"""AG2: every reader joins the stream of the run. A stream with ``persist_all`` keeps all events; they are stored in a file, where AG2 itself offers memory and Redis."""
+"""AG2: every reader joins the stream of the run.
+
+A stream with ``persist_all`` keeps all events; they are stored in a file, where AG2 itself offers memory and Redis.
+"""
 
 from __future__ import annotations
 

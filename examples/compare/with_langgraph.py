@@ -1,4 +1,7 @@
-"""LangGraph: ``create_agent`` of LangChain; every reader is a branch of a ``tee`` over the events of version 3; the checkpoints are in SQLite."""
+"""LangGraph: ``create_agent`` of LangChain; every reader is a branch of a ``tee`` over the events of version 3.
+
+The checkpoints are in SQLite.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""openai-agents: a run has one stream of events, and every reader iterates over it; a run that is to survive is a workflow of DBOS in SQLite."""
+"""openai-agents: a run has one stream of events, and every reader iterates over it.
+
+A run that is to survive is a workflow of DBOS in SQLite.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One worker for the two pages of this folder: ``chat.html`` with useChat, and ``agui.html`` with assistant-ui over AG-UI.
+"""One worker for the two pages of this folder.
+
+``chat.html`` with useChat, and ``agui.html`` with assistant-ui over AG-UI.
 
 npm install --no-package-lock --prefix examples/react && npm run --prefix examples/react build
 python examples/react/server.py, then http://127.0.0.1:8000/chat.html
