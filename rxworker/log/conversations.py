@@ -30,13 +30,19 @@ def conversation_of(labels: Mapping[str, str], run_id: str) -> str:
 
 
 def permissions_key(labels: Mapping[str, str], run_id: str) -> str:
-    """The key of what is always allowed in the conversation of a run with these labels. Of two users each has conversations of their own."""
+    """The key of what is always allowed in the conversation of a run with these labels.
+
+    Of two users each has conversations of their own.
+    """
     name = [labels.get(USER), conversation_of(labels, run_id)]
     return f"permissions:{msgspec.json.encode(name).decode()}"
 
 
 async def forget(log: ListingLog, infos: Sequence[RunInfo]) -> None:
-    """Drop what is allowed in conversations whose last runs these are. It comes before the deletion: a process that ends between the two leaves no permission to a later run of the conversation.
+    """Drop what is allowed in conversations whose last runs these are.
+
+    It comes before the deletion: a process that ends between the two leaves no permission to a later run of the
+    conversation.
 
     Args:
         log: The log.
