@@ -134,7 +134,7 @@ class Cell:
         self._board = board
         self.version = 0
         self._on_alert = on_alert
-        group = panel.group
+        self._through, group = panel.through, panel.group
         has_state = isinstance(group, LabelGroup | RunGroup | ModelGroup)
         self._group = group.begin() if has_state else group
         self._column = "" if group is None else _column(group)
@@ -185,6 +185,8 @@ class Cell:
 
     def _take(self, record: Record) -> None:
         try:
+            if self._through is not None:
+                record = self._through(record)
             found = "" if self._group is None else self._group(record)
             if found is None:
                 return

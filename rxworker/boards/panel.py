@@ -215,6 +215,7 @@ class Panel(Struct, frozen=True):
         unit: The unit of its numbers.
         group: The group of a record, if there is a pipeline for each group.
         alert: The limit of its values.
+        through: A function through which each record passes before its group and the pipeline.
     """
 
     title: str
@@ -224,6 +225,7 @@ class Panel(Struct, frozen=True):
     unit: str = ""
     group: Group | None = None
     alert: Alert | None = None
+    through: Callable[[Record], Record] | None = None
 
 
 class PanelState(Struct, frozen=True, omit_defaults=True):

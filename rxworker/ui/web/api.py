@@ -558,7 +558,7 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     """Return what the panels of a dashboard show of a run, of a conversation or of all runs, now or at a moment of the past."""  # noqa: W505
-    dashboard = state.boards.find(request.params["name"])
+    dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     query = read_query(request, BoardQuery)
     states = await state.boards.at(dashboard, state.runs_of(request), query)
     return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
@@ -566,7 +566,7 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_board_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream what the panels show: all of them, and then those that have changed."""
-    dashboard = state.boards.find(request.params["name"])
+    dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     return await _follow_board(state, request, dashboard, state.boards.feed)
 
 

@@ -49,7 +49,7 @@ from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.entry import RunEntry, without_labels
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunStore
@@ -351,6 +351,9 @@ class Boards:
         self._served = self._dashboards.copy()
         for each in (meters, *own):
             self._served.setdefault(each.name, each)
+        self._of_links = {each.name: _for_links(each) for each in self._served.values()}
+        both = (*self._served.values(), *self._of_links.values())
+        self._known = frozenset(each.name for each in both)
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
         self._waiting = Counter[tuple[str, float | None]]()
@@ -370,13 +373,18 @@ class Boards:
             for each in self._served.values()
         ]
 
-    def find(self, name: str) -> Dashboard:
+    def find(self, name: str, *, of_link: bool = False) -> Dashboard:
         """The dashboard of this name.
+
+        Args:
+            name: The name.
+            of_link: Whether a read-only link shows it: then it is computed over records without labels, of which one
+                may be the name of a user.
 
         Raises:
             ApiError: There is none.
         """
-        found = self._served.get(name)
+        found = (self._of_links if of_link else self._served).get(name)
         if found is None:
             known = ", ".join(self._served)
             raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
@@ -444,13 +452,12 @@ class Boards:
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
         entries = await self._entries(runs, query)
-        link = None if runs.request is None else runs.request.link
-        key = f"{dashboard.name} {runs.owner} {query.scope} {link is not None}", query.time
+        key = f"{dashboard.name} {runs.owner} {query.scope}", query.time
         known = self._past.get(key)
         if known is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
             is_past = query.time is not None and now < time.time() - SETTLED
-            if is_past and dashboard.name in self._served:
+            if is_past and dashboard.name in self._known:
                 self._past[key] = known
                 if len(self._past) > MOST_PAST:
                     del self._past[next(iter(self._past))]
@@ -712,6 +719,12 @@ class Boards:
         if log is not None:
             return all_records(log, time.time() - reach, on_read)
         return merge_runs(self._store.runs.pipe(ops.map(_unseen)))
+
+
+def _for_links(dashboard: Dashboard) -> Dashboard:
+    """A dashboard as read-only links show it. Its own name keeps what is computed for it apart."""
+    panels = [replace(each, through=without_labels) for each in dashboard.panels]
+    return replace(dashboard, panels=panels, name=f"x-{secrets.token_hex(8)}")
 
 
 def _unseen(run: Run[Any] | Replica) -> Records:

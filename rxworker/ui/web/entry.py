@@ -489,7 +489,7 @@ class RunEntry(ABC):
 
     def shared_frames_of(self, records: Sequence[Record]) -> bytes:
         """Records as server-sent events for the clients of read-only links."""
-        return self.frames_of([*map(_without_labels, records)])
+        return self.frames_of([*map(without_labels, records)])
 
     def message_of(self, records: Sequence[Record]) -> bytes:
         """Records as a message of a WebSocket."""
@@ -539,7 +539,8 @@ class RunEntry(ABC):
         self._known = None
 
 
-def _without_labels(record: Record) -> Record:
+def without_labels(record: Record) -> Record:
+    """A record as the clients of read-only links receive it: without labels, and without the trace of the caller."""
     event = record.event
     if isinstance(event, Fork):
         return replace(record, event=replace(event, labels={}))

@@ -10,10 +10,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from reactivex import operators as ops
 
 from rxworker import Worker, worker_tool
+from rxworker.boards import Dashboard, panel
 from rxworker.errors import ConfigurationError, LogError
+from rxworker.events import Record, RunStart
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
+from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import Settings, WebRequest, WebServer, links
 from rxworker.ui.web.api import routes_of
@@ -458,3 +462,75 @@ async def test_a_link_has_so_many_open_requests(
         assert (await desk.get("api/link", headers=headers))[0] == 429
     while (await desk.get("api/link", headers=headers))[0] == 429:
         pass  # the server has not noticed yet that the client has left
+
+
+def _user(record: Record) -> str | None:
+    event = record.event
+    return event.labels.get("user") if isinstance(event, RunStart) else None
+
+
+@pytest.mark.parametrize("has_users", [True, False])
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_a_dashboard_of_a_link_shows_no_labels(has_users: bool, is_logged: bool) -> None:
+    """Not in its groups, and not in what a pipeline makes of the records; for others it does, before and after."""
+    board = Dashboard(
+        [
+            panel("By user", count(RunStart), view="bar", group=label_of("user")),
+            panel("By tenant", count(RunStart), view="bar", group=label_of("tenant", "none")),
+            panel("By function", count(RunStart), view="bar", group=_user),
+            panel("Label", ops.map(lambda record: repr(record.event)[-2000:]), view="text"),
+            panel("Runs", count(RunStart)),
+        ],
+        name="who",
+    )
+    labels = {"user": "ann@acme.example", "tenant": "acme"}
+    name, owner = {"X-User": labels["user"]}, labels["user"] if has_users else None
+    worker = Worker(ScriptedModel(["Hello."]), labels=labels)
+
+    def user(request: WebRequest) -> str:
+        return request.headers.get("X-User", "")
+
+    async with (
+        MemoryLog() as log,
+        WebServer(
+            worker,
+            port=0,
+            user=user if has_users else None,
+            log=log if is_logged else None,
+            dashboards=[board],
+        ) as server,
+        aiohttp.ClientSession() as http,
+    ):
+        address = f"{server.url}api/"
+        async with http.post(f"{address}runs", json={"input": "Hi"}, headers=name) as response:
+            run = await response.json()
+        async with http.get(f"{address}runs/{run['id']}/events", headers=name) as response:
+            await response.text()
+        conversation = run["conversation"]
+        links: list[tuple[dict[str, Any], str]] = [
+            ({"run": run["id"]}, f"?run={run['id']}"),
+            ({"run": run["id"], "board": "who"}, f"?run={run['id']}"),
+            ({"conversation": conversation, "board": "who"}, f"?conversation={conversation}"),
+            ({"board": "who"}, "?"),
+        ]
+        for shown, query in links:
+            new = await server.state.share(**shown, owner=owner)
+            moment = f"{query}&time={time.time():.3f}"
+            for headers in (name, _bearer(new.token), name):
+                texts = list[str]()
+                for path in (query, moment):
+                    async with http.get(f"{address}boards/who{path}", headers=headers) as response:
+                        assert response.status == 200
+                        texts.append(await response.text())
+                url = f"{address}boards/who/events{query}"
+                async with http.get(url, headers=headers) as response:
+                    text = ""
+                    while not re.search(r'"panel":"runs"[^}]*"value":1', text):
+                        text += (await response.content.readany()).decode()
+                    texts.append(text)
+                for text in texts:
+                    assert ("acme" in text) is (headers is name), (shown, text)
+                    assert re.search(r'"panel":"runs"[^}]*"value":1', text)
+            url = f"{address}boards/who/operators{query}&panel=by-user"
+            async with http.get(url, headers=_bearer(new.token)) as response:
+                assert response.status == 403
