@@ -19,7 +19,7 @@ from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.hooks import Hooks
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.operators import merge_runs, only, split_meta
-from rxworker.providers import PROVIDERS
+from rxworker.providers import PROVIDERS, HttpRequest
 from rxworker.testing import ScriptedModel
 from rxworker.tools import Toolbox, run_tools
 from rxworker.transport import Client
@@ -141,7 +141,8 @@ def test_a_certificate_that_is_not_trusted_names_the_setting_for_an_authority() 
         SimpleNamespace(host="desk.example", port=443, ssl=True, is_ssl=True),  # pyright: ignore[reportArgumentType]
         ssl.SSLCertVerificationError("self-signed certificate"),
     )
-    assert "SSL_CERT_FILE" in str(_translated(error, "https://desk.example", 5.0))
+    request = HttpRequest("https://desk.example", {}, b"")
+    assert "SSL_CERT_FILE" in str(_translated(error, request, 5.0))
 
 
 @pytest.mark.parametrize(

@@ -189,9 +189,9 @@ async def withdraw(log: EventLog, run_id: str, tool: str, hook: str = REQUIRES_A
         ...         paused = await worker.run("Clean up")
         ...         await worker.resume(paused, decisions=[ApproveAlways()])
         ...         await withdraw(log, paused.run_id, "delete")
-        ...         print((await worker.run("Clean up again")).status)
+        ...         print(type(await worker.run("Clean up again")).__name__)
         >>> asyncio.run(main())
-        paused
+        Paused
     """
     row = (await log.existing(run_id)).row
     await set_given(log, row.labels, (tool, hook), run_id, is_allowed=False)
