@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import shutil
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import aiohttp
+import mcp
 import pytest
 
 from rxworker import Approve, ApproveAlways, Deny, Paused, Session, Worker, tool
 from rxworker.adapters.acp.session import AcpSession
+from rxworker.adapters.mcp import McpServer
+from rxworker.cli.chat import converse
 from rxworker.errors import LogError, RxWorkerError
-from rxworker.log import EventLog, SQLiteLog, dismiss_run, withdraw
+from rxworker.log import EventLog, dismiss_run, open_log, withdraw
 from rxworker.log.permissions import allowed_in
 from rxworker.log.values import CONVERSATION
 from rxworker.messages import Message
@@ -25,6 +30,9 @@ from rxworker.testing import Reply, ScriptedModel, call
 from rxworker.ui.terminal.session import TerminalSession
 from rxworker.ui.terminal.sessions import list_sessions
 from rxworker.ui.web import WebServer
+from tests.adapters.mcp import test_mcp
+from tests.log.conftest import NewAddress
+from tests.whole import IS_WHOLE, SLOW_STORES
 
 CHAT = "conversation-1"
 
@@ -37,8 +45,8 @@ def answer(request: Request) -> Reply | str:
 class Desk:
     """A process, as far as the log knows, with the worker of all doors."""
 
-    def __init__(self, log: EventLog) -> None:
-        self.log = log
+    def __init__(self, log: EventLog, address: str = "") -> None:
+        self.log, self.address = log, address
         self.wiped = 0
 
         @tool(requires_approval=True)
@@ -47,16 +55,22 @@ class Desk:
             self.wiped += 1
             return f"{disk} is empty"
 
-        self.worker = Worker(ScriptedModel(answer), tools=[wipe], log=log)
+        self.worker = Worker(ScriptedModel(answer), tools=[wipe], log=log, name="worker")
 
 
 class Door:
-    """A door of a process: a conversation at it is begun, allowed always, withdrawn, and continued."""
+    """A door of a process: a conversation at it is begun, allowed always, withdrawn, and continued.
 
+    Attributes:
+        names_no_conversation: Whether its clients cannot continue a conversation, so that each message begins one.
+    """
+
+    names_no_conversation = False
     every: ClassVar[list[type[Door]]] = []
 
     def __init_subclass__(cls) -> None:
-        Door.every.append(cls)
+        if "say" in cls.__dict__:
+            Door.every.append(cls)
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -70,7 +84,8 @@ class Door:
         raise NotImplementedError
 
     async def always(self) -> None:
-        raise NotImplementedError
+        """Allow the call that waits always; a door that cannot say so leaves it to the program."""
+        await Session(self.desk.worker).decide(await self.last(), [ApproveAlways()])
 
     async def withdraw(self) -> None:
         raise NotImplementedError
@@ -164,8 +179,8 @@ class Editor(Door):
         await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent("Clean up, always.")]))
 
 
-class Page(Door):
-    paused = ""
+class Served(Door):
+    """A door of the web server."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Door]:
@@ -192,6 +207,8 @@ class Page(Door):
                         return info.status
         raise AssertionError(run_id)
 
+
+class Page(Served):
     async def say(self) -> bool:
         while not await self._chats():
             pass
@@ -216,10 +233,75 @@ class Page(Door):
         assert await self._post(f"conversations/{CHAT}/disallow", body) == {"allowed": []}
 
 
+class AgUi(Served):
+    async def say(self) -> bool:
+        message = {"id": "1", "role": "user", "content": "Clean up."}
+        return await self._stream("ag-ui", {"threadId": CHAT, "runId": "r", "messages": [message]})
+
+    async def _stream(self, path: str, body: object) -> bool:
+        """Send a message, and read the response to its end; whether its run waits."""
+        async with self.http.post(path, json=body) as response:
+            assert response.status == 200, await response.text()
+            await response.read()
+        return await self._over(await self.last()) == "paused"
+
+
+class UseChat(AgUi):
+    async def say(self) -> bool:
+        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Clean up."}]}
+        return await self._stream("api/chat", {"id": CHAT, "messages": [message]})
+
+
+class Responses(AgUi):
+    async def say(self) -> bool:
+        body = {"model": "worker", "previous_response_id": await self.last(), "input": "Clean up."}
+        return await self._stream("v1/responses", body)
+
+
+class Completions(AgUi):
+    names_no_conversation = True
+
+    async def say(self) -> bool:
+        message = {"role": "user", "content": "Clean up."}
+        return await self._stream("v1/chat/completions", {"model": "worker", "messages": [message]})
+
+
+class Mcp(Door):
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Door]:
+        def make() -> Worker:
+            return Worker(ScriptedModel(answer), tools=list(self.desk.worker.tools))
+
+        server = McpServer({"worker": make}, log=self.desk.log)
+        async with server.listen() as url, test_mcp.client(url, "auto", _no_form) as self.client:
+            yield self
+
+    async def say(self) -> bool:
+        arguments = {"message": "Clean up.", "conversation": await self.last()}
+        result = await self.client.session.call_tool("worker", arguments, allow_input_required=True)
+        return isinstance(result, mcp.types.InputRequiredResult)
+
+
+async def _no_form(*_: Any) -> Any:
+    raise AssertionError("the decision is requested in the result")
+
+
+class CommandLine(Door):
+    """``rxworker chat --continue``, whose input and output are no terminals."""
+
+    async def say(self) -> bool:
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()):
+            patch.setattr("sys.stdin", io.StringIO("Clean up.\n"))
+            await asyncio.to_thread(
+                converse, self.desk.worker, is_person=False, log=self.desk.address, goes_on=True
+            )
+        return (await self.desk.log.existing(await self.last())).status != "finished"
+
+
 @asynccontextmanager
-async def logs(file: Path, *, is_one: bool) -> AsyncGenerator[tuple[EventLog, EventLog]]:
+async def logs(address: str, *, is_one: bool) -> AsyncGenerator[tuple[EventLog, EventLog]]:
     """The log of two doors: one object of one process, or one of each of two."""
-    async with SQLiteLog(file) as one, SQLiteLog(file) as two:
+    async with open_log(address) as one, open_log(address) as two:
         yield one, one if is_one else two
 
 
@@ -227,18 +309,32 @@ ALWAYS = [door for door in Door.every if door.always is not Door.always]
 WITHDRAW = [door for door in Door.every if door.withdraw is not Door.withdraw]
 
 
-@pytest.mark.parametrize("is_one", [True, False])
-@pytest.mark.parametrize("other", WITHDRAW)
-@pytest.mark.parametrize("first", ALWAYS)
+def is_tested(first: type[Door], other: type[Door], *, is_one: bool) -> bool:
+    """Whether the suite tests two doors: those of two processes, and only the page beside a door that cannot allow."""
+    return IS_WHOLE or (not is_one and (first in ALWAYS or other is Page))
+
+
+PAIRS = [
+    (first, other, is_one)
+    for first in Door.every
+    for other in WITHDRAW
+    for is_one in (True, False)
+    if is_tested(first, other, is_one=is_one)
+]
+
+
+@pytest.mark.parametrize("store", SLOW_STORES)
+@pytest.mark.parametrize(("first", "other", "is_one"), PAIRS)
 async def test_what_is_allowed_at_one_door_and_withdrawn_at_another_needs_approval_at_the_first(
-    first: type[Door], other: type[Door], is_one: bool, tmp_path: Path
+    first: type[Door], other: type[Door], is_one: bool, store: str, new_address: NewAddress
 ) -> None:
-    async with asyncio.timeout(60), logs(tmp_path / "runs.db", is_one=is_one) as (one, two):
-        desk, there = Desk(one), Desk(two)
+    address = new_address(store)
+    async with asyncio.timeout(60), logs(address, is_one=is_one) as (one, two):
+        desk, there = Desk(one, address), Desk(two, address)
         assert await Python(desk).say()
         async with first(desk).opened() as door, other(there).opened() as elsewhere:
             await door.always()
-            assert not await door.say()
+            assert await door.say() is first.names_no_conversation
             wiped = desk.wiped
             await elsewhere.withdraw()
             assert await door.say()
@@ -264,12 +360,13 @@ async def dismissed(log: EventLog, session: Session, run_id: str) -> None:
     await dismiss_run(log, run_id, "not wanted")
 
 
+@pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize("race", [denied, resumed, dismissed])
 @pytest.mark.parametrize("door", ALWAYS)
 async def test_a_decision_that_another_one_was_faster_than_allows_nothing(
-    door: type[Door], race: Any, tmp_path: Path
+    door: type[Door], race: Any, store: str, new_address: NewAddress
 ) -> None:
-    async with asyncio.timeout(60), logs(tmp_path / "runs.db", is_one=False) as (one, two):
+    async with asyncio.timeout(60), logs(new_address(store), is_one=False) as (one, two):
         desk, there = Desk(one), Desk(two)
         assert await Python(desk).say()
         async with door(desk).opened() as opened:
@@ -300,13 +397,14 @@ def _is_cut(number: int, count: int, *, is_after: bool) -> bool:
 WRITES = ("_send", "_claim", "_append", "_save_fold", "_release")
 
 
+@pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize("is_after", [False, True])
 async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_or_nothing(
-    is_after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_after: bool, store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1, 9):
-        file, is_cut = tmp_path / f"{number}.db", partial(_is_cut, number, is_after=is_after)
-        async with SQLiteLog(file, lease=0.2) as one:
+        address, is_cut = new_address(store), partial(_is_cut, number, is_after=is_after)
+        async with open_log(address, lease=0.2) as one:
             desk = Desk(one)
             assert await Python(desk).say()
             run_id, count = (await one.list())[0].run_id, 0
@@ -326,7 +424,7 @@ async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_o
                     patch.setattr(one, name, cut)
                 with suppress(RxWorkerError):
                     await Session(desk.worker).decide(run_id, [ApproveAlways()])
-        async with SQLiteLog(file) as two:
+        async with open_log(address) as two:
             counted = bool([c for c in await two.sent(run_id) if c.kind == "decide"])
             granted = await allowed_now(two, run_id)
             assert counted or granted == (), number
@@ -335,3 +433,23 @@ async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_o
                 await Session(there.worker).decide(run_id, [Deny()])
                 assert await Python(there).say()
                 assert there.wiped == 0
+
+
+GOLDEN = Path(__file__).parents[1] / "log" / "golden" / "allowed-0.2.db"
+"""A log of rxworker 0.2, of a run whose row has what its conversation always allows."""
+
+
+@pytest.mark.parametrize("first", Door.every)
+async def test_what_a_log_of_the_version_before_allows_holds_until_it_is_withdrawn(
+    first: type[Door], tmp_path: Path
+) -> None:
+    shutil.copy(GOLDEN, tmp_path / "runs.db")
+    address = f"sqlite:{tmp_path}/runs.db"
+    async with asyncio.timeout(60), logs(address, is_one=False) as (one, two):
+        desk = Desk(one, address)
+        async with first(desk).opened() as door:
+            assert await allowed_now(two, await door.last()) == (("wipe", "requires_approval"),)
+            holds = not await door.say()
+            assert holds is not (first is Python or first.names_no_conversation)
+            await withdraw(two, (await two.list())[-1].run_id, "wipe")
+            assert await door.say()
