@@ -104,7 +104,7 @@ async def pay() -> str:
 
 def worker(chance: random.Random, log: MemoryLog, depth: int, *, has_log: bool = True) -> Worker:
     model = chance.choice(MODELS)
-    tools = [fetch, pay] if depth == 0 else [fetch]
+    tools: list[Any] = [fetch, pay] if depth == 0 else [fetch]
     replies: list[Any] = []
     if depth < 2:
         inner = worker(chance, log, depth + 1, has_log=chance.random() < 0.5)
@@ -429,7 +429,8 @@ async def test_every_figure_is_a_count_over_the_records(seed: int) -> None:
         for run in log_of.infos:
             lines[log_of.line(run)] += log_of.own(run)
         for name, records in lines.items():
-            [line] = RUNS.at(records)[-1].value  # pyright: ignore[reportGeneralTypeIssues]
+            rows: Any = RUNS.at(records)[-1].value
+            [line] = rows
             check(RunLine(**line), Count(sorted(records, key=IN_ORDER)), without=["run"])
             assert line["run"] == max(records, key=IN_ORDER).run_id, name
         # The dashboards.
@@ -458,7 +459,7 @@ async def test_every_figure_is_a_count_over_the_records(seed: int) -> None:
         check_metrics(fleet_of, everything, dict(zip((USAGE,), shown, strict=False)))
     usage_runs: Any = next(state.value for state in shown[0] if state.panel == "runs")
     in_words = {"failed": "aborted", "cancelled": "aborted", "stopped": "aborted"}
-    of_panel: Counter[str] = Counter()
+    of_panel: Counter[Any] = Counter()
     for word, n in usage_runs.items():
         of_panel[in_words.get(word, word)] += n
     assert of_panel == statuses
@@ -616,8 +617,11 @@ def test_a_table_with_groups_has_a_column_of_their_names() -> None:
 
 
 def test_steps_of_time_may_have_groups() -> None:
+    def tokens_in(change: Any) -> float:
+        return change.tokens
+
     def amounts(records: Any) -> Any:
-        return records.pipe(usage_changes(), ops.map(lambda change: change.tokens), by_time(60, 3))
+        return records.pipe(usage_changes(), ops.map(tokens_in), by_time(60, 3))
 
     shown = panel("Tokens", amounts, view="bar", group=label_of("tenant"))
     state = at(shown, usages() + usages(tenant="globex", run="run-2"))

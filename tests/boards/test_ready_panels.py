@@ -109,7 +109,7 @@ def shown(dashboard: Dashboard, records: list[Record]) -> dict[str, PanelState]:
 
 def numbers_of(state: PanelState) -> dict[str, float]:
     assert isinstance(state.value, Mapping)
-    return {name: float(value) for name, value in state.value.items()}
+    return {name: float(value or 0) for name, value in state.value.items()}
 
 
 def test_usage_shows_what_the_runs_have_taken() -> None:
