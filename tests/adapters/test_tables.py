@@ -135,7 +135,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
         return real(name, package)
 
     monkeypatch.setattr("rxworker.adapters.tables.import_module", none)
-    with pytest.raises(ConfigurationError, match=r"rxworker\[tables\]"):
+    with pytest.raises(ConfigurationError, match=r"checkout\[tables\]"):
         to_table()
 
 

@@ -65,6 +65,8 @@ def as_then(state: Any, then: Any) -> Any:
 
 async def check_states(log: EventLog, golden: Path) -> None:
     then = msgspec.json.decode((golden / "states.json").read_bytes())
+    for state in then.values():
+        state.pop("round", None)  # the last round of calls: a state has all recent ones now
     assert as_then(await states(log), then) == then
 
 

@@ -212,7 +212,7 @@ async def test_without_the_package_the_error_names_the_missing_package(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", none)
-    with pytest.raises(ConfigurationError, match=r'pip install "rxworker\[mcp\]"'):
+    with pytest.raises(ConfigurationError, match=r'pip install "/path/to/the/checkout\[mcp\]"'):
         async with mcp_tools(["a"]):
             raise AssertionError
 

@@ -186,7 +186,7 @@ def test_the_stream_that_is_not_a_terminal_is_named(
 
 def test_without_textual_it_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'rxworker\[tui\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install '/path/to/the/checkout\[tui\]'"):
         run_app(Worker(ScriptedModel([])))
 
 
