@@ -117,12 +117,14 @@ def watched(
     given: Any = None
     clock, dog = watchdog.clock, watchdog
     while True:
+        waits_for: Any = None
         begun = clock() - dog.reported
         try:
             waits_for = step(given)
         except StopIteration as stop:
             return stop.value
         finally:
+            given = None  # an error would keep itself, by its traceback and this frame
             if clock() - dog.reported - begun > dog.limit:
                 seconds = dog.end(begun, kind, name)
                 if seconds is not None and held is not None:

@@ -11,6 +11,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import Toolbox, ToolContext, run_tools
+from rxworker.tools.invocation import ToolEvent
 
 
 class Stage:
@@ -151,7 +152,7 @@ async def test_each_subscription_makes_its_own_calls() -> None:
 
 
 async def test_starts_and_progress_are_reported() -> None:
-    heard: list[ToolStart | ToolProgress | ToolStop] = []
+    heard: list[ToolEvent] = []
 
     @tool
     async def step(context: ToolContext) -> str:

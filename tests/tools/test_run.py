@@ -16,7 +16,7 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArg
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.invocation import CallScope, ToolEvent
 from rxworker.tools.run import run_call, run_calls
 
 
@@ -489,7 +489,7 @@ async def test_progress_from_a_thread_arrives_in_order_on_the_loop() -> None:
             context.progress(number)
         return "done"
 
-    def emit(event: ToolStart | ToolProgress | ToolStop) -> None:
+    def emit(event: ToolEvent) -> None:
         if isinstance(event, ToolProgress):
             heard.append((threading.get_ident() == home, event.progress))
 

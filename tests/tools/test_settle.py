@@ -12,10 +12,10 @@ from reactivex.disposable import Disposable
 from reactivex.scheduler import NewThreadScheduler
 
 from rxworker import tool
-from rxworker.events import ToolProgress, ToolStart, ToolStop
+from rxworker.events import ToolProgress
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.invocation import CallScope, ToolEvent
 from rxworker.tools.run import run_call
 
 
@@ -23,7 +23,7 @@ async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:
     """The result, and the progress told before it."""
     heard: list[object] = []
 
-    def emit(event: ToolStart | ToolProgress | ToolStop) -> None:
+    def emit(event: ToolEvent) -> None:
         if isinstance(event, ToolProgress):
             heard.append(event.progress)
 

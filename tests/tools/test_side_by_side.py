@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker import tool
-from rxworker.events import ToolProgress, ToolStart, ToolStop
+from rxworker.events import ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.invocation import CallScope, ToolEvent
 from rxworker.tools.run import run_calls
 
 who = ContextVar("who", default="nobody")
@@ -117,7 +117,7 @@ def test_each_call_starts_and_ends_once_and_results_keep_the_order(
     calls: list[ToolCall], limit: int
 ) -> None:
     async def run() -> None:
-        events: list[ToolStart | ToolProgress | ToolStop] = []
+        events: list[ToolEvent] = []
         finished = await run_calls(TOOLS, calls, CallScope(events.append), limit=limit)
         assert [done.result.tool_use_id for done in finished] == [call.id for call in calls]
         places = list(range(len(calls)))

@@ -33,7 +33,7 @@ export interface Usage {
 /** Where a response stands. */
 export type ResponseStatus = "Started" | "Completed" | "Cancelled" | "Failed";
 
-/** The normal forms of the providers' reasons. ``INCOMPLETE`` is an end before its time that has no form of its own, such as a cancel by the server. */
+/** The normal forms of the providers' reasons. */
 export type StopKind = "EndTurn" | "MaxTokens" | "StopSequence" | "ToolUse" | "Refusal" | "PauseTurn" | "ContentFilter" | "Malformed" | "Incomplete" | "Other";
 
 /** Why a response ended. */
@@ -408,6 +408,26 @@ export interface TurnStop {
   type: "turn_stop";
 }
 
+/** Prices of a model, for a million tokens, in one currency. */
+export interface Prices {
+  /** The price of input that is not cached. */
+  input: number;
+  /** The price of output, including thinking. */
+  output: number;
+  /** The price of input that is read from a cache; ``None``: that of ``input``. */
+  cache_read: number | null;
+  /** The price of input that is written to a cache; ``None``: that of ``input``. */
+  cache_creation: number | null;
+  /** The currency of the prices. It is shown beside a cost; nothing is converted. */
+  currency: string;
+  /** The price of input that is written to a cache for an hour; ``None``: that of ``cache_creation``. */
+  cache_creation_1h: number | null;
+  /** The length of a prompt in tokens, one of `SIZES`, above which all tokens of its request have other prices. */
+  above: number | null;
+  /** These prices. */
+  long: Prices | null;
+}
+
 /** A request goes out. */
 export interface AttemptStart {
   type: "attempt_start";
@@ -417,6 +437,10 @@ export interface AttemptStart {
   model?: string;
   /** The names of the tools that the worker runs itself, when the request goes out; ``None`` where it is not recorded. A client may run a call of any other tool only when a `RunPause` with ``client_tool`` as the hook has offered it. */
   own_tools?: string[] | null;
+  /** The prices of its tokens, if they are not those of the table of models: those of ``Limits(prices=)``, or of the model itself. */
+  prices?: Prices | null;
+  /** Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service. */
+  is_unpriced?: boolean;
 }
 
 /** The events of this attempt are retracted; another attempt follows. */
@@ -465,7 +489,7 @@ export interface ToolStop {
   tool?: string;
 }
 
-/** The result of a call as the ``after_tool_call`` hooks left it. It follows a `ToolStop`, in the order of the calls. */
+/** The result of a call as the ``after_tool_call`` hooks left it. */
 export interface ToolOutput {
   type: "tool_output";
   /** The result for the model. */
@@ -483,7 +507,7 @@ export interface MessageAdd {
   source: string;
 }
 
-/** The conversation that is kept becomes another one: a hook has rewritten it, or a request was held back and takes its input along. */
+/** The conversation that is kept becomes another one. */
 export interface ConversationReplace {
   type: "conversation_replace";
   /** The conversation so far, as it is from here on. */
@@ -492,7 +516,7 @@ export interface ConversationReplace {
   source: string;
 }
 
-/** The next requests carry the beginning of the conversation in a shorter form. The conversation that is kept stays whole. */
+/** The next requests carry the beginning of the conversation in a shorter form. */
 export interface ConversationCompact {
   type: "conversation_compact";
   /** How many of the first messages it stands for; 0 if no summary came, and only its tokens count. */
@@ -509,7 +533,7 @@ export interface ConversationCompact {
   usage?: Usage;
 }
 
-/** The state that tools and hooks share with user interfaces has changed. It is one operation of JSON Patch (RFC 6902). */
+/** The state that tools and hooks share with user interfaces has changed. */
 export interface SharedStateChange {
   type: "shared_state_change";
   /** ``add``, ``replace`` or ``remove``. */
@@ -664,11 +688,11 @@ export interface RunResume {
   conversation: Conversation;
   /** The pause as the decisions have left it: its calls run first, unless a hook prevents it. */
   pause?: PauseState;
-  /** The tokens of the run so far. */
+  /** The tokens of the run so far, those of nested runs included. */
   usage?: Usage;
   /** Its turns so far. */
   turns?: number;
-  /** Its tool calls so far. */
+  /** How many tools it has started so far, those of nested runs included, as for the next three. */
   tool_calls?: number;
   /** How often hooks have sent an answer back so far. */
   continuations?: number;
@@ -684,6 +708,16 @@ export interface RunResume {
   own_tools?: string[] | null;
   /** The labels of the run, as in `RunStart`. */
   labels?: { [key: string]: string };
+  /** How many of them have failed. */
+  tool_errors?: number;
+  /** How long they took together. */
+  tool_seconds?: number;
+  /** How many of them took how long, as in `RunState`. */
+  tool_durations?: number[];
+  /** The tokens by the names of the models. */
+  usage_by_model?: { [key: string]: Usage };
+  /** Their prices so far, by their names, where requests have recorded them; ``None`` if they are not known. */
+  prices?: { [key: string]: Prices | null };
 }
 
 /** The run finished. */
@@ -700,7 +734,7 @@ export interface RunAbort {
   reason: string;
 }
 
-/** Another process continues a stored run whose process has ended. A response that was cut is retracted after it; one in the background goes on. */
+/** Another process continues a stored run whose process has ended. */
 export interface RunRecover {
   type: "run_recover";
   /** The epoch of the new owner. */
@@ -717,7 +751,7 @@ export interface RunRecover {
   tools?: { [key: string]: string };
 }
 
-/** A stored run that was aborted is put back: it waits for a process, which continues it after this record. It is the only record that may follow a `RunAbort`. */
+/** A stored run that was aborted is put back: it waits for a process, which continues it after this record. */
 export interface RunRequeue {
   type: "run_requeue";
   /** Shown to users; not interpreted. */
@@ -867,7 +901,7 @@ export interface RunSummary {
   tool_calls: number;
   /** Its tokens. */
   usage: Usage;
-  /** Their cost, if the prices are known. */
+  /** The cost of those whose prices are known; ``None`` if none are. */
   cost: number | null;
   /** Why it was aborted or paused. */
   reason: string;
@@ -889,6 +923,8 @@ export interface RunSummary {
   branch: Branch | null;
   /** What a person has noted about its conversation. */
   marks: Marks;
+  /** The models whose prices are not known: the cost is without their tokens. */
+  unpriced: string[];
 }
 
 /** What a panel shows at a moment. */
@@ -898,13 +934,17 @@ export interface PanelState {
   /** When it last changed, in seconds since the epoch, by the times of the records. */
   time?: number;
   /** What it shows; ``None`` before the first value. */
-  value?: number | string | { [key: string]: number } | { [key: string]: string } | ({ [key: string]: unknown })[] | null;
+  value?: number | string | { [key: string]: number | null } | { [key: string]: string } | ({ [key: string]: unknown })[] | null;
   /** The course of a ``line`` or an ``area``: for each group, or for the empty name, pairs of a time and a value, the oldest first. */
   points?: { [key: string]: ([number, number])[] };
   /** The groups whose value is beyond the limit, with the time since which each has been reported; of a panel without groups the empty name. */
   alerts?: { [key: string]: number };
   /** Why it, or one of its groups, has stopped. */
   error?: string;
+  /** What is not known of a group, or for the empty name: the models whose prices are not; the value is without them. */
+  missing?: { [key: string]: string[] };
+  /** While stored runs are still read: how many are, and how many there are; what is shown is that of those. */
+  reading?: [number, number] | null;
 }
 
 export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
