@@ -17,7 +17,7 @@ from reactivex import operators as ops
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, above, panel
-from rxworker.events import Record, ToolStart
+from rxworker.events import BlockStart, Record, ToolStart
 from rxworker.log import SQLiteLog
 from rxworker.operators import Span, events, spans, text_deltas
 from rxworker.panels import count, run_line, run_of, status, tool_of
@@ -60,7 +60,7 @@ BOARD = Dashboard(
         panel("Status", status, view="state"),
         panel("Calls", count(ToolStart), alert=above(0), unit="calls"),
         panel("By tool", count(ToolStart), view="bar", group=tool_of),
-        panel("Course", count(ToolStart), view="area"),
+        panel("Course", count(BlockStart), view="area"),
         panel("Lines", run_line(), view="table", group=run_of),
         panel("Lanes", calls, view="lane"),
         panel("Broken", ops.map(broken)),
