@@ -21,6 +21,7 @@ from rxworker.events import (
     Event,
     HookMessage,
     LimitReached,
+    LoopHold,
     MessageAdd,
     PausedCall,
     PauseState,
@@ -126,7 +127,7 @@ class HookInput(TypedDict):
     """The values that every hook receives, at every point."""
 
     conversation: Conversation
-    emit: Callable[[HookMessage | MessageAdd | ConversationReplace], None]
+    emit: Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold], None]
     variables: dict[str, object]
     run_id: str
     turn: int

@@ -7,7 +7,7 @@ from reactivex import operators as ops
 
 from rxworker import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, LoopHold, MessageAdd
 from rxworker.hooks import (
     Abort,
     BeforeToolCallVerdict,
@@ -31,7 +31,7 @@ from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import ClientTool
 
-ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace] = []
+ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace | LoopHold] = []
 
 
 def call_context(name: str = "delete") -> ToolCallContext:
