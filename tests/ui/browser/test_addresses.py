@@ -40,13 +40,19 @@ def look(where: str) -> str:
     return f"nothing {where}"
 
 
+async def until(page: Page, condition: str) -> None:
+    """Wait for a condition. `wait_for_function` may compile it in the page, whose policy forbids that."""
+    while not await page.evaluate(condition):
+        await page.evaluate("new Promise(requestAnimationFrame)")
+
+
 async def copied(page: Page) -> str:
     """The address that the command copies."""
     await page.evaluate(COPIED)
     await page.keyboard.press("Control+k")
     await page.locator("#palette-input").fill("Copy link to this view")
     await page.keyboard.press("Enter")
-    await page.wait_for_function("copied.length > 0")
+    await until(page, "copied.length > 0")
     return await page.evaluate("copied[0]")
 
 
@@ -82,9 +88,8 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         other = await desk.open("?token=a-very-secret-token")  # another browser, logged in
         await other.goto(address)
         await expect(other.locator("#time-bar")).to_have_attribute("data-past", "true")
-        await other.wait_for_function(
-            f"JSON.stringify({AXIS}) === '{json.dumps(axis, separators=(',', ':'))}'"
-        )
+        shown = f"JSON.stringify({AXIS}) === '{json.dumps(axis, separators=(',', ':'))}'"
+        await until(other, shown)
         await expect(other.locator("#run-search")).to_have_value("first")
         await expect(other.locator("#run-options select").nth(0)).to_have_value("finished")
         await expect(other.locator("#run-filters")).to_have_attribute("data-active", "true")
