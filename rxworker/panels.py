@@ -382,8 +382,9 @@ class _ToolStops:
         event = data.event
         if not isinstance(event, ToolStart | ToolStop):
             return ()
-        self._running, has_ended = step_tools(self._running, (data.run_id, *data.path), event)
-        return (event,) if has_ended and isinstance(event, ToolStop) else ()
+        path = (data.run_id, *data.path)
+        self._running, ended = step_tools(self._running, path, (event,))
+        return ended
 
     def finish(self) -> Sequence[ToolStop]:
         return ()

@@ -152,7 +152,7 @@ def _step_first(state: RunState, before: ResponseState, event: Any) -> RunState:
 def _step_inner(state: RunState, record: Record) -> RunState:
     event = record.event
     if isinstance(event, ToolStart | ToolStop):
-        state = _count_tool(state, record.path, event)
+        state = _count_tools(state, record.path, (event,))
     elif isinstance(event, AttemptStart) and (event.prices or event.is_unpriced):
         state = replace(state, prices={**state.prices, event.model: event.prices})
     inner = step_inner(state.inner, record)
@@ -350,18 +350,18 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 
 
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
+    state = _count_tools(state, state.path, events)
     calls, by_id = [*state.calls], dict[str, list[int]]()
     for event in events:
-        state = _count_tool(state, state.path, event)
         at = find_call(calls, event.place, event.call.id, by_id)
         _put(calls, by_id, at, CallState(event.place, event.call, "running"), state)
     return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
 
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
+    state = _count_tools(state, state.path, events)
     calls, by_id = [*state.calls], dict[str, list[int]]()
     for event in events:
-        state = _count_tool(state, state.path, event)
         at = find_call(calls, event.place, event.call_id, by_id)
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
@@ -370,19 +370,22 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
     return replace(state, calls=tuple(calls))
 
 
-def _count_tool(state: RunState, path: tuple[str, ...], event: ToolStart | ToolStop) -> RunState:
-    """The figures of tools after an event of the run, or of a run inside."""
-    running, has_ended = step_tools(state.running_tools, path, event)
-    if isinstance(event, ToolStart) or not has_ended:
-        return replace(state, running_tools=running)
-    durations = state.tool_durations
+def _count_tools(
+    state: RunState, path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]
+) -> RunState:
+    """The figures of tools after events of the run, or of a run inside."""
+    running, ended = step_tools(state.running_tools, path, events)
+    errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
+    for event in ended:
+        errors, seconds = errors + event.is_error, seconds + event.seconds
+        if event.seconds:  # a tool that was cancelled has no duration
+            durations = with_duration(durations, event.seconds)
     return replace(
         state,
         running_tools=running,
-        tool_errors=state.tool_errors + event.is_error,
-        tool_seconds=state.tool_seconds + event.seconds,
-        # A tool that was cancelled has no duration.
-        tool_durations=with_duration(durations, event.seconds) if event.seconds else durations,
+        tool_errors=errors,
+        tool_seconds=seconds,
+        tool_durations=durations,
     )
 
 

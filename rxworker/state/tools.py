@@ -5,6 +5,7 @@ A call that was refused, skipped or cancelled before its tool has started ends a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from rxworker.events import ToolStart, ToolStop
@@ -14,19 +15,27 @@ RunningTool: TypeAlias = tuple[tuple[str, ...], int, str]
 
 
 def step_tools(
-    running: tuple[RunningTool, ...], path: tuple[str, ...], event: ToolStart | ToolStop
-) -> tuple[tuple[RunningTool, ...], bool]:
-    """The tools that run after an event, and whether one of them has ended with it.
+    running: tuple[RunningTool, ...], path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]
+) -> tuple[tuple[RunningTool, ...], list[ToolStop]]:
+    """The tools that run after some events, and the ends of tools among these.
 
     >>> from rxworker.messages import ToolCall
-    >>> running, _ = step_tools((), (), ToolStart(ToolCall("call_1", "look", {})))
-    >>> step_tools(running, (), ToolStop(call_id="call_1")), step_tools(running, (), ToolStop(call_id="call_2"))[1]
-    (((), True), False)
+    >>> running, _ = step_tools((), (), [ToolStart(ToolCall("call_1", "look", {}))])
+    >>> [len(step_tools(running, (), [ToolStop(call_id=name)])[1]) for name in ("call_1", "call_2")]
+    [1, 0]
     """
-    if isinstance(event, ToolStart):
-        return (*running, (path, event.place, event.call.id)), False
-    tool = path, event.place, event.call_id
-    if tool not in running:
-        return running, False
-    at = running.index(tool)  # two calls may have one id, and old records have no places
-    return (*running[:at], *running[at + 1 :]), True
+    counts: dict[RunningTool, int] = {}  # two calls may have one id, and old records have no places
+    for tool in running:
+        counts[tool] = counts.get(tool, 0) + 1
+    ended: list[ToolStop] = []
+    for event in events:
+        if isinstance(event, ToolStart):
+            tool = path, event.place, event.call.id
+            counts[tool] = counts.get(tool, 0) + 1
+        elif counts.get(tool := (path, event.place, event.call_id), 0):
+            counts[tool] -= 1
+            ended.append(event)
+    left: list[RunningTool] = []
+    for tool, count in counts.items():
+        left += [tool] * count
+    return tuple(left), ended
