@@ -2,7 +2,7 @@
 
 Calls of the store, and processes that are woken. They do not depend on the machine.
 
-    python -m tests.bench.queue_counts sqlite:/tmp/runs.db [processes ...]
+    python -m tests.bench.queue_counts sqlite:runs.db [processes ...]
 
 Each process is a log of its own at the same address, on one event loop.
 """
