@@ -5,6 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 python=${PYTHON:-python3}
 scratch=$(mktemp -d)
+chmod 755 "$scratch"  # servers that tests start run as another user
 times=()
 
 step() { # ends the step before it

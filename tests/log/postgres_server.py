@@ -73,10 +73,12 @@ class PostgresServer:
         self._settings = SETTINGS | settings
         self._user: str | None = None
         # Not the directory of the test: another user cannot look into that, and the path of a socket is short.
-        self.folder = Path(tempfile.mkdtemp(prefix="rxpg-"))
         if os.geteuid() == 0:  # neither program runs as root
             self._user = _unprivileged()
+            self.folder = Path(tempfile.mkdtemp(prefix="rxpg-", dir=_open_to_all()))
             shutil.chown(self.folder, self._user)
+        else:
+            self.folder = Path(tempfile.mkdtemp(prefix="rxpg-"))
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = 0
@@ -162,3 +164,14 @@ def _unprivileged() -> str:
 
     names = {each.pw_name for each in pwd.getpwall()}
     return "postgres" if "postgres" in names else "nobody"
+
+
+def _open_to_all() -> str:
+    """A directory for temporary files that other users can look into; the usual one may be closed to them."""
+    for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        folder = Path(place).resolve()
+        if all(each.stat().st_mode & 0o001 for each in (folder, *folder.parents)):
+            return str(folder)
+    pytest.fail(
+        "The user that runs Postgres cannot look into a directory for temporary files: set TMPDIR to another one"
+    )
