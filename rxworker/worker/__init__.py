@@ -1,6 +1,6 @@
 """The worker, its sessions, which keep the conversations, and their runs; and the loop of turns."""
 
-from rxworker.worker.arguments import Input
+from rxworker.messages.input import Input
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.compact import Compact
 from rxworker.worker.context import StageName, Turn, TurnStage

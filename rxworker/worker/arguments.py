@@ -1,14 +1,13 @@
-"""The arguments of a worker and the input of a run, checked where they are given."""
+"""The arguments of a worker, checked where they are given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.hub.watcher import running_loop
-from rxworker.messages import Content, Message, Text
 from rxworker.operators.factories import expect_operator
 from rxworker.providers.base import hidden
 
@@ -113,48 +112,3 @@ def check_no_loop(call: str, instead: str) -> None:
         raise LocalProtocolError(
             f"worker.{call}() cannot wait where an event loop runs: use {instead}"
         )
-
-
-Input: TypeAlias = str | Message | Sequence[Message | Content | str]
-"""The input of a run: a text, a message, a list of messages, or the content of one message."""
-
-
-def to_messages(given: Input) -> tuple[Message, ...]:
-    """The messages of an input.
-
-    Raises:
-        ConfigurationError: The input has the wrong type, is empty, or contains a value that cannot be sent.
-
-    >>> [message.text for message in to_messages("hi")]
-    ['hi']
-    """
-    messages = (Message("user", (Text(given),)),) if isinstance(given, str) else _read(given)
-    has_content = False
-    try:
-        for message in messages:
-            for block in message.content:
-                if not isinstance(block, Text):
-                    has_content = True
-                elif block.text.strip():
-                    has_content = True
-                    block.text.encode()  # checked here: in the conversation it would make every later run fail
-    except UnicodeEncodeError as error:
-        text = "the input contains half of a surrogate pair, which cannot be sent"
-        raise ConfigurationError(f"{text}: {error}") from error
-    if not has_content:
-        raise ConfigurationError("the input is empty: no provider answers that; give a text")
-    return messages
-
-
-def _read(given: Input) -> tuple[Message, ...]:
-    if isinstance(given, Message):
-        return (given,)
-    parts: list[object] = list(given) if isinstance(given, list | tuple) else []
-    if parts and all(isinstance(part, Message) for part in parts):
-        return tuple(part for part in parts if isinstance(part, Message))
-    if parts and all(isinstance(part, str | Content) for part in parts):
-        return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
-    message = (
-        f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
-    )
-    raise ConfigurationError(message)

@@ -10,8 +10,8 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.messages.input import Input
 from rxworker.operators.kernel import Operator
-from rxworker.worker.arguments import Input
 from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 

@@ -38,10 +38,11 @@ from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
 from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
+from rxworker.messages.input import Input, to_messages
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
-from rxworker.worker.arguments import Input, expect, to_messages
+from rxworker.worker.arguments import expect
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.output import Output, output_of

@@ -29,13 +29,14 @@ from rxworker.hub.watcher import running_loop
 from rxworker.hub.watchers import when_idle
 from rxworker.log.base import release_shielded
 from rxworker.messages import Conversation, Json
+from rxworker.messages.input import Input, to_messages
 from rxworker.operators import partial_values
 from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
-from rxworker.worker.arguments import Input, expect, to_messages
+from rxworker.worker.arguments import expect
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.worker.driver import Opened, RunDriver

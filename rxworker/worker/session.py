@@ -45,19 +45,13 @@ from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import CONVERSATION, Claim, RunInfo, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.messages.input import Input, to_messages
 from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Unstaged
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
-from rxworker.worker.arguments import (
-    Input,
-    check_no_loop,
-    expect,
-    expect_several,
-    optional,
-    to_messages,
-)
+from rxworker.worker.arguments import check_no_loop, expect, expect_several, optional
 from rxworker.worker.collected import Collected
 from rxworker.worker.context import INSIDE, RunContext, TurnScope, continues, settings_of
 from rxworker.worker.decisions import Decided, Decisions, PendingCalls, granted_by
