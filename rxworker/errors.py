@@ -3,6 +3,7 @@
 RxWorkerError
 ├── LocalProtocolError        we were used wrongly
 │   ├── ConfigurationError    a key, a URL or a name is missing or wrong
+│   │   └── InputRefusedError ``map_input`` of the worker has not accepted an input
 │   ├── SessionBusyError      a second run while one is on
 │   └── DecisionError         a decision about a pending call cannot be read, or does not fit it
 ├── RemoteProtocolError       they sent what the protocol does not allow
@@ -120,6 +121,15 @@ class LocalProtocolError(RxWorkerError):
 
 class ConfigurationError(LocalProtocolError):
     """A key, a URL or a name is missing or cannot be right."""
+
+
+class InputRefusedError(ConfigurationError):
+    """The function ``map_input`` of the worker has not accepted an input, of which nothing is stored or in this text.
+
+    The exception of the function is its ``__cause__``.
+    """
+
+    page = "reference/worker"
 
 
 class SessionBusyError(LocalProtocolError):

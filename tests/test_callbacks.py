@@ -213,6 +213,7 @@ STAND_INS: dict[str, Callable[[], Any]] = {
     "idle": lambda: 1.0,
     "start": Board,
     "kind": lambda: TEXT_BLOCK,
+    "QueuedWorker.kind": lambda: "clerk",
     "key": lambda: "cost",
     "initial": lambda: 0,
     "pipeline": lambda: ops.map(str),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 
 import msgspec
 
 from rxworker.errors import (
     CommandConflictError,
+    InputRefusedError,
     LogError,
     as_exception,
     describe,
@@ -72,6 +73,7 @@ class CommandReader:
         mailbox: Takes messages.
         pause_request: Takes the request to pause.
         cancel: Cancels the run.
+        mapped: Changes the messages of other senders before they are recorded.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class CommandReader:
         mailbox: Mailbox,
         pause_request: PauseRequest,
         cancel: CancelFn,
+        mapped: Callable[[Sequence[Message]], tuple[Message, ...]],
     ) -> None:
         self._log = writer.log
         self._barrier = writer.barrier
@@ -88,6 +91,7 @@ class CommandReader:
         self._mailbox = mailbox
         self._pause_request = pause_request
         self._cancel = cancel
+        self._mapped = mapped
         self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -199,7 +203,11 @@ class CommandReader:
             case "send":
                 try:
                     sent = msgspec.convert(command.data, SentMessages)
-                except msgspec.ValidationError as error:
+                    delivered = self._sending.pop(sent.id, None)
+                    messages = (
+                        sent.messages if delivered is not None else self._mapped(sent.messages)
+                    )
+                except (msgspec.ValidationError, InputRefusedError) as error:
                     logger.warning(
                         "command %d to %s is ignored: %s",
                         command.number,
@@ -208,8 +216,7 @@ class CommandReader:
                         extra={"run": self._run, "command": command.number},
                     )
                     return
-                delivered = self._sending.pop(sent.id, None)
-                self._mailbox.put(sent.messages, command.number, delivered)
+                self._mailbox.put(messages, command.number, delivered)
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":

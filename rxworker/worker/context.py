@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import LimitExceededError, LocalProtocolError
+from rxworker.errors import InputRefusedError, LimitExceededError, LocalProtocolError
 from rxworker.events import (
     ConversationReplace,
     Event,
@@ -43,6 +43,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.pairs import calls_made
+from rxworker.messages.speech import is_blank
 from rxworker.providers import Options, Request
 from rxworker.providers.base import is_background
 from rxworker.providers.models import cost_of
@@ -52,6 +53,7 @@ from rxworker.tools import SharedState, Toolbox
 from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import EarlyCalls, run_call
 from rxworker.transport import Model, Retry
+from rxworker.watchdog import watchdog
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.compact import Compact
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
@@ -171,6 +173,7 @@ class RunSettings:
         takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of
             its own for it.
         prices: The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``.
+        map_input: Changes each message that is sent to the worker, before it is recorded.
     """
 
     model: Model
@@ -187,6 +190,34 @@ class RunSettings:
     starts_early: bool
     takes_up: bool
     prices: Prices | None
+    map_input: Callable[[Message], Message] | None
+
+    def mapped(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages that were sent to the worker, as ``map_input`` has changed them.
+
+        Raises:
+            InputRefusedError: It has raised, or returned none, or one that is empty or of another role.
+        """
+        if self.map_input is None:
+            return tuple(messages)
+        begun = watchdog.begin()
+        try:
+            several = [self.map_input(message) for message in messages]
+        except Exception as error:
+            raise InputRefusedError(
+                f"the input is not accepted: map_input raised {type(error).__name__}"
+            ) from error
+        watchdog.end(begun, "callback", "map_input")
+        for message, left in zip(messages, several, strict=True):
+            if not isinstance(left, Message) or left.role != message.role:  # pyright: ignore[reportUnnecessaryIsInstance] - the program's function
+                raise InputRefusedError(
+                    f"map_input returned a {type(left).__name__} for a message of the role {message.role}: return a Message of that role"
+                )
+            if is_blank(left) and not is_blank(message):
+                raise InputRefusedError(
+                    "the input is not accepted: map_input has left nothing of it"
+                )
+        return tuple(several)
 
 
 def continues(worker: RunSettings, options: Options) -> bool:

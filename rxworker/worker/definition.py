@@ -5,7 +5,7 @@ It holds nothing of a run, so any number of sessions share one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -17,7 +17,7 @@ from rxworker.events import Event
 from rxworker.hooks import Hooks
 from rxworker.hooks.coerce import HookLike
 from rxworker.log.base import EventLog
-from rxworker.messages import Conversation, Json, Prices
+from rxworker.messages import Conversation, Json, Message, Prices
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
@@ -95,6 +95,7 @@ class Definition(RunSettings):
         stages: Mapping[StageName, TurnStage] = NONE,
         around: Mapping[StageName, Operator[Event, Event]] = NONE,
         scheduler: abc.SchedulerBase | None = None,
+        map_input: Callable[[Message], Message] | None = None,
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -141,6 +142,11 @@ class Definition(RunSettings):
         check_plain("tracing", tracing)
         self.tracing = tracing
         self.initial_state = shared_state
+        self.map_input = map_input
+        if map_input is not None:
+            if not callable(cast("object", map_input)):
+                raise ConfigurationError("map_input: give a function from a Message to a Message")
+            check_plain("map_input", map_input)
         example = "scheduler=TestScheduler()"
         self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, example)
         self.stages, self.starts_early, self.takes_up = USUAL_STAGES, True, True
@@ -148,6 +154,15 @@ class Definition(RunSettings):
             self.stages = stages_of(stages, around)
             self.starts_early = "call_tools" not in stages
             self.takes_up = "respond" not in stages
+
+    def mapped_history(self, given: Conversation) -> Conversation:
+        """The conversation that a client has sent, as ``map_input`` has changed it.
+
+        Raises:
+            InputRefusedError: As for `mapped`.
+        """
+        system = given.system and self.mapped([Message.system(given.system)])[0].text
+        return Conversation(self.mapped(given.messages), system)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"

@@ -71,6 +71,7 @@ async def submit(
     tracing: Tracing | None = None,
     run_id: str | None = None,
     output: type[Any] | None = None,
+    map_input: Callable[[Message], Message] | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
 
@@ -91,6 +92,7 @@ async def submit(
         run_id: The id of the run, for example ``order-4711``; by default one is made. If the log has such a run, with
             the same conversation, type, kind and tenant, nothing is stored, whatever has become of it.
         output: The type of the answer. Its schema is stored with the run.
+        map_input: As for `Worker`: what it leaves is stored. The worker that takes the run does not change its input.
 
     Returns:
         The id of the run. It is stored; a `Replica` watches and steers it.
@@ -117,6 +119,7 @@ async def submit(
         labels=labels,
         conversation=conversation,
         tracing=tracing,
+        map_input=map_input,
     )
     return await QueuedSession(worker).submit(
         input, "" if run_id is None else _expect_id(run_id), output
@@ -239,6 +242,7 @@ class QueuedWorker(Worker):
         labels: Stored with the runs.
         conversation: The conversation to continue.
         tracing: As for `submit`.
+        map_input: As for `submit`.
 
     Example:
         >>> from rxworker.log import MemoryLog
@@ -263,6 +267,7 @@ class QueuedWorker(Worker):
         labels: Mapping[str, str] | None = None,
         conversation: Conversation | None = None,
         tracing: Tracing | None = None,
+        map_input: Callable[[Message], Message] | None = None,
     ) -> None:
         named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
         super().__init__(
@@ -272,6 +277,7 @@ class QueuedWorker(Worker):
             labels=named,
             conversation=conversation,
             tracing=tracing,
+            map_input=map_input,
         )
         self.priority = priority
 
@@ -304,7 +310,7 @@ class QueuedWorker(Worker):
         """
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
-        given = Decided(decisions, add, shared_state)
+        given = Decided(decisions, session._mapped(add), shared_state)
         paused, _ = await session._load_paused(run_id, given)
         await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)

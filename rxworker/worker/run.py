@@ -155,7 +155,12 @@ class Run(Generic[T_co]):
             if scope.answered and self.first_seq == 1:
                 writer.keep_answers(scope.answered)
             commands = CommandReader(
-                writer, journal.run_id, context.mailbox, context.pause_request, self._cancel
+                writer,
+                journal.run_id,
+                context.mailbox,
+                context.pause_request,
+                self._cancel,
+                context.worker.mapped,
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
@@ -475,7 +480,7 @@ class Run(Generic[T_co]):
             ConfigurationError: The message is invalid.
         """
         self._check_loop("send")
-        messages = to_messages(message)
+        messages = self._context.worker.mapped(to_messages(message))
         if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
             raise ConfigurationError("only messages of the user or the system can be sent to a run")
         if not self._driver.is_open:

@@ -90,6 +90,7 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="SessionVerbs")
 ClaimFn: TypeAlias = Callable[[str], bool]
 
+ADD = "add=[Message.user('...')]"
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
@@ -244,9 +245,8 @@ class SessionVerbs:
             raise LocalProtocolError(
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
-        several = expect_several("add", add, "add=[Message.user('...')]")
-        given = Decided(decisions, several, shared_state)
         session, form = self.session, output_of(output)
+        given = Decided(decisions, session._mapped(add), shared_state)
         session._check_matchers()
         if session.log is not None and granted_by(PendingCalls.of(waiting.pause), given):
             # What is always allowed counts when the decision does, which the log knows.
@@ -297,8 +297,8 @@ class SessionVerbs:
         session = self.session
         session._check_free("decide")
         log, form = session._expect_log("decide"), output_of(output)
-        several = expect_several("add", add, "add=[Message.user('...')]")
-        given, waiting = Decided(decisions, several, checked_json(shared_state)), session._paused
+        given = Decided(decisions, session._mapped(add), checked_json(shared_state))
+        waiting = session._paused
         if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
             resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
             granted_by(PendingCalls.of(waiting.pause), given)
@@ -658,7 +658,8 @@ class Session(SessionVerbs):
         log = self.log or log
         stored = None
         if log is not None:
-            stored = LoggedRun(log, self._row(title_of(added)), before=self.conversation)
+            row = self._row(title_of(conversation.messages[-len(added) :]))
+            stored = LoggedRun(log, row, before=self.conversation)
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         labels = recorded_labels(self.run_labels)
@@ -673,6 +674,13 @@ class Session(SessionVerbs):
         )
         return self._begin(begin, run_id)
 
+    def _mapped(self, add: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages that are added to a paused run, as they are sent."""
+        several = expect_several("add", add, ADD)
+        for message in several:
+            expect("a message of add", message, Message, ADD)
+        return self.worker.mapped(several)
+
     def _check_matchers(self) -> None:
         """Check that no hook is without effect in the next run, since its matcher is misspelt."""
         hooks = self.worker.hooks
@@ -681,6 +689,8 @@ class Session(SessionVerbs):
 
     def _continued(self, added: tuple[Message, ...]) -> Conversation:
         """The conversation with an input, as it is sent."""
+        if self.worker.map_input is not None:
+            added = self.worker.mapped(added)
         if added[0].tool_results:  # of calls at the end of the conversation
             return repair(self.conversation.add(*added))
         return repair(self.conversation).add(*added)
@@ -889,6 +899,7 @@ class Session(SessionVerbs):
             claim = claim or await claim_or_release(log, run_id)
         except RunStatusError as error:
             if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
+                decided = replace(decided, add=self.worker.mapped(decided.add))
                 paused, row = await self._load_paused(run_id, decided)
                 return await self._apply(log, paused, decided, output, row, held)
             raise LocalProtocolError(

@@ -49,6 +49,10 @@ class Worker(Definition, SessionVerbs):
         scheduler: The clock of its runs, in place of that of the event loop. With a ``VirtualTimeScheduler`` or a
             ``TestScheduler`` of reactivex, ``run_sync`` and the other verbs of a script play whole runs in virtual
             time, with their tools, hooks, retries and time limits: nothing waits. See `rxworker.testing.play`.
+        map_input: Changes each message that is sent to the worker, for example to mask it, before anything of it is
+            recorded: the input, what is sent into a run or added when it is resumed, and the history that a client of
+            the server sends. A plain function; what it raises refuses the input. It gets a message again that a client
+            sends again, also one that it has changed.
 
     Attributes:
         tools: The toolbox; tools may be added and removed between turns.

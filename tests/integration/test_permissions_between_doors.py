@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager, redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
@@ -45,9 +45,17 @@ def answer(request: Request) -> Reply | str:
 class Desk:
     """A process, as far as the log knows, with the worker of all doors."""
 
-    def __init__(self, log: EventLog, address: str = "") -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        address: str = "",
+        *,
+        answers: Callable[[Request], Reply | str] = answer,
+        map_input: Callable[[Message], Message] | None = None,
+    ) -> None:
         self.log, self.address = log, address
         self.wiped = 0
+        self.model = ScriptedModel(answers)
 
         @tool(requires_approval=True)
         async def wipe(disk: str) -> str:
@@ -55,7 +63,11 @@ class Desk:
             self.wiped += 1
             return f"{disk} is empty"
 
-        self.worker = Worker(ScriptedModel(answer), tools=[wipe], log=log, name="worker")
+        def make(log: EventLog | None = None) -> Worker:
+            """Make the worker that a server has."""
+            return Worker(self.model, tools=[wipe], log=log, name="worker", map_input=map_input)
+
+        self.make, self.worker = make, make(log)
 
 
 class Door:
@@ -63,9 +75,12 @@ class Door:
 
     Attributes:
         names_no_conversation: Whether its clients cannot continue a conversation, so that each message begins one.
+        text: What the person writes.
+        shown: What the door has shown.
     """
 
     names_no_conversation = False
+    text = "Clean up."
     every: ClassVar[list[type[Door]]] = []
 
     def __init_subclass__(cls) -> None:
@@ -74,6 +89,7 @@ class Door:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.shown: list[object] = []
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Door]:
@@ -101,7 +117,7 @@ class Python(Door):
         self.session = Session(desk.worker, labels={CONVERSATION: CHAT})
 
     async def say(self) -> bool:
-        return isinstance(await self.session.run("Clean up."), Paused)
+        return isinstance(await self.session.run(self.text), Paused)
 
     async def always(self) -> None:
         await self.session.decide(await self.last(), [ApproveAlways()])
@@ -111,35 +127,35 @@ class Python(Door):
 
 
 class Terminal(Door):
-    shown: TerminalSession
+    app: TerminalSession
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Door]:
-        self.shown = TerminalSession(Session(self.desk.worker, labels={CONVERSATION: CHAT}))
+        self.app = TerminalSession(Session(self.desk.worker, labels={CONVERSATION: CHAT}))
         for stored in await list_sessions(self.desk.log):
-            await self.shown.open_session(stored)
+            await self.app.open_session(stored)
         yield self
-        await self.shown.close()
+        await self.app.close()
 
     async def _follow(self) -> None:
-        async for _ in self.shown.follow():
-            pass
+        async for lanes in self.app.follow():
+            self.shown.append([lane.text for lane in lanes])
 
     async def say(self) -> bool:
-        self.shown.begin(Message.user("Clean up."))
+        self.app.begin(Message.user(self.text))
         await self._follow()
-        return self.shown.paused is not None
+        return self.app.paused is not None
 
     async def always(self) -> None:
         [stored] = await list_sessions(self.desk.log)
-        if self.shown.paused is None:
-            await self.shown.open_session(stored)
-        self.shown.decide(Approve(), always=True)
+        if self.app.paused is None:
+            await self.app.open_session(stored)
+        self.app.decide(Approve(), always=True)
         await self._follow()
 
     async def withdraw(self) -> None:
-        await self.shown.refresh()
-        await self.shown.disallow("wipe")
+        await self.app.refresh()
+        await self.app.disallow("wipe")
 
 
 class Editor(Door):
@@ -157,7 +173,7 @@ class Editor(Door):
         yield self
 
     async def notify(self, method: str, params: object) -> None:
-        pass
+        self.shown.append(params)
 
     async def request(self, method: str, params: object, kind: object) -> wire.PermissionResult:
         self.asked += 1
@@ -171,7 +187,7 @@ class Editor(Door):
 
     async def say(self) -> bool:
         self.asked, self.option = 0, ""
-        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent("Clean up.")]))
+        await self.acp.prompt(wire.Prompt(CHAT, [wire.TextContent(self.text)]))
         return self.asked > 0
 
     async def always(self) -> None:
@@ -184,15 +200,13 @@ class Served(Door):
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Door]:
-        def make() -> Worker:
-            return Worker(ScriptedModel(answer), tools=list(self.desk.worker.tools))
-
-        server = WebServer(make, port=0, log=self.desk.log)
+        server = WebServer(self.desk.make, port=0, log=self.desk.log)
         async with server, aiohttp.ClientSession(server.url, trust_env=False) as self.http:
             yield self
 
     async def _post(self, path: str, body: object) -> Any:
         async with self.http.post(f"api/{path}", json=body) as response:
+            self.shown.append(await response.text())
             return await response.json()
 
     async def _chats(self) -> bool:
@@ -212,7 +226,7 @@ class Page(Served):
     async def say(self) -> bool:
         while not await self._chats():
             pass
-        said = await self._post("runs", {"input": "Clean up.", "conversation": CHAT})
+        said = await self._post("runs", {"input": self.text, "conversation": CHAT})
         return await self._over(said["id"]) == "paused"
 
     async def always(self) -> None:
@@ -235,26 +249,26 @@ class Page(Served):
 
 class AgUi(Served):
     async def say(self) -> bool:
-        message = {"id": "1", "role": "user", "content": "Clean up."}
+        message = {"id": "1", "role": "user", "content": self.text}
         return await self._stream("ag-ui", {"threadId": CHAT, "runId": "r", "messages": [message]})
 
     async def _stream(self, path: str, body: object) -> bool:
         """Send a message, and read the response to its end; whether its run waits."""
         async with self.http.post(path, json=body) as response:
-            assert response.status == 200, await response.text()
-            await response.read()
+            self.shown.append(await response.text())
+            assert response.status == 200, self.shown[-1]
         return await self._over(await self.last()) == "paused"
 
 
 class UseChat(AgUi):
     async def say(self) -> bool:
-        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "Clean up."}]}
+        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": self.text}]}
         return await self._stream("api/chat", {"id": CHAT, "messages": [message]})
 
 
 class Responses(AgUi):
     async def say(self) -> bool:
-        body = {"model": "worker", "previous_response_id": await self.last(), "input": "Clean up."}
+        body = {"model": "worker", "previous_response_id": await self.last(), "input": self.text}
         return await self._stream("v1/responses", body)
 
 
@@ -262,23 +276,21 @@ class Completions(AgUi):
     names_no_conversation = True
 
     async def say(self) -> bool:
-        message = {"role": "user", "content": "Clean up."}
+        message = {"role": "user", "content": self.text}
         return await self._stream("v1/chat/completions", {"model": "worker", "messages": [message]})
 
 
 class Mcp(Door):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[Door]:
-        def make() -> Worker:
-            return Worker(ScriptedModel(answer), tools=list(self.desk.worker.tools))
-
-        server = McpServer({"worker": make}, log=self.desk.log)
+        server = McpServer({"worker": self.desk.make}, log=self.desk.log)
         async with server.listen() as url, test_mcp.client(url, "auto", _no_form) as self.client:
             yield self
 
     async def say(self) -> bool:
-        arguments = {"message": "Clean up.", "conversation": await self.last()}
+        arguments = {"message": self.text, "conversation": await self.last()}
         result = await self.client.session.call_tool("worker", arguments, allow_input_required=True)
+        self.shown.append(result)
         return isinstance(result, mcp.types.InputRequiredResult)
 
 
@@ -290,11 +302,12 @@ class CommandLine(Door):
     """``rxworker chat --continue``, whose input and output are no terminals."""
 
     async def say(self) -> bool:
-        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()):
-            patch.setattr("sys.stdin", io.StringIO("Clean up.\n"))
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as shown:
+            patch.setattr("sys.stdin", io.StringIO(f"{self.text}\n"))
             await asyncio.to_thread(
                 converse, self.desk.worker, is_person=False, log=self.desk.address, goes_on=True
             )
+        self.shown.append(shown.getvalue())
         return (await self.desk.log.existing(await self.last())).status != "finished"
 
 

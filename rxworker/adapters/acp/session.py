@@ -197,9 +197,11 @@ class AcpSession:
         if self._before_refusal is not None:
             self.session.conversation = self._before_refusal
         is_first = not self._known
-        run = await self._begun(self.session.run(message))
+        run = self.session.run(message)
+        title = title_of(run.state.conversation.messages[-1:])
+        await self._begun(run)
         if is_first:
-            await self._notify(wire.SessionInfoUpdate(title_of((message,))))
+            await self._notify(wire.SessionInfoUpdate(title))
         return run
 
     async def _last(self, log: EventLog) -> RunInfo | None:

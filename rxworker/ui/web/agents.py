@@ -289,7 +289,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     if given.shared_state is not None:
         conversation.session.shared_state = given.shared_state
     entry = runs.next_run(conversation, messages)
-    conversation.received = given.messages
+    conversation.received = conversation.worker.mapped(given.messages)
     return entry
 
 
@@ -328,6 +328,8 @@ def _go_back(
 ) -> None:
     """Set the session's conversation to the earlier messages that the client sent."""
     made = conversation.worker.initial_conversation
-    earlier = (*made.messages, *history.messages[: len(history.messages) - len(latest)])
+    count = len(history.messages) - len(latest)
+    history = conversation.worker.mapped_history(history.with_messages(history.messages[:count]))
+    earlier = (*made.messages, *history.messages)
     system = history.system if made.system is None else made.system
     conversation.session.conversation = repair(Conversation(earlier, system))

@@ -314,7 +314,7 @@ async def post_send(state: ServerState, request: WebRequest) -> web.Response:
     entry = await runs.find(request.params["id"])
     body = await read_json(request, SendBody)
     await _check_not_resumed(runs, entry, "send the message to")
-    await entry.send(_user_message(body.message, "message"))
+    await runs.send(entry, _user_message(body.message, "message"))
     return bytes_response(entry.encoded())
 
 

@@ -245,7 +245,7 @@ class ConversationEntry:
         session, output = self.session, self.output
         before = session.conversation
         run = session.run(messages) if output is None else session.run(messages, output=output)
-        self._before = before, messages
+        self._before = before, run.state.conversation.messages[-len(messages) :]
         self.received = ()
         return run
 
@@ -255,19 +255,22 @@ class ConversationEntry:
         A client whose last run ended without an answer sends the input of that run again, before the next message.
         """
         known = len(self.received)
-        if self._before is None or not known or messages[:known] != self.received:
+        if self._before is None or not known or len(messages) <= known:
+            return messages
+        if self.worker.mapped(messages[:known]) != self.received:
             return messages
         before, messages_sent = self._before
         start = len(before.messages)
         is_kept = (
             self.session.conversation.messages[start : start + len(messages_sent)] == messages_sent
         )
-        return messages[known:] if is_kept and len(messages) > known else messages
+        return messages[known:] if is_kept else messages
 
     def before(self, messages: tuple[Message, ...]) -> Conversation | None:
         """Return the conversation before these messages, if they were the last input; otherwise ``None``."""
         before = self._before
-        return before[0] if before is not None and before[1] == messages else None
+        is_same = before is not None and before[1] == self.worker.mapped(messages)
+        return before[0] if before is not None and is_same else None
 
 
 def branch_in(labels: Mapping[str, str]) -> Branch | None:

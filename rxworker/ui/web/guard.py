@@ -23,6 +23,7 @@ from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
     DecisionError,
+    InputRefusedError,
     LeaseHeldError,
     LocalProtocolError,
     LogError,
@@ -317,6 +318,8 @@ class Guard:
             return error_response(400, "bad_request", str(error))
         except (ConnectionError, TimeoutError):
             raise  # of the client's connection: no client is left to receive a response
+        except InputRefusedError as error:
+            return error_response(400, "input_refused", error.message)
         except ConfigurationError as error:
             return _unexpected_error(request, error, error_response)
         except DecisionError as error:

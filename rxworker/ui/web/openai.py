@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 from aiohttp import web
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from rxworker.events import RunResume
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
@@ -263,7 +263,9 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
         if pause is None or not any(call.id in names for call in pause.pending):
             continue
         if before is None:
-            if not _begins_with(given.sent, _kept_of(entry).sent):
+            worker = runs.worker_of(entry)
+            sent = given.sent if worker is None else worker.mapped(given.sent)
+            if not _begins_with(sent, _kept_of(entry).sent):
                 continue
             await entry.open()
             pending = (await pending_of(entry)).calls
@@ -322,9 +324,10 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
         if error.code != "no_worker":
             raise
         raise ApiError(error.status, "model_not_found", error.message) from None
-    history = (*conversation.session.conversation.messages, *given.conversation.messages)
+    sent = conversation.worker.mapped_history(replace(given.conversation, system=given.system))
+    history = (*conversation.session.conversation.messages, *sent.messages)
     made = conversation.worker.initial_conversation
-    system = "\n\n".join(filter(None, (made.system, given.system))) or None
+    system = "\n\n".join(filter(None, (made.system, sent.system))) or None
     conversation.session.conversation = Conversation(history, system)
     _equip(conversation, given)
     return runs.next_run(conversation, given.input)
@@ -333,7 +336,8 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
 def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
     """Give the next run the tools and the settings of its client, in place of those of the last request."""
     equip(conversation, given.tools, given.settings(conversation.worker.options))
-    kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated, _digest(given.sent))
+    sent = _digest(conversation.worker.mapped(given.sent))
+    kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated, sent)
     conversation.session.labels[LABEL] = msgspec.json.encode(kept).decode()
 
 

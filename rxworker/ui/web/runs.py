@@ -256,7 +256,10 @@ class Runs:
         await before.open()
         messages = before.run.state.conversation.messages
         places = [at for at, one in enumerate(messages) if is_said(one)]
-        if not 0 <= number < len(places) or messages[places[number]].text != text:
+        worker, known = self.worker_of(before), [text]
+        if worker is not None:
+            known.append(worker.mapped((Message.user(text),))[0].text)
+        if not 0 <= number < len(places) or messages[places[number]].text not in known:
             raise ApiError(
                 409, "no_message", f"{run_id} has no such message any more: reload the page"
             )
@@ -324,7 +327,18 @@ class Runs:
         """
         self.check_room()
         self.check_free(entry)
-        return self._keep(entry.run(messages), entry, title_of(messages))
+        run = entry.run(messages)
+        return self._keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
+
+    async def send(self, entry: RunEntry, message: Message) -> None:
+        """Send a message into a run. To a stored one as its worker has changed it: the log keeps what is sent.
+
+        Raises:
+            ApiError: Too many messages were sent to it.
+            LogError: The log cannot be written.
+        """
+        worker = self.worker_of(entry) if isinstance(entry, StoredEntry) else None
+        await entry.send(message if worker is None else worker.mapped((message,))[0])
 
     async def resume(
         self,
