@@ -20,7 +20,7 @@ from rxworker.hooks import Hooks
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.operators import merge_runs, only, split_meta
 from rxworker.providers import PROVIDERS, HttpRequest
-from rxworker.testing import ScriptedModel
+from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, run_tools
 from rxworker.transport import Client
 from rxworker.transport.http import _translated
@@ -164,3 +164,11 @@ def test_a_wrong_argument_of_an_operator_is_refused_when_it_is_given(
     with pytest.raises(ConfigurationError) as raised:
         make()
     assert raised.value.page
+
+
+@pytest.mark.parametrize("wrong", [[call("look")], None, 7, ("Hello.",), call])
+async def test_a_scripted_reply_that_is_none_is_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"a text, or made by say\(\)"):
+        ScriptedModel([wrong])
+    with pytest.raises(ConfigurationError, match=r"a text, or made by say\(\)"):
+        await Worker(ScriptedModel(lambda request: wrong)).run("Hi")

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct, field
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -194,8 +195,18 @@ def stall() -> Reply:
 
 
 def to_reply(answer: Reply | str) -> Reply:
-    """A text is short for a reply with that text."""
-    return say(answer) if isinstance(answer, str) else answer
+    """A text is short for a reply with that text.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    reply = say(answer) if isinstance(answer, str) else answer
+    if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - users give it
+        raise ConfigurationError(
+            "a scripted reply is a text, or made by say(), think(), call() or fail() of rxworker.testing, "
+            f"added with +, not {type(reply).__name__}"
+        )
+    return reply
 
 
 def input_text(block: ToolCall) -> str:

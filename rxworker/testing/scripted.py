@@ -130,6 +130,9 @@ class ScriptedModel:
             raise ConfigurationError(
                 "ScriptedModel(replies): give a list, one reply for each request"
             )
+        if not callable(replies):
+            for reply in replies:
+                to_reply(reply)  # what is none is refused now
         check_number("ScriptedModel(delay)", delay)
         self._script = Script[Request, Reply | str | StoredResponse](replies)
         self._is_strict = False
@@ -205,10 +208,11 @@ class ScriptedModel:
                     difference = difference_of(answer, request)
                     if difference is not None:
                         raise RequestChangedError(number, difference)
+                given = self._to_answer(number, answer)
             except Exception as error:  # a function of the user's may raise anything
                 observer.on_error(error)
                 return Disposable()
-            emission = _Emission(self, self._to_answer(number, answer), observer)
+            emission = _Emission(self, given, observer)
             # Without a delay, the trampoline of the subscription: by the time it runs, the subscriber can leave.
             usual = _clock(scheduler) if self._delay > 0 else CurrentThreadScheduler.singleton()
             emission.start(self._scheduler or usual, self._delay)
