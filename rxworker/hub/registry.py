@@ -72,6 +72,11 @@ class WatcherRegistry:
         self.watched = False
 
     @property
+    def is_pushing(self) -> bool:
+        """Whether a record is on its way to the watchers that are pushed to at once."""
+        return self._immediate.is_pushing
+
+    @property
     def last_seq(self) -> int:
         """The number of the last record; 0 before the first."""
         return self.history.last_seq

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import copy_context
 from functools import partial
 from math import inf
 from operator import call
@@ -68,7 +69,9 @@ class FlushScheduler:
         self.is_needed = False
         self._history = history
         self._loop = loop if defer is None else None
-        self._defer = defer or (call if loop is None else loop.call_soon)
+        # In the context of the caller of the run: what a watcher begins is not begun by a hook or tool that emits.
+        later = call if loop is None else partial(loop.call_soon, context=copy_context())
+        self._defer = defer or later
         self._on_raise = on_raise
         self._groups: dict[Delivery, WatcherGroup] = {}
         self._paces: dict[float, Pace] = {}

@@ -118,6 +118,25 @@ def as_sum(usage: Usage) -> Usage:
     return usage if usage.by_size else replace(usage, by_size=((0, usage),))
 
 
+def less(usage: Usage | None, known: Usage | None) -> Usage:
+    """The tokens that are not among those that are known; no number is below 0.
+
+    >>> less(Usage(10, 5), Usage(4, 8))
+    Usage(input_tokens=6, output_tokens=0)
+    """
+    if usage is None or known is None or not known.total_tokens:
+        return usage or Usage()
+    counts = {
+        name: max(count - (getattr(known, name) or 0), 0)
+        for name in COUNTS
+        if (count := getattr(usage, name)) is not None
+    }
+    return Usage(**counts)
+
+
+COUNTS = tuple([name for name in Usage.__struct_fields__ if name.endswith("_tokens")])
+
+
 class Counts(Struct, frozen=True):
     """The four numbers as the provider itself counts them; ``None``: not sent."""
 

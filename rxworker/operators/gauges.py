@@ -26,10 +26,7 @@ from rxworker.events import (
     AttemptStart,
     ConversationCompact,
     Record,
-    RunAbort,
-    RunPause,
     RunResume,
-    RunStop,
 )
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain
@@ -39,6 +36,7 @@ from rxworker.operators.expect import no_amount, no_record, operator
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, Source, connect
 from rxworker.operators.window import Fold, slide
+from rxworker.state.inner import OF_REQUESTS, RequestTokens, step_request
 
 A = TypeVar("A")
 S = TypeVar("S", bound=Struct)
@@ -363,21 +361,11 @@ def usage_changes() -> Operator[Record, UsageChange]:
     return decode(_Changes)
 
 
-class _Response(Struct):
-    """The response of a run that is being received."""
-
-    turn: int
-    attempt: int
-    provider: str = ""
-    model: str = ""
-    usage: Usage = Usage()
-
-
 class _Changes:
-    """The responses that are being received, by run, and by the path of a run inside it."""
+    """The last requests of runs that have not ended, by run, and by the path of a run inside it."""
 
     def __init__(self) -> None:
-        self._open: dict[str, dict[tuple[str, ...], _Response]] = {}
+        self._open: dict[str, dict[tuple[str, ...], RequestTokens]] = {}
         self._prices: dict[str, dict[str, Prices | None]] = {}
 
     def feed(self, data: Record) -> Sequence[UsageChange]:
@@ -385,52 +373,48 @@ class _Changes:
         if data.__class__ is not Record:
             raise no_record("usage_changes()", data)
         event: Any = data.event
-        kind = event.__class__  # every delta comes by here
-        if kind is Usage:
-            return self._change(data, event)
-        if isinstance(event, AttemptStart):
-            response = _Response(data.turn, data.attempt, event.provider, event.model)
-            self._open.setdefault(data.run_id, {})[data.path] = response
-            if event.prices or event.is_unpriced:
-                self._prices.setdefault(data.run_id, {})[event.model] = event.prices
-        elif isinstance(event, ConversationCompact) and event.usage != _NO_USAGE:
-            prices = self._prices.get(data.run_id, _NO_PRICES)
-            return (UsageChange(data, "", event.model, _NO_USAGE, event.usage, prices),)
-        elif kind in _OVER:
-            if data.path:
-                self._open.get(data.run_id, {}).pop(data.path, None)
-            else:
-                self._open.pop(data.run_id, None)
-                self._prices.pop(data.run_id, None)
-        elif kind is RunResume:
-            self._resume(data.run_id, data.event)
-        return ()
+        kind, run = event.__class__, data.run_id
+        if kind not in _COUNTED:  # every delta comes by here
+            return ()
+        if kind is ConversationCompact:
+            return self._change(data, "", event.model, _NO_USAGE, event.usage)
+        if kind is RunResume:
+            if event.prices:
+                self._prices[run] = {**event.prices}
+            return ()
+        of_run = self._open.setdefault(run, {})
+        before = of_run.get(data.path)
+        after = step_request(before, data)
+        if after is not None:
+            of_run[data.path] = after
+        elif data.path:
+            of_run.pop(data.path, None)
+        else:
+            self._open.pop(run, None)
+            self._prices.pop(run, None)
+        if kind is AttemptStart and (event.prices or event.is_unpriced):
+            self._prices.setdefault(run, {})[event.model] = event.prices
+        if after is None or kind is not Usage:
+            return ()
+        known = before.usage if before is not None and before.number == after.number else None
+        return self._change(data, after.provider, after.model, known or _NO_USAGE, event)
 
     def finish(self) -> Sequence[UsageChange]:
         """Nothing more comes."""
         return ()
 
-    def _resume(self, run: str, event: Any) -> None:
-        if event.prices:
-            self._prices[run] = {**event.prices}
-
-    def _change(self, record: Record, usage: Usage) -> Sequence[UsageChange]:
-        of_run = self._open.setdefault(record.run_id, {})
-        response = of_run.get(record.path)
-        number = record.turn, record.attempt
-        # A subscriber that joined in the middle has not seen the attempt start.
-        if response is None or (response.turn, response.attempt) != number:
-            response = of_run[record.path] = _Response(*number)
-        before, response.usage = response.usage, usage
-        if before == usage:
+    def _change(
+        self, record: Record, provider: str, model: str, before: Usage, after: Usage
+    ) -> Sequence[UsageChange]:
+        if before == after:
             return ()
         prices = self._prices.get(record.run_id, _NO_PRICES)
-        return (UsageChange(record, response.provider, response.model, before, usage, prices),)
+        return (UsageChange(record, provider, model, before, after, prices),)
 
 
 UsageChanges = _Changes
 """For what counts tokens beside other things."""
 
-_OVER = frozenset({RunStop, RunAbort, RunPause})
+_COUNTED = OF_REQUESTS | {ConversationCompact, RunResume}
 _NO_USAGE = Usage()
 _NO_PRICES: Mapping[str, Prices | None] = {}

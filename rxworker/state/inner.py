@@ -1,7 +1,6 @@
-"""The tokens and tool calls of the runs inside a run, folded from their records. Pure.
+"""The tokens of requests, and the tokens and tool calls of the runs inside a run, folded from records. Pure.
 
-The outer run needs only the consumption of such a run. A usage is a snapshot of one response, so the last one
-of each response counts, as soon as the response has ended.
+A usage is a snapshot of one response, so the last one of each response counts.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from rxworker.events import (
     Record,
     ResponseStatus,
     RunAbort,
+    RunPause,
     RunStart,
     RunStop,
     Status,
@@ -23,34 +23,81 @@ from rxworker.events import (
 )
 
 Path = tuple[str, ...]
+OF_REQUESTS: frozenset[type[object]] = frozenset(
+    {AttemptStart, RunPause, RunStart, RunStop, RunAbort, Status, Usage}
+)
+"""The events that change what is known of a request."""
 
-# What ends a response that did not complete.
-_ENDS = (AttemptStart, RunStart, RunStop, RunAbort, Status)
+
+class RequestTokens(Struct, frozen=True):
+    """What a request has taken so far.
+
+    Attributes:
+        number: The numbers of its turn and attempt.
+        provider: The name of the provider; empty if its start was not seen.
+        model: The name of the model; empty if its start was not seen.
+        usage: The last snapshot; ``None`` before the first, and after a start that retracts it.
+        status: The last status of its response.
+    """
+
+    number: tuple[int, int]
+    provider: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    status: ResponseStatus | None = None
+
+    @property
+    def taken(self) -> Usage:
+        """Its tokens; partial, as long as the response is not complete."""
+        usage = self.usage or Usage()
+        is_complete = self.status is ResponseStatus.COMPLETED
+        return usage if is_complete else replace(usage, is_partial=True)
+
+
+def step_request(request: RequestTokens | None, record: Record) -> RequestTokens | None:
+    """The last request of a run after a record of `OF_REQUESTS`; ``None`` after the end of the run.
+
+    >>> usage = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5))
+    >>> step_request(None, usage).taken.total_tokens
+    15
+    """
+    event, number = record.event, (record.turn, record.attempt)
+    if isinstance(event, AttemptStart):
+        return RequestTokens(number, event.provider, event.model)
+    if not isinstance(event, Usage | Status):
+        return None
+    if request is None or request.number != number:  # its start was not seen
+        request = RequestTokens(number)
+    if isinstance(event, Usage):
+        return replace(request, usage=event)
+    # A second start begins anew; where several models received the request, the usage has what all of them took.
+    is_again = request.status is not None and event.status is ResponseStatus.STARTED
+    usage = None if is_again and not event.provider else request.usage
+    return replace(request, usage=usage, status=event.status)
 
 
 class InnerUsage(Struct, frozen=True):
     """The tokens of the runs inside a run.
 
     Attributes:
-        spent: Those of the responses that are over.
-        open: Those of the responses that are being received, by the path of their run.
+        spent: Those of the requests that are over.
+        open: The last request of each run that has not ended, by the path of the run.
         tool_calls: How many tools they have started.
-        models: The model of the last request of each run that has not ended, by the path of the run.
-        by_model: The tokens of the responses that are over, by model.
+        by_model: The tokens of the requests that are over, by model.
     """
 
     spent: Usage = Usage()
-    open: dict[Path, Usage] = field(default_factory=dict[Path, Usage])
+    open: dict[Path, RequestTokens] = field(default_factory=dict[Path, RequestTokens])
     tool_calls: int = 0
-    models: dict[Path, str] = field(default_factory=dict[Path, str])
     by_model: dict[str, Usage] = field(default_factory=dict[str, Usage])
 
     @property
     def usage(self) -> Usage:
-        """All tokens, with those of the responses that are being received."""
+        """All tokens, with those of the requests that are not over."""
         usage = self.spent
-        for snapshot in self.open.values():
-            usage += replace(snapshot, is_partial=True)
+        for request in self.open.values():
+            if request.usage is not None:
+                usage += request.taken
         return usage
 
 
@@ -69,33 +116,19 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     event, path = record.event, record.path
     if isinstance(event, ToolStart):
         return replace(state, tool_calls=state.tool_calls + 1)
-    if isinstance(event, Usage):
-        # A copy of what is open: as many as there are runs at the same time.
-        return replace(state, open={**state.open, path: event})
-    state = _ended(state, record)
     if isinstance(event, ConversationCompact) and event.usage.total_tokens:
         by_model = with_tokens(state.by_model, event.model, event.usage)
         return replace(state, spent=state.spent + event.usage, by_model=by_model)
-    if isinstance(event, AttemptStart):
-        return replace(state, models={**state.models, path: event.model})
-    if isinstance(event, RunStop | RunAbort) and path in state.models:
-        models = {other: model for other, model in state.models.items() if other != path}
-        return replace(state, models=models)
-    return state
-
-
-def _ended(state: InnerUsage, record: Record) -> InnerUsage:
-    event, path = record.event, record.path
-    if path not in state.open or not isinstance(event, _ENDS):
+    if event.__class__ not in OF_REQUESTS:
         return state
-    complete = isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
-    last = state.open[path]
-    return replace(
-        state,
-        spent=state.spent + (last if complete else replace(last, is_partial=True)),
-        open={other: usage for other, usage in state.open.items() if other != path},
-        by_model=with_tokens(state.by_model, state.models.get(path, ""), last),
-    )
+    before = state.open.get(path)
+    after = step_request(before, record)
+    if before is not None and before.usage and (after is None or after.usage is None):
+        by_model = with_tokens(state.by_model, before.model, before.usage)
+        state = replace(state, spent=state.spent + before.taken, by_model=by_model)
+    # A copy of what is open: as many as there are runs at the same time.
+    others = {other: request for other, request in state.open.items() if other != path}
+    return replace(state, open=others if after is None else {**others, path: after})
 
 
 def with_tokens(by_model: dict[str, Usage], model: str, usage: Usage) -> dict[str, Usage]:

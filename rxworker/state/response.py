@@ -44,6 +44,7 @@ class ResponseState(Struct, frozen=True):
     Attributes:
         status: The status; ``None`` before the first.
         usage: The last snapshot of what it took.
+        retracted: What its earlier starts took, as far as ``usage`` does not have that.
         stop_reason: Why it ended.
         response_id: The provider's name for it; the last one, where it changes.
         model: The model that answers.
@@ -56,6 +57,7 @@ class ResponseState(Struct, frozen=True):
 
     status: ResponseStatus | None = None
     usage: Usage | None = None
+    retracted: Usage | None = None
     stop_reason: StopReason | None = None
     response_id: str | None = None
     model: str | None = None
@@ -162,7 +164,11 @@ def step_events(
         blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
     if isinstance(last, Status):
         if last.status is STARTED:
-            return _started(ResponseState(model=state.model), last), last
+            retracted = state.retracted
+            if usage is not None and not last.provider:  # several models: their usage has all
+                is_partial = usage.is_partial or state.status is not COMPLETED
+                retracted = (retracted or Usage()) + replace(usage, is_partial=is_partial)
+            return _started(ResponseState(model=state.model, retracted=retracted), last), last
         echo = last.echo or state.echo
         reason = last.stop_reason
         if reason is None and last.status is COMPLETED:

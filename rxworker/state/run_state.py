@@ -176,6 +176,8 @@ class RunState(Struct, frozen=True):
         usage = response.usage or Usage()
         if response.status is not COMPLETED and (response.usage or response.status):
             usage = replace(usage, is_partial=True)
+        if response.retracted is not None:
+            usage = response.retracted + usage
         return self.spent + usage
 
     @property
@@ -184,17 +186,20 @@ class RunState(Struct, frozen=True):
         by_model, inner = self.own_by_model, self.inner
         for model, usage in inner.by_model.items():
             by_model = with_tokens(by_model, model, usage)
-        for path, usage in inner.open.items():
-            by_model = with_tokens(by_model, inner.models.get(path, ""), usage)
+        for request in inner.open.values():
+            if request.usage is not None:
+                by_model = with_tokens(by_model, request.model, request.usage)
         return by_model
 
     @property
     def own_by_model(self) -> dict[str, Usage]:
         """The tokens by model of this run itself."""
         response = self.response
-        if response is None or response.usage is None:
-            return self.spent_by_model
-        return with_tokens(self.spent_by_model, self.model, response.usage)
+        by_model = self.spent_by_model
+        for usage in (None, None) if response is None else (response.retracted, response.usage):
+            if usage is not None:
+                by_model = with_tokens(by_model, self.model, usage)
+        return by_model
 
     @property
     def all_tool_calls(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ from rxworker.testing.stored import (
     difference_of,
     stored_responses,
 )
+from rxworker.transport.base import ACCOUNT
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -199,8 +201,14 @@ class ScriptedModel:
         """
 
         def subscribe(
-            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
+            observer: abc.ObserverBase[ResponseEvent],
+            scheduler: abc.SchedulerBase | None = None,
+            *,
+            is_counted: bool = False,
         ) -> abc.DisposableBase:
+            if not is_counted and (account := ACCOUNT.get()) is not None:
+                answer = account.count(self, Observable(partial(subscribe, is_counted=True)))
+                return answer.subscribe(observer, scheduler=scheduler)
             self.requests.append(request)
             try:
                 number, answer = self._script.answer(request)

@@ -74,6 +74,18 @@ PRESSURE: ContextVar[Pressure | None] = ContextVar("rxworker_pressure", default=
 """The subscriber that a connection opened in this context waits for."""
 
 
+class Account(Protocol):
+    """Counts the tokens of the requests that begin in its context."""
+
+    def count(self, model: Model, answer: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        """The answer of a model to a request, which is counted while it passes."""
+        ...
+
+
+ACCOUNT: ContextVar[Account | None] = ContextVar("rxworker_account", default=None)
+"""Counts the requests that begin in this context: a run counts those of its hooks and stages."""
+
+
 class RecordingTransport:
     """Answers every request with the same bytes.
 

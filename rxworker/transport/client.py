@@ -28,7 +28,7 @@ from rxworker.messages.settings import (
     is_coroutine_function,
 )
 from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import Stage
+from rxworker.operators.kernel import Stage, connect
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,
@@ -45,7 +45,7 @@ from rxworker.providers.endpoint import masked
 from rxworker.providers.models import UNKNOWN, ModelInfo
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
-from rxworker.transport.base import Model, Transport
+from rxworker.transport.base import ACCOUNT, Model, Transport
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
 
@@ -187,8 +187,14 @@ class Client:
         full_request = as_request(request)
 
         def subscribe(
-            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
+            observer: abc.ObserverBase[ResponseEvent],
+            scheduler: abc.SchedulerBase | None = None,
+            *,
+            is_counted: bool = False,
         ) -> abc.DisposableBase:
+            if not is_counted and (account := ACCOUNT.get()) is not None:
+                answer = account.count(self, Stage(partial(subscribe, is_counted=True)))
+                return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
             given = scheduler if isinstance(scheduler, LoopClock) else None
             clock = self._scheduler or given or _clock_if_any()

@@ -70,10 +70,10 @@ from rxworker.tools.base import policy_of
 from rxworker.tools.invocation import RUN_CALLS, CallScope
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.run import EarlyCalls, run_call, run_calls
-from rxworker.transport.base import PRESSURE
+from rxworker.transport.base import ACCOUNT, PRESSURE
+from rxworker.worker.account import RunAccount
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import (
-    CALLING,
     Emit,
     RunContext,
     Turn,
@@ -113,10 +113,10 @@ def start_early(
                 discard_early(context, scope)
             observer.on_next(event)
             if call is not None and _may_start(context, scope, call[0]):
-                token, pressure = CALLING.set(context), PRESSURE.set(None)
+                token, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
                 _early_of(context, scope).start(*call)
                 PRESSURE.reset(pressure)  # that of the response, in whose context this is called
-                CALLING.reset(token)
+                ACCOUNT.reset(token)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -431,26 +431,29 @@ async def _run_calls(
         for each in allowed:
             tools[each.place] = tools[each.place] or early.tool_at(each.place)
     asking: list[PausedCall] = []
-    CALLING.set(context)
     emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
     barrier = None if context.journal.writer is None else context.journal.barrier
-    if executor is not None:
-        RUN_CALLS.set((scope.pause.key, tuple([(each.place, each.call) for each in allowed])))
-        await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
-    else:
-        finished = await run_calls(
-            context.worker.tools,
-            [each.call for each in allowed],
-            replace(_call_scope(context, scope, emit_call), barrier=barrier),
-            places=[each.place for each in allowed],
-            limit=context.worker.parallel,
-            early=early,
-        )
-        for each, done in zip(allowed, finished, strict=True):
-            if done.begun is None:
-                results[each.place] = done.result
-            else:
-                asking.append(replace(each, begun=done.begun))
+    token = ACCOUNT.set(RunAccount(context, "tool"))
+    try:
+        if executor is not None:
+            RUN_CALLS.set((scope.pause.key, tuple([(each.place, each.call) for each in allowed])))
+            await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
+        else:
+            finished = await run_calls(
+                context.worker.tools,
+                [each.call for each in allowed],
+                replace(_call_scope(context, scope, emit_call), barrier=barrier),
+                places=[each.place for each in allowed],
+                limit=context.worker.parallel,
+                early=early,
+            )
+            for each, done in zip(allowed, finished, strict=True):
+                if done.begun is None:
+                    results[each.place] = done.result
+                else:
+                    asking.append(replace(each, begun=done.begun))
+    finally:
+        ACCOUNT.reset(token)
     if context.worker.hooks.at(AFTER) or _held_back(context):
         for each in allowed:
             if each.place not in results:

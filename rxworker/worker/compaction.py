@@ -31,6 +31,7 @@ from rxworker.operators import error_to_exception
 from rxworker.providers import Options, Request
 from rxworker.providers.base import ToolChoice
 from rxworker.state.response import COMPLETED, fold_response, message_of
+from rxworker.transport.base import ACCOUNT
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import Edits, Emit, RunContext, ignore
 from rxworker.worker.loop import Emitter
@@ -204,7 +205,9 @@ async def _answer(
         response = apply_operators(
             context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
         )
-    await Emitter(events.append, events.extend).listen(response, context.scheduler, copy_context())
+    of_request = copy_context()
+    of_request.run(ACCOUNT.set, None)  # it is counted here
+    await Emitter(events.append, events.extend).listen(response, context.scheduler, of_request)
     state = fold_response(events)
     if state.status is not COMPLETED:
         if state.error is not None:

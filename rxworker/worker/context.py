@@ -6,7 +6,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -26,9 +25,11 @@ from rxworker.events import (
     PausedCall,
     PauseState,
     ResponseEvent,
+    ResponseStatus,
     RunResume,
     RunStart,
     SharedStateChange,
+    Usage,
 )
 from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
@@ -139,10 +140,6 @@ class HookInput(TypedDict):
     shared: SharedState
 
 
-# The run whose tools run here, and the run whose tool call a run that starts here is.
-CALLING: ContextVar[RunContext | None] = ContextVar("rxworker_calling", default=None)
-INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=None)
-
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[Event]]
 
 
@@ -232,6 +229,24 @@ def settings_of(worker: RunSettings) -> RunSettings:
     return kept
 
 
+class OwnRequest(Struct, eq=False):
+    """A request that a hook, a stage or a tool has made.
+
+    Attributes:
+        model: The model.
+        of_stage: Whether its events may become the response of the turn.
+        first: Its first event, by which the response of a stage is recognised.
+        usage: Its last report of what it took.
+        status: Its last status.
+    """
+
+    model: Model
+    of_stage: bool = False
+    first: ResponseEvent | None = None
+    usage: Usage | None = None
+    status: ResponseStatus = ResponseStatus.CANCELLED
+
+
 class RunContext(Struct, frozen=True, eq=False):
     """The values that stay the same during a run.
 
@@ -254,6 +269,8 @@ class RunContext(Struct, frozen=True, eq=False):
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
         commands: Reads the commands to a logged run.
+        requests: The requests of its hooks, stages and tools that are not recorded yet.
+        children: Cancel the runs that these have begun and that have not ended.
     """
 
     worker: RunSettings
@@ -273,6 +290,8 @@ class RunContext(Struct, frozen=True, eq=False):
     pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
     commands: CommandReader | None = None
+    requests: list[OwnRequest] = []
+    children: set[Callable[[], Awaitable[None]]] = set()
 
     @property
     def line(self) -> tuple[RunContext, ...]:
@@ -314,7 +333,8 @@ class RunContext(Struct, frozen=True, eq=False):
         """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         key = f"{self.journal.run_id}/{call.id}"
-        given = CallScope(scope=key, variables=variables, shared=self.shared)
+        relay = self.journal.relay
+        given = CallScope(relay=relay, scope=key, variables=variables, shared=self.shared)
         return await run_call(self.worker.tools, call, given)
 
 

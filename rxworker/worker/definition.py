@@ -21,7 +21,6 @@ from rxworker.messages import Conversation, Json, Message, Prices
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
-from rxworker.providers.models import UNKNOWN, model_info
 from rxworker.timeline import Timeline
 from rxworker.tools import Toolbox
 from rxworker.tools.described import ToolLike
@@ -38,7 +37,7 @@ from rxworker.worker.arguments import (
 )
 from rxworker.worker.compact import Compact
 from rxworker.worker.context import ResponseOperator, RunSettings, StageName, TurnStage
-from rxworker.worker.limits import Budget, Limits, check_priced
+from rxworker.worker.limits import Budget, Limits, check_priced, model_prices
 from rxworker.worker.recovery import OnUnknown
 from rxworker.worker.run import Tracing
 from rxworker.worker.turn import STAGES, stages_of
@@ -64,10 +63,7 @@ class Definition(RunSettings):
 
         Of a model without that attribute those of the table of models.
         """
-        known = self.limits.prices or getattr(self.model, "prices", UNKNOWN)
-        if known is UNKNOWN:
-            return model_info(self.model.model).prices
-        return known if isinstance(known, Prices) else None
+        return self.limits.prices or model_prices(self.model)
 
     def __init__(
         self,

@@ -48,6 +48,8 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.tools.cancellation import is_destroyed
+from rxworker.transport.base import ACCOUNT
+from rxworker.worker.account import RunAccount
 from rxworker.worker.context import RunContext, TurnScope, end_reports
 from rxworker.worker.loop import Emitter, cut_off, repeat_turns
 from rxworker.worker.result import Paused, RunResult, T_co, result_of
@@ -317,6 +319,7 @@ class RunDriver(Generic[T_co]):
             self._start_timer()
             if commands is not None:
                 commands.start()
+            ACCOUNT.set(RunAccount(self._context))
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:

@@ -16,6 +16,8 @@ from rxworker.messages import Prices
 from rxworker.messages.settings import Settings, check_number, check_type, checks_arguments
 from rxworker.messages.usage import SIZES, Usage, parts_of
 from rxworker.operators.kernel import Source
+from rxworker.providers.models import UNKNOWN, model_info
+from rxworker.transport import Model
 
 
 class UsualCost(float):
@@ -93,6 +95,14 @@ def check_priced(limits: Limits, prices: Prices | None, model: str) -> None:
         raise ConfigurationError(
             f"max_cost={cost!r} needs prices, and those of the model {model} are not known: Limits(max_cost={cost!r}, prices=Prices(...))"
         )
+
+
+def model_prices(model: Model) -> Prices | None:
+    """The prices of a model's tokens: those that it has as ``prices``, or without that those of the table of models."""
+    known = getattr(model, "prices", UNKNOWN)
+    if known is UNKNOWN:
+        return model_info(model.model).prices
+    return known if isinstance(known, Prices) else None
 
 
 KEPT_PAUSES = 10_000

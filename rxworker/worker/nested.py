@@ -27,7 +27,9 @@ from rxworker.messages.settings import check_plain
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
-from rxworker.worker.context import CALLING, INSIDE, ignore
+from rxworker.transport.base import ACCOUNT
+from rxworker.worker.account import RunAccount
+from rxworker.worker.context import ignore
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session, end_inside
@@ -149,8 +151,9 @@ def nested_id(outer: str, key: str) -> str:
 
 
 async def _run(session: Session, task: str, context: ToolContext, name: str) -> str:
-    outer = CALLING.get()
-    token = INSIDE.set(outer)
+    account = ACCOUNT.get()
+    outer = account.context if isinstance(account, RunAccount) else None
+    token = ACCOUNT.set(None if outer is None else RunAccount(outer, "call"))
     try:
         writer = None if outer is None else outer.journal.writer
         if outer is None or writer is None:
@@ -159,7 +162,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
             name = nested_id(outer.journal.run_id, context.idempotency_key)
             run = await session.run_inside(task, writer.log, name)
     finally:
-        INSIDE.reset(token)
+        ACCOUNT.reset(token)
     if isinstance(run, RunResult):
         return _text_of(run, name)
     relayed = 0 if outer is None else outer.journal.relayed(context.call_id)

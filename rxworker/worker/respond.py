@@ -33,9 +33,9 @@ from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.operators import error_to_exception
-from rxworker.providers.models import model_info
 from rxworker.state.closing import response_ends
-from rxworker.transport.base import PRESSURE
+from rxworker.transport.base import ACCOUNT, PRESSURE
+from rxworker.worker.account import RunAccount, attempt_start
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import Emit, RunContext, Turn, TurnScope, continues, request_of
@@ -69,15 +69,8 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     if taken is not None:
         request = replace(request, cursor=taken.cursor)
     goes_on = taken is not None and bool(taken.stored)
-    prices, known = context.worker.prices, model_info(model.model).prices
-    own_names = context.worker.tools.own_names
-    started = AttemptStart(
-        model.name,
-        model.model,
-        own_names,
-        None if prices == known else prices,
-        prices is None and known is not None,
-    )
+    started, account = attempt_start(context, model), ACCOUNT.get()
+    is_own = not (isinstance(account, RunAccount) and account.of == "stage")
     pressure, attempts = RunPressure(context), 0
     while True:
         attempts += 1
@@ -95,6 +88,8 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
         of_request = copy_context()
         of_request.run(PRESSURE.set, pressure)
+        if is_own:
+            of_request.run(ACCOUNT.set, None)  # its events are recorded as they are
         if taken is not None and goes_on:
             begun = taken.begun
         else:
@@ -170,8 +165,8 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
         retract(context, scope, reason, emit)
     scope.failed = ""
     if response is None and kind is not AttemptStart:
-        model = context.worker.model
-        emit(AttemptStart(model.name, model.model, context.worker.tools.own_names))
+        asked = [one.model for one in context.requests if one.first is event]
+        emit(attempt_start(context, asked[0] if asked else context.worker.model))
 
 
 def expect_end(context: RunContext, source: str = "") -> None:

@@ -51,9 +51,11 @@ from rxworker.operators.kernel import Unstaged
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
+from rxworker.transport.base import ACCOUNT
+from rxworker.worker.account import RunAccount
 from rxworker.worker.arguments import check_no_loop, expect, expect_several, optional
 from rxworker.worker.collected import Collected
-from rxworker.worker.context import INSIDE, RunContext, TurnScope, continues, settings_of
+from rxworker.worker.context import RunContext, TurnScope, continues, settings_of
 from rxworker.worker.decisions import Decided, Decisions, PendingCalls, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.journal import Journal
@@ -968,7 +970,8 @@ class Session(SessionVerbs):
             RxWorkerError: It was aborted, or as for ``recover``.
         """
         log = self.log or log
-        outer = INSIDE.get()
+        account = ACCOUNT.get()
+        outer = account.context if isinstance(account, RunAccount) else None
         while (info := await log.info(run_id)) is not None:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
@@ -978,7 +981,6 @@ class Session(SessionVerbs):
                 # The process that held both has ended, and its lease has not; or it is about to release it.
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
-                INSIDE.set(outer)
                 begun = self._begin(
                     partial(self._recover, log, run_id, "its outer run was recovered"), run_id
                 )
@@ -996,7 +998,6 @@ class Session(SessionVerbs):
                     # It has ended since.
             else:
                 break  # that process ended before it was accepted
-        INSIDE.set(outer)
         return self._start(to_messages(task), None, log, run_id)
 
     def _expect_log(self, call: str) -> EventLog:
@@ -1015,10 +1016,11 @@ class Session(SessionVerbs):
             begin: What it begins with, or a function that loads that.
             run_id: Its id; by default one is made.
         """
-        worker, loop, outer = self.worker, asyncio.get_running_loop(), INSIDE.get()
-        if outer is not None:
-            # It applies to this run alone, and not to runs that its tools start.
-            INSIDE.set(None)
+        worker, loop, account = self.worker, asyncio.get_running_loop(), ACCOUNT.get()
+        around = account if isinstance(account, RunAccount) and account.is_open else None
+        # A run in the loop of another thread is counted, and is otherwise on its own.
+        is_here = around is not None and around.context.journal.hub.loop is loop
+        outer = around.context if around is not None and is_here else None
         context = RunContext(
             worker=settings_of(worker),
             timeline=self.timeline,
@@ -1030,6 +1032,8 @@ class Session(SessionVerbs):
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
+        if around is not None and around.of != "call":
+            _follow(run, around.context, is_here=is_here)
         return run
 
     def _began(self, run: Run[Any]) -> None:
@@ -1099,6 +1103,21 @@ def session_of(run: Run[Any]) -> Session:
     session = run.session
     assert isinstance(session, Session)  # which has begun it
     return session
+
+
+def _follow(run: Run[Any], outer: RunContext, *, is_here: bool) -> None:
+    """Relay the records of a run that a hook or a stage has begun, and end it where the outer run is cut short."""
+    journal, end = outer.journal, partial(run.cancel, reason="the outer run was cancelled")
+
+    def relay(record: Record) -> None:
+        journal.hub.call_in_loop(partial(journal.relay, run.id, record))
+
+    def ended(_: object = None) -> None:
+        outer.children.discard(end)
+
+    if is_here:
+        outer.children.add(end)
+    run.subscribe(relay, ended, ended)
 
 
 async def end_inside(run: Run[Any], outer: RunContext | None) -> None:

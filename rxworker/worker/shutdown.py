@@ -31,6 +31,7 @@ from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.answer import settle_cancellations
+from rxworker.worker.account import settle
 from rxworker.worker.context import RunContext, TurnScope, continues, ignore, request_of
 
 logger = logging.getLogger("rxworker.worker")
@@ -61,6 +62,7 @@ async def shut_down(context: RunContext, error: Exception) -> None:
     for event in call_ends(context.journal.state, cause):
         emit(event)
     raised = await _notify_hooks(context, cause, reason, error) or raised
+    await end_children(context)
     emit(RunAbort(cause, reason))
     if continues(context.worker, context.options):
         await settle_cancellations(GRACE)  # the program may end with the run
@@ -78,6 +80,7 @@ async def leave(context: RunContext, error: Exception) -> None:
         error: The error of the log, after which nothing is emitted; or that of a hand-over.
     """
     await _settle(context)
+    await end_children(context)
     state = context.journal.state
     is_receiving = state.response is not None and not state.is_closed
     goes_on = (
@@ -121,6 +124,14 @@ def cause_of(error: Exception) -> Cause:
             return "limit"
         case _:
             return "error"
+
+
+async def end_children(context: RunContext) -> None:
+    """End the runs that hooks, stages and tools have begun, and count the requests that have not ended."""
+    ends = [asyncio.ensure_future(end()) for end in context.children]
+    if ends:
+        await asyncio.wait(ends, timeout=GRACE)
+    settle(context, tuple(context.requests))
 
 
 async def _settle(context: RunContext) -> None:

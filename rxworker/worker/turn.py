@@ -16,6 +16,7 @@ The first and the last stage are here: `prepare` runs the hooks that may change 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.response import message_of
+from rxworker.worker.account import counting
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
 from rxworker.worker.call_tools import (
@@ -115,13 +117,16 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
         left, taken = stages, scope.taken_up
         try:
             if taken is not None:  # no request is sent, unless the response is gone
-                await emitter.follow(stages[1](one), context.scheduler)
+                with counting(context):
+                    await emitter.follow(stages[1](one), context.scheduler)
                 left = stages[2:] if scope.taken_up is taken else stages
             for stage in left:
-                if work := WORK.get(stage):  # awaited here, in the task of the run: one call
-                    await work(context, scope, emitter)
+                work = WORK.get(stage)
+                if work and not (work is receive and context.worker.operators):
+                    await work(context, scope, emitter)  # in the task of the run: one call
                 else:
-                    await emitter.follow(stage(one), context.scheduler)
+                    with counting(context) if stage is context.worker.stages[1] else nullcontext():
+                        await emitter.follow(stage(one), context.scheduler)
                 # The usual ones before the calls end no run, and each look at the state folds the records that are new.
                 if (
                     stage is not prepare
@@ -315,6 +320,7 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     conversation, edits = state.conversation.sent, ()
     if context.worker.hooks.at(MESSAGE_SEND):
         conversation, edits = await hooked()
+        check_spent(context, emit)  # they may have sent requests, too
         if conversation != journal.state.conversation.sent:
             context.sent[journal.turn] = conversation
         context.sent.pop(journal.turn - KEPT_TURNS, None)
@@ -404,7 +410,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         # The provider continues from its own response.
         emit(TurnStop())
         return
-    if context.mailbox.waiting and context.mailbox.deliver(emit):
+    if context.mailbox.waiting:
+        context.mailbox.deliver(emit)
         emit(TurnStop())
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
@@ -446,7 +453,10 @@ async def _delivers(context: RunContext, emit: Emit) -> bool:
     """Deliver the messages that were sent until now; whether there were any."""
     if context.commands is not None:
         await context.commands.read_now()
-    return bool(context.mailbox.waiting) and context.mailbox.deliver(emit)
+    if not context.mailbox.waiting:
+        return False
+    context.mailbox.deliver(emit)
+    return True
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:

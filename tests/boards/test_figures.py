@@ -1,8 +1,9 @@
 """Every figure of a run, on whatever screen, is a count over its records, and unknown is not nought.
 
 A corpus of random runs is stored: nested two deep, side by side, paused and resumed, forked, retracted, failed and
-cancelled, of several models, some without prices. The figures are found by walking: the fields of rows, of `RunLine`
-and of exports, the panels of the dashboards, the families of metrics. A new one needs a count here.
+cancelled, of several models and providers, some without prices; with hooks, stages and operators that call models and
+workers of their own. The figures are found by walking: the fields of rows, of `RunLine` and of exports, the panels of
+the dashboards, the families of metrics. A new one needs a count here. What the models have served is counted by them.
 """
 
 # pyright: basic
@@ -14,15 +15,18 @@ import asyncio
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 import reactivex
 from msgspec import Struct
 from msgspec.structs import asdict
 from prometheus_client.parser import text_string_to_metric_families
+from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Limits, Run, Session, Worker, tool, worker_tool
@@ -45,17 +49,20 @@ from rxworker.events import (
     AttemptStart,
     Fork,
     Record,
+    ResponseStatus,
     RunAbort,
     RunPause,
     RunResume,
     RunStart,
     RunStop,
+    Status,
     ToolStart,
     ToolStop,
     TurnStart,
     TurnStop,
 )
 from rxworker.events import Usage as UsageEvent
+from rxworker.hooks import Hook, HookPoint
 from rxworker.hub.history import expand
 from rxworker.log import Fleet, MemoryLog, RunInfo, fork_run
 from rxworker.log.fleet import Totals
@@ -76,16 +83,173 @@ from rxworker.panels import (
     model_of,
     tokens,
 )
+from rxworker.providers import Request
 from rxworker.providers.models import prices_of
-from rxworker.testing import ScriptedModel, call, fail, say
+from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.transport import Retry
 from rxworker.ui.web.metrics import metrics_of
+from rxworker.worker import Turn, respond
 from rxworker.worker.result import Paused
+from rxworker.worker.turn import STAGES
 
 RUNS_OF_CORPUS = 150 if os.environ.get("RXWORKER_EVERY_CUT") else 24
 OWN_PRICES = Prices(input=700.0, output=900.0)
 MODELS = ("claude-opus-5-5", "gpt-5.1", "mine", "given")
 """Two of the table of models, one without prices, and one whose worker has `Limits(prices=)`."""
+
+
+class Served(ScriptedModel):
+    """A model that counts what it serves: the last report of each request."""
+
+    def __init__(self, ledger: Ledger, replies: Any, **named: Any) -> None:
+        super().__init__(replies, **named)
+        self._ledger = ledger
+
+    def stream(self, request: Request) -> Observable[Any]:
+        def begin(_: object) -> Observable[Any]:
+            at = len(self._ledger)
+            self._ledger.append((self.model, None))
+
+            def note(event: object) -> None:
+                if isinstance(event, UsageEvent):
+                    self._ledger[at] = self.model, event
+
+            return super(Served, self).stream(request).pipe(ops.do_action(note))
+
+        return reactivex.defer(begin)
+
+
+Ledger = list[tuple[str, Usage | None]]
+NAMES = ("anthropic", "openai", "scripted")
+
+
+def asked_worker(ledger: Ledger) -> Worker:
+    """A worker that a hook or a stage asks."""
+    replies = [call("fetch", fails=True), say("Yes.", usage=Usage(2_000, 40))] * 40
+    return Worker(Served(ledger, replies, model="asked", name="openai"), tools=[fetch])
+
+
+def asked_model(ledger: Ledger) -> Served:
+    """A model that a hook or a stage asks."""
+    return Served(ledger, [say("Yes.", usage=Usage(3_000, 50))] * 80, model="gpt-5.1")
+
+
+def asker(ledger: Ledger, *, worker: bool, model: bool) -> Callable[[object], Awaitable[None]]:
+    one, other = asked_worker(ledger), asked_model(ledger)
+
+    async def ask(_: object) -> None:
+        if worker:
+            await one.new_session().run("?")
+        if model:
+            await asyncio.gather(*[other.stream(Request(Conversation())) for _ in range(2)])
+
+    return ask
+
+
+def in_hook(point: HookPoint, ledger: Ledger, **what: bool) -> dict[str, Any]:
+    ask = asker(ledger, **what)
+
+    async def hook(context: object) -> None:
+        await ask(context)
+
+    return {"hooks": [Hook(hook, point, name=f"ask at {point.value}")]}
+
+
+def in_stage(name: Any, ledger: Ledger, **what: bool) -> dict[str, Any]:
+    ask = asker(ledger, **what)
+
+    def stage(turn: Turn) -> Observable[Any]:
+        first = reactivex.from_future(asyncio.ensure_future(ask(turn)))
+        return first.pipe(ops.ignore_elements(), ops.concat(STAGES[name](turn)))
+
+    return {"stages": {name: stage}}
+
+
+def best_of_two(source: Observable[Any]) -> Observable[Any]:
+    both = reactivex.zip(source.pipe(ops.to_list()), source.pipe(ops.to_list()))
+    return both.pipe(ops.flat_map(lambda answers: reactivex.from_iterable(answers[1])))
+
+
+def candidates(ledger: Ledger) -> dict[str, Any]:
+    other = asked_model(ledger)
+
+    def stage(turn: Turn) -> Observable[Any]:
+        """Ask three, and answer with another model than the worker's."""
+        models = (turn._context.worker.model, other, other)
+        answers = [model.stream(turn.request).pipe(ops.to_list()) for model in models]
+        best = reactivex.zip(*answers).pipe(ops.map(lambda three: three[0] or three[2]))
+        return best.pipe(ops.flat_map(reactivex.from_iterable))
+
+    return {"stages": {"respond": stage}}
+
+
+def rejects(times: int) -> Callable[[Observable[Any]], Observable[Any]]:
+    """Reject the first answers when they are complete."""
+    left = [times]
+
+    def check(answer: list[Any]) -> Observable[Any]:
+        if left[0]:
+            left[0] -= 1
+            return reactivex.throw(ValueError("not good enough"))
+        return reactivex.from_iterable(answer)
+
+    return lambda source: source.pipe(ops.to_list(), ops.flat_map(check), ops.retry(4))
+
+
+def fails_at_its_end(source: Observable[Any]) -> Observable[Any]:
+    """Reject the first answer at its last event, which is after its report of tokens."""
+    rejected = list[Any]()
+
+    def check(event: Any) -> Any:
+        is_end = isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
+        if is_end and not rejected:
+            rejected.append(event)
+            raise ValueError("not good enough")
+        return event
+
+    return source.pipe(ops.map(check), ops.retry(3))
+
+
+def cached() -> Callable[[Turn], Observable[Any]]:
+    known: dict[bytes, list[Any]] = {}
+
+    def stage(turn: Turn) -> Observable[Any]:
+        key = msgspec.json.encode(turn.request.conversation)
+        if key in known:
+            return reactivex.from_iterable(known[key]).pipe(turn.timeline)
+        events: list[Any] = []
+
+        def keep() -> None:
+            known[key] = [event for event in events if not isinstance(event, UsageEvent)]
+
+        return respond(turn).pipe(ops.do_action(events.append, on_completed=keep))
+
+    return stage
+
+
+KINDS: dict[str, Callable[[Ledger], dict[str, Any]]] = {
+    **{
+        f"a hook at {point.value} asks a {what}": partial(
+            in_hook, point, worker=what == "worker", model=what == "model"
+        )
+        for point in HookPoint
+        for what in ("worker", "model")
+    },
+    **{
+        f"the stage {name} asks both": partial(in_stage, name, worker=True, model=True)
+        for name in STAGES
+    },
+    "candidates of an operator": lambda _: {"operators": [best_of_two]},
+    "candidates of a stage": candidates,
+    "an operator rejects": lambda _: {"operators": [rejects(2)]},
+    "an operator rejects at the end": lambda _: {"operators": [fails_at_its_end]},
+    "an operator around the stage rejects": lambda _: {"around": {"respond": fails_at_its_end}},
+    "an operator drops what it took": lambda _: {
+        "operators": [ops.filter(lambda event: not isinstance(event, UsageEvent))]
+    },
+    "a stage answers from a cache": lambda _: {"stages": {"respond": cached()}},
+}
+"""What spends tokens beside the requests of the turns; the points and the stages by themselves."""
 
 
 @tool
@@ -102,12 +266,14 @@ async def pay() -> str:
     return "paid"
 
 
-def worker(chance: random.Random, log: MemoryLog, depth: int, *, has_log: bool = True) -> Worker:
+def worker(
+    chance: random.Random, log: MemoryLog, depth: int, ledger: Ledger, *, has_log: bool = True
+) -> Worker:
     model = chance.choice(MODELS)
     tools: list[Any] = [fetch, pay] if depth == 0 else [fetch]
     replies: list[Any] = []
     if depth < 2:
-        inner = worker(chance, log, depth + 1, has_log=chance.random() < 0.5)
+        inner = worker(chance, log, depth + 1, ledger, has_log=chance.random() < 0.5)
         tools.append(worker_tool(inner, name="ask", description="Ask."))
     for _ in range(3 if depth else 8):
         usage = Usage(chance.randrange(1, 300_000), chance.randrange(1, 900))
@@ -125,9 +291,11 @@ def worker(chance: random.Random, log: MemoryLog, depth: int, *, has_log: bool =
             reply = fail("down", retryable=False)
         replies.append(reply)
     replies += [say("At last.")] * 20
+    kind = chance.choice([*KINDS]) if chance.random() < 0.4 else ""
     return Worker(
-        ScriptedModel(replies, model=model),
+        Served(ledger, replies, model=model, name=chance.choice(NAMES)),
         tools=tools,
+        **(KINDS[kind](ledger) if kind else {}),
         log=log if has_log else None,
         name=f"worker-{depth}",
         response_retry=Retry(first=0.0),
@@ -135,11 +303,11 @@ def worker(chance: random.Random, log: MemoryLog, depth: int, *, has_log: bool =
     )
 
 
-async def corpus(seed: int, log: MemoryLog) -> list[Any]:
+async def corpus(seed: int, log: MemoryLog, ledger: Ledger) -> list[Any]:
     """Store runs, one after the other, and return the results of those that finished or paused."""
     chance, results = random.Random(seed), list[Any]()
     for number in range(RUNS_OF_CORPUS):
-        session = Session(worker(chance, log, 0))
+        session = Session(worker(chance, log, 0, ledger))
         run: Run[Any] = session.run(f"Question {number}")
         if chance.random() < 0.1:
             asyncio.get_running_loop().call_later(0, run.cancel)
@@ -157,7 +325,7 @@ async def corpus(seed: int, log: MemoryLog) -> list[Any]:
             between = [r.seq for r in records if not r.path and isinstance(r.event, FORKED_AT)]
             name = await fork_run(log, run.id, chance.choice(between))
             if chance.random() < 0.7:
-                other = await worker(chance, log, 0).recover(name).started()
+                other = await worker(chance, log, 0, ledger).recover(name).started()
                 await asyncio.wait([asyncio.ensure_future(settled(other))])
     return results
 
@@ -190,6 +358,7 @@ class Count:
         self.prices: dict[str, Prices | None] = {}
         running: Counter[Any] = Counter()
         open_: dict[Any, tuple[str, Usage]] = {}
+        started = set[Any]()
         for each in records:
             key, event = (each.run_id, each.path), each.event
             if isinstance(event, AttemptStart | RunStop | RunAbort | RunPause) and key in open_:
@@ -197,11 +366,17 @@ class Count:
                 self.usage[model].append(usage)
             if isinstance(event, AttemptStart):
                 open_[key] = event.model, Usage()
+                started.discard(key)
                 self.requests[event.model] += 1
                 if event.prices is not None:
                     self.prices[event.model] = event.prices
             elif isinstance(event, UsageEvent):
                 open_[key] = open_[key][0], event
+            elif isinstance(event, Status) and event.status is ResponseStatus.STARTED:
+                if key in started:  # an operator has begun another response
+                    self.usage[open_[key][0]].append(open_[key][1])
+                    open_[key] = open_[key][0], Usage()
+                started.add(key)
             elif isinstance(event, ToolStart):
                 self.starts.append(event.call.name)
                 running[key, event.call.id] += 1
@@ -401,55 +576,131 @@ async def stored(log: MemoryLog) -> Stored:
 
 @pytest.mark.parametrize("seed", range(8 if os.environ.get("RXWORKER_EVERY_CUT") else 1))
 async def test_every_figure_is_a_count_over_the_records(seed: int) -> None:
-    follower, loaded = Fleet(), Fleet()
+    follower, ledger = Fleet(), Ledger()
     async with MemoryLog() as log:
         log.fleet(every=0.0).subscribe(follower.note)
-        results = await corpus(seed, log)
-        log_of = await stored(log)
-        everything = Count(log_of.all)
-        assert min(everything.failed, len(everything.unpriced), len(everything.costs) - 2) > 0
-        # Rows, results, exports.
-        for run, info in log_of.infos.items():
-            check(info.row, Count(log_of.whole(run)))
-        for result in results:
-            count = Count(log_of.whole(result.run_id))
-            assert (result.turns, result.usage.total_tokens) == (
-                count.turns,
-                FIGURES["tokens"](count),
-            )
-            assert not isinstance(result, Paused) or result.tool_calls == len(count.starts)
-        exported: list[ExportedRun] = []
-        for run in log_of.infos:
-            reactivex.from_iterable(log_of.records[run]).pipe(run_rows()).subscribe(exported.append)
-        for row in exported:
-            whole, own = log_of.whole(row.run), log_of.records[row.run]
-            check(row, Count(whole), without=["seconds"] if len(whole) > len(own) else [])
-        # The line of each question.
-        lines: dict[str, list[Record]] = defaultdict(list)
-        for run in log_of.infos:
-            lines[log_of.line(run)] += log_of.own(run)
-        for name, records in lines.items():
-            rows: Any = RUNS.at(records)[-1].value
-            [line] = rows
-            check(RunLine(**line), Count(sorted(records, key=IN_ORDER)), without=["run"])
-            assert line["run"] == max(records, key=IN_ORDER).run_id, name
-        # The dashboards.
-        shown = [await fold_log(each, log) for each in (USAGE, RUNS, FLEET)]
-        for state in (state for states in shown for state in states):
-            if state.panel in SHAPES:
-                continue
-            value: Any = state.value
-            if state.panel in STEPPED or (
-                isinstance(value, Mapping) and all("Z/PT" in n for n in value)
-            ):
-                value = sum(value.values())
-            assert PANELS[state.panel](everything) == approximately(value), state.panel
-            if "cost" in state.panel:
-                assert {*state.missing[""]} == everything.unpriced
-        # The fleet, whether it has followed the log or reads it, and the metrics of both.
-        for info in reversed([info async for page in log.list_pages() for info in page]):
-            loaded.note(info)
-        await asyncio.sleep(0)
+        results = await corpus(seed, log, ledger)
+        everything = await check_log(log, follower, results, ledger)
+    assert min(everything.failed, len(everything.unpriced), len(everything.costs) - 2) > 0
+
+
+def question(ledger: Ledger, log: MemoryLog | None, kind: str) -> Worker:
+    """A worker of a kind, whose runs pause, call a tool and finish, or fail."""
+
+    def reply(request: Request) -> Any:
+        messages = request.conversation.messages
+        if messages[-1].text == "Fail.":
+            return say("half", usage=Usage(500, 5)) + fail("down", retryable=False)
+        results = sum(len(message.tool_results) for message in messages)
+        usage = Usage(1_000 * (results + 1), 10 + results)
+        said = (call("pay"), call("fetch", fails=False), say("At last."))[min(results, 2)]
+        return said + Reply(usage=usage)
+
+    model = Served(ledger, reply, model="claude-opus-5-5", name="anthropic")
+    return Worker(model, tools=[fetch, pay], log=log, **KINDS[kind](ledger))
+
+
+async def runs_of_kind(asked: Worker) -> tuple[list[Run[Any]], list[Any]]:
+    """Ask the same twice, with a pause each, and once for something that fails."""
+    runs, results = list[Run[Any]](), list[Any]()
+    for _ in range(2):
+        session = asked.new_session()
+        runs.append(session.run("Pay, and fetch."))
+        results.append(await runs[-1])
+        assert isinstance(results[-1], Paused)
+        runs.append(session.resume(results[-1]))
+        results.append(await runs[-1])
+        assert results[-1].text == "At last."
+    runs.append(asked.new_session().run("Fail."))
+    with suppress(RxWorkerError):
+        results.append(await runs[-1])
+    return runs, results
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_models_have_served_is_what_every_figure_counts(
+    kind: str, has_log: bool
+) -> None:
+    follower, ledger = Fleet(), Ledger()
+    async with MemoryLog() as log:
+        log.fleet(every=0.0).subscribe(follower.note)
+        asked = question(ledger, log if has_log else None, kind)
+        runs, results = await runs_of_kind(asked)
+        if has_log:
+            await check_log(log, follower, results, ledger, is_cached="cache" in kind)
+        else:
+            records = [record for run in runs for record in await records_now(run)]
+            everything = Count(records)
+            check_served(everything, ledger, is_cached="cache" in kind)
+            check_panels(everything, [USAGE.at(records), RUNS.at(records)])
+        whole = [run for run in runs if run.state.status != "paused"]
+        assert sum(run.state.usage.total_tokens for run in whole) == sum(served(ledger).values())
+
+
+async def records_now(run: Run[Any]) -> list[Record]:
+    found = list[Record]()
+    with suppress(RxWorkerError):
+        async for record in run:
+            found.append(record)
+    return found
+
+
+def served(ledger: Ledger) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for model, usage in ledger:
+        counts[model] += 0 if usage is None else usage.total_tokens
+    return +counts
+
+
+def check_served(count: Count, ledger: Ledger, *, is_cached: bool = False) -> None:
+    """What the records have is what the models have served."""
+    assert FIGURES["by_model"](count) == dict(served(ledger))
+    if not is_cached:  # an answer from a cache is an attempt of the turn
+        assert count.requests.total() >= len([1 for _, usage in ledger if usage is not None])
+    for name in ("input_tokens", "output_tokens"):
+        assert count.tokens(name) == sum(getattr(usage, name) for _, usage in ledger if usage)
+
+
+async def check_log(
+    log: MemoryLog, follower: Fleet, results: list[Any], ledger: Ledger, *, is_cached: bool = False
+) -> Count:
+    """Compare all that shows a figure of the runs of a log."""
+    loaded, log_of = Fleet(), await stored(log)
+    everything = Count(log_of.all)
+    check_served(everything, ledger, is_cached=is_cached)
+    # Rows, results, exports.
+    for run, info in log_of.infos.items():
+        check(info.row, Count(log_of.whole(run)))
+    for result in results:
+        count = Count(log_of.whole(result.run_id))
+        assert (result.turns, result.usage.total_tokens) == (
+            count.turns,
+            FIGURES["tokens"](count),
+        )
+        assert not isinstance(result, Paused) or result.tool_calls == len(count.starts)
+    exported: list[ExportedRun] = []
+    for run in log_of.infos:
+        reactivex.from_iterable(log_of.records[run]).pipe(run_rows()).subscribe(exported.append)
+    for row in exported:
+        whole, own = log_of.whole(row.run), log_of.records[row.run]
+        check(row, Count(whole), without=["seconds"] if len(whole) > len(own) else [])
+    # The line of each question.
+    lines: dict[str, list[Record]] = defaultdict(list)
+    for run in log_of.infos:
+        lines[log_of.line(run)] += log_of.own(run)
+    for name, records in lines.items():
+        rows: Any = RUNS.at(records)[-1].value
+        [line] = rows
+        check(RunLine(**line), Count(sorted(records, key=IN_ORDER)), without=["run"])
+        assert line["run"] == max(records, key=IN_ORDER).run_id, name
+    # The dashboards.
+    shown = [await fold_log(each, log) for each in (USAGE, RUNS, FLEET)]
+    check_panels(everything, shown)
+    # The fleet, whether it has followed the log or reads it, and the metrics of both.
+    for info in reversed([info async for page in log.list_pages() for info in page]):
+        loaded.note(info)
+    await asyncio.sleep(0)
     statuses = by_status(log_of)
     for fleet_of in (follower, loaded):
         assert runs_of(fleet_of) == statuses
@@ -463,6 +714,24 @@ async def test_every_figure_is_a_count_over_the_records(seed: int) -> None:
     for word, n in usage_runs.items():
         of_panel[in_words.get(word, word)] += n
     assert of_panel == statuses
+    return everything
+
+
+def check_panels(everything: Count, shown: Iterable[Iterable[PanelState]]) -> None:
+    for state in (state for states in shown for state in states):
+        if state.panel in SHAPES:
+            continue
+        value: Any = state.value
+        if state.panel in STEPPED or (
+            isinstance(value, Mapping) and all("Z/PT" in n for n in value)
+        ):
+            value = sum((value or {}).values())
+        counted = PANELS[state.panel](everything)
+        if value is None and counted == {}:
+            continue  # nothing of the kind was recorded
+        assert counted == approximately(value), state.panel
+        if "cost" in state.panel:
+            assert {*state.missing.get("", ())} == everything.unpriced
 
 
 STEPPED = frozenset({"tools", "failed-tools", "tokens-read", "tokens-written"})

@@ -64,7 +64,7 @@ def test_the_last_snapshot_of_each_response_counts() -> None:
     )
     assert state.usage == usage(13)
     assert state.own_usage == Usage()
-    assert state.inner.open == {}
+    assert state.usage_by_model == {"": usage(13)}
 
 
 def test_the_model_of_a_run_is_kept_until_the_run_has_ended() -> None:
@@ -77,7 +77,7 @@ def test_the_model_of_a_run_is_kept_until_the_run_has_ended() -> None:
         (("a",), RunStop()),
     ]
     state = fold(*records)
-    assert state.inner.models == {("b",): "large"}
+    assert [request.model for request in state.inner.open.values()] == ["large"]
     assert state.usage_by_model == {"small": usage(1), "large": usage(4)}
 
 
@@ -151,3 +151,28 @@ def test_a_response_that_begins_anew_takes_its_early_calls_back() -> None:
 def test_a_call_that_runs_after_its_early_result_was_thrown_away_waits_again() -> None:
     state = fold(*called(), *own(completed(StopKind.TOOL_USE), ToolStop(GONE), ToolStart(CALL)))
     assert (state.pending, state.results, state.started) == ((CALL,), (), ("1",))
+
+
+def test_a_response_that_starts_again_counts_with_what_it_took_before() -> None:
+    started = Status(ResponseStatus.STARTED)
+    events = (
+        AttemptStart(model="small"),
+        started,
+        usage(4),
+        usage(5),
+        started,
+        usage(2),
+        COMPLETED,
+    )
+    state = fold(*own(*events))
+    assert (state.usage.total_tokens, state.usage_by_model["small"].total_tokens) == (7, 7)
+    inside = fold(*((("a",), event) for event in events))
+    assert inside.usage == state.usage
+    assert inside.usage_by_model["small"].total_tokens == 7
+    # of several models, where the second reports what both took
+    again = Status(ResponseStatus.STARTED, provider="other")
+    state = fold(*own(AttemptStart(), started, usage(5), again, usage(7), COMPLETED))
+    assert state.usage.total_tokens == 7
+    # a usage before the start is a snapshot like any other
+    state = fold(*((("a",), event) for event in (AttemptStart(), usage(5), started, usage(6))))
+    assert state.usage.total_tokens == 6

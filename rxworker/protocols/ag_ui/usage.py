@@ -38,7 +38,8 @@ class UsageTotals:
             _add(self._spent, (provider, model), last)
             self._open[path] = (event.provider, event.model), Usage()
         elif event.status is ResponseStatus.STARTED:
-            _add(self._spent, (provider, model), last)
+            if not event.provider:  # several models: the next usage has what all of them took
+                _add(self._spent, (provider, model), last)
             self._open[path] = (event.provider or provider, event.model or model), Usage()
 
     def catch_up(self, state: RunState) -> None:
