@@ -200,6 +200,8 @@ class RunSettings:
         begun = watchdog.begin()
         try:
             several = [self.map_input(message) for message in messages]
+        except InputRefusedError:
+            raise  # the text is for the sender
         except Exception as error:
             raise InputRefusedError(
                 f"the input is not accepted: map_input raised {type(error).__name__}"

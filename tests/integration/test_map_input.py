@@ -22,7 +22,7 @@ from rxworker.log import EventLog, MemoryLog, Replica, open_log
 from rxworker.log.format import record_of
 from rxworker.messages import Image, Message, Text
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, call
+from rxworker.testing import Reply, ScriptedModel, call, fail
 from rxworker.ui.web import WebServer
 from rxworker.worker import QueuedWorker, run_inputs, submit, work
 from tests.integration.test_permissions_between_doors import (
@@ -36,6 +36,7 @@ from tests.log.conftest import NewAddress
 
 SECRET = "hunter2"
 TEXT = f"My password is {SECRET}."
+QUESTION = Message.user(TEXT)
 
 
 def masked(message: Message) -> Message:
@@ -272,6 +273,10 @@ def refuse(message: Message) -> Message:
     raise ValueError(f"not {message.text}")
 
 
+def explain(message: Message) -> Message:
+    raise InputRefusedError("write no passwords")
+
+
 def nothing(message: Message) -> Message:
     return replace(message, content=())
 
@@ -289,6 +294,7 @@ def none_of(message: Message) -> None: ...
 
 REFUSING: dict[str, Any] = {
     "raised ValueError": refuse,
+    "write no passwords": explain,
     "returned a NoneType": none_of,
     "returned a str": text_of,
     "return a Message of that role": other_role,
@@ -445,3 +451,46 @@ async def test_a_client_of_completions_that_sends_its_tools_results_continues_it
         infos = await log.list()
         assert sorted(info.row.resumes != "" for info in infos) == [False, True]
         assert SECRET not in await stored_in(log)
+
+
+async def test_a_chat_whose_run_has_failed_sends_its_message_again_and_it_is_there_once() -> None:
+    model = ScriptedModel([fail("no", retryable=False), "Done."])
+    async with (
+        WebServer(lambda: Worker(model, map_input=masked), port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        for number in (1, 2):
+            messages = [{**UI[1], "id": str(at)} for at in range(number)]
+            async with http.post("api/chat", json={"id": "c", "messages": messages}) as response:
+                await response.read()
+    assert [m.text for m in model.requests[-1].conversation.messages] == [masked(QUESTION).text] * 2
+
+
+@pytest.mark.parametrize("path", ["api/chat", "v1/responses"])
+async def test_a_message_that_is_refused_leaves_the_conversation_as_it_was(path: str) -> None:
+    def short(message: Message) -> Message:
+        if len(message.text) > 100:
+            raise InputRefusedError("at most 100 characters")
+        return message
+
+    model = ScriptedModel(lambda request: f"Answer {len(request.conversation.messages)}.")
+    async with (
+        WebServer(lambda: Worker(model, map_input=short), port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        body: dict[str, Any] = {"id": "c", "model": "worker"}
+        for text in ("Hi", "x" * 101, "And?"):
+            body |= {
+                "input": text,
+                "messages": [{**UI[1], "parts": [{"type": "text", "text": text}]}],
+            }
+            more = {"trigger": "regenerate-message"} if len(text) > 100 else {}
+            async with http.post(path, json=body | more) as response:
+                shown = await response.text()
+            assert (response.status, "at most 100" in shown) == (
+                (400, True) if more else (200, False)
+            )
+            [run] = [run.id for run in server.state.runs if run.resumed_as is None][:1]
+            body["previous_response_id"] = run
+    texts = [message.text for message in model.requests[-1].conversation.messages]
+    assert texts == ["Hi", "Answer 1.", "And?"]

@@ -18,6 +18,7 @@ from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
     HookError,
+    InputRefusedError,
     LimitExceededError,
     LocalProtocolError,
     ProviderError,
@@ -116,6 +117,7 @@ KINDS = {
     "server": ("The model's server failed", "Try again."),
 }
 ADVICE: tuple[tuple[type[RxWorkerError], str, str], ...] = (
+    (InputRefusedError, "The message was not accepted", "Change it, and send it again."),
     (ConfigurationError, "A setting is missing", "Leave, set it, and start the app again."),
     (TransportError, "No connection", "Check the address and the network, then try again."),
     (

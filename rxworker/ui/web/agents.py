@@ -270,26 +270,27 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     runs.check_room()
     name = given.conversation_id
     messages = given.messages
-    conversation = runs.conversation(name)
-    if conversation is None:
-        conversation = runs.begin_conversation(worker, name)
+    known = runs.conversation(name)
+    conversation = known or runs.begin_conversation(worker, name)
+    received = conversation.worker.mapped(messages)
+    if known is None:
         if not messages:  # this server does not know the run that has waited for these results
             messages = _results_for(given)
         _go_back(conversation, given.conversation, messages)
     elif given.replaces:
         runs.check_free(conversation)
-        before = conversation.before(given.messages)
+        before = conversation.before(received)
         if before is None:
             _go_back(conversation, given.conversation, given.messages)
         else:
             conversation.session.conversation = before
     else:
-        messages = conversation.new_in(messages)
+        messages = messages[conversation.known_of(received) :]
     equip(conversation, given.tools)
     if given.shared_state is not None:
         conversation.session.shared_state = given.shared_state
     entry = runs.next_run(conversation, messages)
-    conversation.received = conversation.worker.mapped(given.messages)
+    conversation.received = received
     return entry
 
 
@@ -328,8 +329,7 @@ def _go_back(
 ) -> None:
     """Set the session's conversation to the earlier messages that the client sent."""
     made = conversation.worker.initial_conversation
-    count = len(history.messages) - len(latest)
-    history = conversation.worker.mapped_history(history.with_messages(history.messages[:count]))
-    earlier = (*made.messages, *history.messages)
-    system = history.system if made.system is None else made.system
+    sent = conversation.worker.mapped_history(history)
+    earlier = (*made.messages, *sent.messages[: len(sent.messages) - len(latest)])
+    system = sent.system if made.system is None else made.system
     conversation.session.conversation = repair(Conversation(earlier, system))

@@ -249,28 +249,25 @@ class ConversationEntry:
         self.received = ()
         return run
 
-    def new_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the messages that are not part of the conversation yet.
+    def known_of(self, received: tuple[Message, ...]) -> int:
+        """Return how many of the messages, from the first, are part of the conversation already.
 
         A client whose last run ended without an answer sends the input of that run again, before the next message.
         """
         known = len(self.received)
-        if self._before is None or not known or len(messages) <= known:
-            return messages
-        if self.worker.mapped(messages[:known]) != self.received:
-            return messages
+        if self._before is None or received[:known] != self.received or len(received) <= known:
+            return 0
         before, messages_sent = self._before
         start = len(before.messages)
         is_kept = (
             self.session.conversation.messages[start : start + len(messages_sent)] == messages_sent
         )
-        return messages[known:] if is_kept else messages
+        return known if is_kept else 0
 
-    def before(self, messages: tuple[Message, ...]) -> Conversation | None:
+    def before(self, received: tuple[Message, ...]) -> Conversation | None:
         """Return the conversation before these messages, if they were the last input; otherwise ``None``."""
         before = self._before
-        is_same = before is not None and before[1] == self.worker.mapped(messages)
-        return before[0] if before is not None and is_same else None
+        return before[0] if before is not None and before[1] == received else None
 
 
 def branch_in(labels: Mapping[str, str]) -> Branch | None:

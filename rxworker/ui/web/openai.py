@@ -324,12 +324,12 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
         if error.code != "no_worker":
             raise
         raise ApiError(error.status, "model_not_found", error.message) from None
+    _equip(conversation, given)
     sent = conversation.worker.mapped_history(replace(given.conversation, system=given.system))
     history = (*conversation.session.conversation.messages, *sent.messages)
     made = conversation.worker.initial_conversation
     system = "\n\n".join(filter(None, (made.system, sent.system))) or None
     conversation.session.conversation = Conversation(history, system)
-    _equip(conversation, given)
     return runs.next_run(conversation, given.input)
 
 
