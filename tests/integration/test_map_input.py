@@ -29,6 +29,7 @@ from tests.integration.test_permissions_between_doors import (
     CommandLine,
     Desk,
     Door,
+    Editor,
     Python,
     answer,
 )
@@ -386,17 +387,29 @@ async def test_the_history_of_a_client_is_masked_and_its_conversation_goes_on(
 
 
 async def test_a_chat_that_replaces_its_last_message_goes_back_to_what_was_before() -> None:
+    """To what the server has, which the client need not have sent."""
     model = ScriptedModel(lambda request: f"Answer {len(request.conversation.messages)}.")
     async with (
         WebServer(lambda: Worker(model, map_input=masked), port=0) as server,
         aiohttp.ClientSession(server.url, trust_env=False) as http,
     ):
-        for more in ({}, {"trigger": "regenerate-message"}):
+        for more in ({}, {}, {"trigger": "regenerate-message"}):
             body = {"id": "c", "messages": UI[-1:], **more}
             async with http.post("api/chat", json=body) as response:
                 await response.read()
-        [first, again] = model.requests
-        assert first.conversation == again.conversation
+        assert model.requests[1].conversation == model.requests[2].conversation
+        assert len(model.requests[1].conversation.messages) == 3
+
+
+async def test_the_title_that_an_editor_is_shown_is_masked() -> None:
+    async with (
+        MemoryLog() as log,
+        Editor(Desk(log, answers=done, map_input=masked)).opened() as door,
+    ):
+        door.text = TEXT
+        await door.say()
+    assert masked(QUESTION).text in str(door.shown)
+    assert SECRET not in str(door.shown)
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -406,7 +419,7 @@ async def test_what_the_page_sends_into_a_run_or_in_place_of_a_message_is_masked
     async with MemoryLog() as log:
         program = Program(log if is_stored else None)
         async with (
-            WebServer(program.worker, port=0) as server,
+            WebServer(program.worker, port=0, log=program.log) as server,
             aiohttp.ClientSession(server.url, trust_env=False) as http,
         ):
             async with http.post("api/runs", json={"input": "Wait."}) as response:
