@@ -143,12 +143,12 @@ def _check_arguments(cls: type, make: Any, args: tuple[Any, ...], kwargs: dict[s
     try:
         takes.bind(*args, **kwargs)
     except TypeError as error:
-        _, *known = takes.parameters.values()
-        unknown = kwargs.keys() - takes.parameters.keys()
-        remedy = nearest(min(unknown, default=""), takes.parameters)
+        itself, *_ = takes.parameters
+        known = {**signature(cls).parameters, **takes.parameters}  # a base may not have them all
+        remedy = nearest(min(kwargs.keys() - known.keys(), default=""), known)
         if not remedy:
-            named = [at.name for at in known if at.kind is at.KEYWORD_ONLY]
-            first = [at.name for at in known if at.name not in named]
+            named = [name for name, at in known.items() if at.kind is at.KEYWORD_ONLY]
+            first = [name for name in takes.parameters if name not in (itself, *named)]
             remedy = f"; it takes {', '.join(first)}, and by name: {', '.join(named)}"
         message = f"{cls.__name__}(...) {error}{remedy}"
         raise ConfigurationError(message, page=page_of(cls.__module__)) from None

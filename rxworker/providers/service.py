@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
 from msgspec.structs import replace
 
@@ -73,6 +73,17 @@ class Draft(Request, frozen=True, kw_only=True):
     info: ModelInfo
 
 
+class Settings(TypedDict, total=False):
+    """The arguments of each provider. `Service` describes them."""
+
+    api_key: ApiKey | None
+    base_url: str | None
+    address: str | None
+    headers: Mapping[str, str] | None
+    info: ModelInfo | None
+
+
+@checks_arguments
 class Service(ABC):
     """The base of a provider: its requests, its errors, its decoder and its counts.
 
@@ -99,6 +110,7 @@ class Service(ABC):
     _shows_vendor = False  # whether its host shows whose models are there
     _has_background = False  # whether its responses may go on without their connection
     _vendors: tuple[str, ...] = ()  # whose settings its protocol has
+    _own_headers: ClassVar[Mapping[str, str]] = {}  # which those that are given replace
     _room: int | None = None  # what is sent where the options have no maximum
     _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
@@ -106,6 +118,12 @@ class Service(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         checks_arguments(cls)
+        make, base = (inspect.signature(each.__init__).parameters for each in cls.__mro__[:2])
+        own = {name: at for name, at in make.items() if at.kind is not at.VAR_KEYWORD}
+        known: Any = cls.__init__  # of which `inspect` is given all arguments
+        known.__signature__ = inspect.Signature(
+            [*({**own, **base} if len(own) < len(make) else own).values()]
+        )
 
     def __init__(
         self,
@@ -129,10 +147,16 @@ class Service(ABC):
             )
         if address:
             endpoint(address, "", "")
+        if base_url:
+            self._check_base(base_url)
         self._base_url = base_url
         self._address = address
         self._last_key: str | None = None  # what a function returned, to be masked
-        self._headers = checked_headers(headers or {})
+        self._headers = {**self._own_headers, **checked_headers(headers or {})}
+
+    def _check_base(self, base_url: str) -> None:
+        """Raise `ConfigurationError` for what cannot be a ``base_url``."""
+        endpoint(base_url, "", "")
 
     def __repr__(self) -> str:
         named = {"base_url": self._base_url, "address": self._address}
@@ -337,26 +361,8 @@ class OpenAIService(HostedService):
     _path: str
     _encode_tool: ClassVar[Callable[[ToolMeta], JsonObject]]
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
-    ) -> None:
-        if base_url:
-            endpoint(base_url, self._path)
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+    def __init__(self, model: str, **settings: Unpack[Settings]) -> None:
+        super().__init__(model, **settings)
         self._remembered = Remembered[Any](type(self)._encode_tool)
 
     @property

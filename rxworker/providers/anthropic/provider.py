@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import ClassVar, Unpack
 
 from rxworker.messages.settings import check_plain
 from rxworker.providers.anthropic.decode import AnthropicDecoder
@@ -17,15 +18,13 @@ from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
-    checked_headers,
     current_secrets,
     endpoint,
     host_of,
     read_key,
 )
 from rxworker.providers.hosts import X_API_KEY, Host, anthropic_host
-from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Draft, HostedService
+from rxworker.providers.service import Draft, HostedService, Settings
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
@@ -75,30 +74,18 @@ class Anthropic(HostedService):
     _compacting_hosts = ("anthropic.com", "azure.com", "api.aws")
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
+    _own_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
 
     def __init__(
         self,
         model: str,
         *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         now: Callable[[], float] = time.time,
+        **settings: Unpack[Settings],
     ) -> None:
-        if base_url:
-            endpoint(base_url, PATH)
         check_plain("Anthropic(now)", now)
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers={"anthropic-version": VERSION} | checked_headers(headers or {}),
-            info=info,
-        )
+        super().__init__(model, **settings)
         self._max_tokens = self._room = max_tokens
         self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)

@@ -74,8 +74,6 @@ class AnthropicVertex(Service):
         info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
-        if base_url:
-            endpoint(base_url, "", "")
         super().__init__(
             model,
             api_key=access_token,

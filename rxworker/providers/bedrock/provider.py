@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import cast
+from typing import Unpack, cast
 from urllib.parse import quote
 
 import msgspec
@@ -29,8 +29,7 @@ from rxworker.providers.bedrock.encode import NAME, encode
 from rxworker.providers.bedrock.finish import numbers, stream_failure
 from rxworker.providers.bedrock.signing import Signer
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
-from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Draft, Service
+from rxworker.providers.service import ApiKey, Draft, Service, Settings
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"
@@ -55,23 +54,10 @@ class BedrockService(Service):
         model: str,
         *,
         region: str | None = None,
-        api_key: ApiKey | None = None,
         profile: str | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
-        if base_url:
-            endpoint(base_url, "", "")
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+        super().__init__(model, **settings)
         if region is not None and not _REGION.fullmatch(region):
             raise ConfigurationError(f"the region {region!r} is not one; write it like us-east-1")
         self._region = region
@@ -208,24 +194,11 @@ class AnthropicBedrock(BedrockService):
         model: str,
         *,
         region: str | None = None,
-        api_key: ApiKey | None = None,
         profile: str | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(
-            model,
-            region=region,
-            api_key=api_key,
-            profile=profile,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+        super().__init__(model, region=region, profile=profile, **settings)
         self._room = max_tokens
         self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from typing import Unpack
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -23,8 +23,7 @@ from rxworker.providers.endpoint import (
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import numbers
-from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Draft, Service
+from rxworker.providers.service import ApiKey, Draft, Service, Settings
 from rxworker.providers.vertex import GLOBAL, LOCATION, PROJECT, bearer, resource, vertex_place
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
@@ -90,29 +89,20 @@ class GoogleService(Service):
         self,
         model: str,
         *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
         project: str | None = None,
         location: str | None = None,
         access_token: ApiKey | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
-        if base_url:
-            self._developer_url(base_url, model)
-        super().__init__(
-            model,
-            api_key=access_token or api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+        api_key = settings.get("api_key")
+        super().__init__(model, **settings | {"api_key": access_token or api_key})
         self._project = project
         self._location = location
         self._has_key = bool(api_key and not access_token)
         self._at_vertex = bool(project or location or access_token)
+
+    def _check_base(self, base_url: str) -> None:
+        self._developer_url(base_url, self.model)
 
     def __repr__(self) -> str:
         named = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -16,8 +17,7 @@ from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDeco
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.finish import numbers
 from rxworker.providers.malformed import UNREADABLE
-from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Draft
+from rxworker.providers.service import Draft
 from rxworker.providers.vertex import vertex_place
 
 PATH = "/interactions"
@@ -62,34 +62,9 @@ class GeminiInteractions(GoogleService):
 
     name = NAME
     _has_background = True
+    _own_headers: ClassVar[Mapping[str, str]] = {"api-revision": REVISION}
     _frame_decoder = GeminiInteractionsDecoder
     _numbers = staticmethod(numbers)
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
-        project: str | None = None,
-        location: str | None = None,
-        access_token: ApiKey | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-            project=project,
-            location=location,
-            access_token=access_token,
-        )
-        self._headers = {"api-revision": REVISION} | self._headers
 
     @staticmethod
     def _developer_url(base_url: str, _model: str, /) -> str:

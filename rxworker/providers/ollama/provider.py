@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from ipaddress import IPv6Address
 
 import msgspec
@@ -15,7 +14,7 @@ from rxworker.providers.endpoint import base_address, endpoint, host_of, read_ke
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.finish import numbers
-from rxworker.providers.service import ApiKey, Draft, Service
+from rxworker.providers.service import Draft, Service
 
 PATH = "/api/chat"
 PORT = 11434
@@ -85,6 +84,7 @@ class Ollama(Service):
             for each request. A function or a coroutine function that returns it is called for each request.
         address: The whole address of the requests, which is used unchanged.
         headers: Headers for every request. With an ``authorization`` among them no key is looked for.
+        info: What the model takes and costs, if it is not what the table of `rxworker.providers.model_info` has.
 
     Raises:
         ConfigurationError: The ``base_url`` is not an address.
@@ -101,20 +101,8 @@ class Ollama(Service):
     _accept = STREAMS
     _numbers = staticmethod(numbers)
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: ApiKey | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        if base_url:
-            chat_address(base_url)
-        super().__init__(
-            model, api_key=api_key, base_url=base_url, address=address, headers=headers
-        )
+    def _check_base(self, base_url: str) -> None:
+        chat_address(base_url)
 
     def _url(self) -> str:
         return chat_address(base_address(self._base_url, HOST, BASE_URL))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
+from typing import Unpack
 
 from msgspec.structs import replace
 
 from rxworker.providers.base import Options
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
-from rxworker.providers.models import ModelInfo, model_info
+from rxworker.providers.models import model_info
 from rxworker.providers.openai_cache import cache_settings, takes_breakpoints
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import numbers
-from rxworker.providers.service import ApiKey, Draft, OpenAIService
+from rxworker.providers.service import Draft, OpenAIService, Settings
 
 
 class OpenAIChat(OpenAIService):
@@ -53,21 +53,10 @@ class OpenAIChat(OpenAIService):
         self,
         model: str,
         *,
-        api_key: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
         dialect: Dialect | None = None,
+        **settings: Unpack[Settings],
     ) -> None:
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+        super().__init__(model, **settings)
         self._dialect = dialect
 
     def _settled(self, request: Draft) -> Options:
