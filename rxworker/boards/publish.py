@@ -86,15 +86,7 @@ def publish(
         >>> total.latest
         Item(seq=2, time=..., value=7)
     """
-    return Published(
-        name,
-        observable,
-        type=type,
-        keep=keep,
-        delivery=delivery,
-        user=user,
-        scheduler=scheduler,
-    )
+    return Published(name, observable, type, keep, delivery, user, scheduler)
 
 
 class Published(Stage[A]):
@@ -121,7 +113,6 @@ class Published(Stage[A]):
         self,
         name: str,
         observable: Observable[A],
-        *,
         type: type[A] | None,  # noqa: A002 - as `publish` has it
         keep: Keep,
         delivery: Delivery | None,

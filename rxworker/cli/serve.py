@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from rxworker.boards import Dashboard, Webhook
 from rxworker.cli.demo_script import (
@@ -44,6 +44,7 @@ from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.ui.web import Settings, WebServer, Workers
+from rxworker.ui.web.state import ServerOptions
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
@@ -109,13 +110,13 @@ def serve(
     shown = None if dashboards is None else [dashboard_of(given) for given in dashboards]
     return run_server(
         workers,
+        ready=print_address,
         host=host,
         port=port,
-        settings=settings,
-        ready=print_address,
-        log=log,
-        dashboards=shown,
+        address=log,
         webhook=_webhook(shown or (), on_alert, alert_secret_env),
+        settings=settings,
+        dashboards=shown,
     )
 
 
@@ -141,27 +142,23 @@ def _webhook(
 def run_server(
     workers: Workers,
     *,
-    host: str,
-    port: int,
-    settings: Settings,
     ready: Callable[[WebServer], object],
-    log: str | None = None,
-    on_run: OnRun | None = None,
-    dashboards: Sequence[Dashboard] | None = None,
+    host: str = "127.0.0.1",
+    port: int,
+    address: str | None = None,
     webhook: Webhook | None = None,
+    **options: Unpack[ServerOptions],
 ) -> int:
     """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
     Args:
         workers: Make the workers.
+        ready: Called when the server listens.
         host: The address to listen on.
         port: The port.
-        settings: The settings of the server.
-        ready: Called when the server listens.
-        log: The address of the log in which runs are stored.
-        on_run: Called with each run.
-        dashboards: What the page shows of runs; by default the ready dashboards.
+        address: The address of the log in which runs are stored.
         webhook: Sends the alerts of the dashboards.
+        options: See `ServerOptions`.
 
     Returns:
         0 if it ended after SIGTERM.
@@ -173,21 +170,12 @@ def run_server(
 
     async def run() -> None:
         async with AsyncExitStack() as opened:
-            stored = None
-            if log is not None:
-                stored = await opened.enter_async_context(await open_patiently(log))
+            if address is not None:
+                options["log"] = await opened.enter_async_context(await open_patiently(address))
             if webhook is not None:
                 await opened.enter_async_context(webhook)
-            serving = WebServer(
-                workers,
-                host=host,
-                port=port,
-                settings=settings,
-                log=stored,
-                on_run=on_run,
-                dashboards=dashboards,
-                on_alert=None if webhook is None else webhook.send,
-            )
+                options["on_alert"] = webhook.send
+            serving = WebServer(workers, host=host, port=port, **options)
             server = await opened.enter_async_context(serving)
             ready(server)
             await asyncio.Event().wait()
@@ -224,14 +212,9 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
         write_line("Ctrl-C ends it.")
 
     settings = Settings(title="rxworker demo", prices=PRICES)
-    return run_server(
-        {WORKER: partial(demo_worker, fast=fast, always_books=True)},
-        host="127.0.0.1",
-        port=port,
-        settings=settings,
-        ready=ready,
-        on_run=watch_each(fast=fast),
-    )
+    workers = {WORKER: partial(demo_worker, fast=fast, always_books=True)}
+    watch = watch_each(fast=fast)
+    return run_server(workers, ready=ready, port=port, settings=settings, on_run=watch)
 
 
 def begin(server: WebServer, *, open_page: bool) -> str:

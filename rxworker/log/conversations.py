@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rxworker.log.kept import KeepingLog, drop_kept
+from rxworker.log.kept import drop_kept
+from rxworker.log.store import LogReader
 from rxworker.log.values import CONVERSATION, USER, RunInfo, first_id
-
-
-class ListingLog(KeepingLog, Protocol):
-    """What is needed of a log whose runs are deleted."""
-
-    def list_pages(self) -> AsyncGenerator[list[RunInfo], None]:
-        """Its runs, in pages."""
-        ...
 
 
 def conversation_of(labels: Mapping[str, str], run_id: str) -> str:
@@ -38,7 +30,7 @@ def permissions_key(labels: Mapping[str, str], run_id: str) -> str:
     return f"permissions:{msgspec.json.encode(name).decode()}"
 
 
-async def forget(log: ListingLog, infos: Sequence[RunInfo]) -> None:
+async def forget(log: LogReader, infos: Sequence[RunInfo]) -> None:
     """Drop what is allowed in conversations whose last runs these are.
 
     It comes before the deletion: a process that ends between the two leaves no permission to a later run of the

@@ -19,9 +19,9 @@ import hashlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -30,11 +30,12 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError
 from rxworker.events import Fork, Record
 from rxworker.hub.history import expand
-from rxworker.log.codec import Encoding, StoredRow
-from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
-from rxworker.log.format import Entry, records_of
+from rxworker.log.codec import StoredRow
+from rxworker.log.follow import ALL_RUNS, PAGE, Waker
+from rxworker.log.format import records_of
 from rxworker.log.replay import keep_task
 from rxworker.log.runs import AT_ONCE, EVERY, Where
+from rxworker.log.store import LogReader
 from rxworker.log.values import RunInfo, is_storable
 from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
@@ -87,37 +88,8 @@ class Part(Struct):
     finished: list[str]
 
 
-class FoldedLog(Protocol):
-    """What a fold needs of its log."""
-
-    followers: Followers
-    folds: set[asyncio.Task[None]]
-    _encoding: Encoding
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the log is closed."""
-        ...
-
-    def pages(
-        self, run_id: str, after: int = 0, *, until: int | None = None
-    ) -> AsyncGenerator[list[Entry], None]:
-        """The entries of a run after a number, in pages."""
-        ...
-
-    async def listed(self, run_id: str) -> RunInfo | None:
-        """A stored run without its records."""
-        ...
-
-    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]: ...
-
-    async def _load_fold(self, key: str) -> tuple[int, bytes] | None: ...
-
-    async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
-
-
 def fold_stored(
-    log: FoldedLog,
+    log: LogReader,
     key: str,
     step: Callable[[S, Record], S],
     initial: S,
@@ -154,7 +126,7 @@ class _Fold(Generic[S]):
 
     def __init__(
         self,
-        log: FoldedLog,
+        log: LogReader,
         key: str,
         step: Callable[[S, Record], S],
         initial: S,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LogError
-from rxworker.log.codec import Encoding
+from rxworker.log.store import LogReader
 
 D = TypeVar("D", bound=Struct)
 
@@ -21,17 +21,7 @@ TRIES = 20
 """How often a change is made again that other processes were faster with."""
 
 
-class KeepingLog(Protocol):
-    """What a document needs of its log."""
-
-    _encoding: Encoding
-
-    async def _load_fold(self, key: str) -> tuple[int, bytes] | None: ...
-
-    async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
-
-
-async def load_kept(log: KeepingLog, key: str, kind: type[D]) -> D:
+async def load_kept(log: LogReader, key: str, kind: type[D]) -> D:
     """The document under a key; a new one if there is none.
 
     Args:
@@ -45,7 +35,7 @@ async def load_kept(log: KeepingLog, key: str, kind: type[D]) -> D:
     return (await _load(log, key, kind))[1]
 
 
-async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable[[D], D]) -> D:
+async def change_kept(log: LogReader, key: str, kind: type[D], change: Callable[[D], D]) -> D:
     """Change the document under a key.
 
     Of two changes at a time, the second one is made of what the first one has written.
@@ -68,7 +58,7 @@ async def change_kept(log: KeepingLog, key: str, kind: type[D], change: Callable
     raise _busy(key)
 
 
-async def drop_kept(log: KeepingLog, key: str) -> None:
+async def drop_kept(log: LogReader, key: str) -> None:
     """Empty the document under a key, also one that cannot be decoded.
 
     Raises:
@@ -90,7 +80,7 @@ def _name(key: str) -> str:
     return f"fold:{key}"
 
 
-async def _load(log: KeepingLog, key: str, kind: type[D]) -> tuple[int, D]:
+async def _load(log: LogReader, key: str, kind: type[D]) -> tuple[int, D]:
     found = await log._load_fold(key)
     if found is None:
         return 0, kind()

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
@@ -28,6 +28,7 @@ from rxworker.events import Fork, Record
 from rxworker.log.follow import PAGE
 from rxworker.log.format import Entry
 from rxworker.log.replay import keep_task, replay
+from rxworker.log.store import LogReader
 from rxworker.log.values import OPEN, RunInfo
 from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
@@ -40,35 +41,6 @@ EVERY = 0.05
 
 Where: TypeAlias = Callable[[RunInfo], bool]
 """Whether a run is wanted."""
-
-
-class RunLog(Protocol):
-    """What a `StoredRun` reads from its log; see `EventLog`."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the log is closed."""
-        ...
-
-    def pages(
-        self, run_id: str, after: int = 0, *, until: int | None = None
-    ) -> AsyncGenerator[list[Entry], None]:
-        """The entries of a run after a number, in pages."""
-        ...
-
-    async def listed(self, run_id: str) -> RunInfo | None:
-        """A stored run without its records."""
-        ...
-
-    async def list(self, *, before: str = "", limit: int = 100) -> Sequence[RunInfo]:
-        """Stored runs, the newest first."""
-        ...
-
-    def changes(
-        self, *, limit: int | None = 100, every: float = 0.25
-    ) -> AsyncGenerator[list[RunInfo], None]:
-        """Some stored runs, and then those that have changed."""
-        ...
 
 
 class _Part(Struct, eq=False):
@@ -94,7 +66,7 @@ class StoredRun(Struct, frozen=True, eq=False):
     """
 
     info: RunInfo
-    log: RunLog
+    log: LogReader
     _part: _Part = field(default_factory=_Part)
     _places: asyncio.Semaphore | None = None
 
@@ -170,7 +142,7 @@ class _Pages(Struct, frozen=True):
                 raise
 
 
-def stored_runs(log: RunLog, since: float | None, where: Where | None) -> Observable[StoredRun]:
+def stored_runs(log: LogReader, since: float | None, where: Where | None) -> Observable[StoredRun]:
     """The runs of a log; see `EventLog.runs`."""
     check_plain("runs(where)", where)
 
@@ -189,7 +161,7 @@ class _Feed(abc.DisposableBase):
 
     def __init__(
         self,
-        log: RunLog,
+        log: LogReader,
         since: float,
         where: Where | None,
         observer: abc.ObserverBase[StoredRun],

@@ -9,16 +9,19 @@ raises it, and an append with another one writes nothing. A store reports the ch
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from msgspec import Struct
 
 from rxworker.errors import LeaseHeldError, RunStatusError
-from rxworker.log.codec import StoredRow
+from rxworker.log.codec import Encoding, StoredRow
+from rxworker.log.follow import Followers
 from rxworker.log.format import Entry
-from rxworker.log.values import Claim, StoredStatus
+from rxworker.log.values import Claim, RunInfo, StoredStatus
 
 
 class Append(Struct, frozen=True):
@@ -49,6 +52,45 @@ class Append(Struct, frozen=True):
     def size(self) -> int:
         """The bytes of the entries."""
         return sum([len(entry.body) for entry in self.entries])
+
+
+class LogReader(Protocol):
+    """What is folded, replayed or kept beside the runs needs of its log; see `EventLog`."""
+
+    followers: Followers
+    folds: set[asyncio.Task[None]]
+    is_closed: bool
+    _encoding: Encoding
+
+    def pages(
+        self, run_id: str, after: int = 0, *, until: int | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
+        """The entries of a run after a number, in pages."""
+        ...
+
+    async def listed(self, run_id: str) -> RunInfo | None:
+        """A stored run without its records."""
+        ...
+
+    async def list(self, *, before: str = "", limit: int = 100) -> Sequence[RunInfo]:
+        """Stored runs, the newest first."""
+        ...
+
+    def list_pages(self) -> AsyncGenerator[list[RunInfo], None]:
+        """All of them, in pages."""
+        ...
+
+    def changes(
+        self, *, limit: int | None = 100, every: float = 0.25
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        """Some stored runs, and then those that have changed."""
+        ...
+
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]: ...
+
+    async def _load_fold(self, key: str) -> tuple[int, bytes] | None: ...
+
+    async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
 
 
 class Store(ABC):

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.settings import check_plain
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from rxworker.boards import Dashboard
 
 
-def run_app(
-    worker: Worker | Session,
-    *,
-    wording: Wording | None = None,
-    models: Iterable[Model] = (),
-    find_model: FindModel | None = None,
-    goes_on: bool = False,
-    dashboard: Dashboard | None = None,
-) -> int:
+class AppOptions(TypedDict, total=False):
+    """The options of the app. `run_app` describes them."""
+
+    wording: Wording | None
+    models: Iterable[Model]
+    find_model: FindModel | None
+    goes_on: bool
+    dashboard: Dashboard | None
+
+
+def run_app(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:
     """Run a conversation with a worker in full screen until the user leaves.
 
     The runs live on the app's event loop. Afterwards, the conversation is in ``worker.session.conversation``.
@@ -62,28 +64,11 @@ def run_app(
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(
-            run_app_async(
-                worker,
-                wording=wording,
-                models=models,
-                find_model=find_model,
-                goes_on=goes_on,
-                dashboard=dashboard,
-            )
-        )
+        return asyncio.run(run_app_async(worker, **options))
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
 
 
-async def run_app_async(
-    worker: Worker | Session,
-    *,
-    wording: Wording | None = None,
-    models: Iterable[Model] = (),
-    find_model: FindModel | None = None,
-    goes_on: bool = False,
-    dashboard: Dashboard | None = None,
-) -> int:
+async def run_app_async(worker: Worker | Session, **options: Unpack[AppOptions]) -> int:
     """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
     Args:
@@ -97,7 +82,7 @@ async def run_app_async(
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
-    check_plain("wording or find_model", wording, find_model)
+    check_plain("wording or find_model", options.get("wording"), options.get("find_model"))
     if not has_textual():
         message = "the terminal app needs textual, which is not installed: pip install '/path/to/the/checkout[tui]'"
         raise ConfigurationError(message)
@@ -110,14 +95,7 @@ async def run_app_async(
         raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
-    app = TerminalApp(
-        worker,
-        wording=wording,
-        models=models,
-        find_model=find_model,
-        goes_on=goes_on,
-        dashboard=dashboard,
-    )
+    app = TerminalApp(worker, **options)
     with app.guard, on_signals(app.forward_signal):
         try:
             await app.run_async()

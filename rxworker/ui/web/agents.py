@@ -28,7 +28,7 @@ from rxworker.protocols.request import RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip
 from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
-from rxworker.ui.web.request import Route, WebRequest, get, post
+from rxworker.ui.web.request import Route, WebRequest, live, post
 from rxworker.ui.web.responses import (
     ApiError,
     bytes_response,
@@ -57,7 +57,7 @@ def protocol_routes(state: ServerState) -> list[Route]:
     for name, protocol in UI_PROTOCOLS.items():
         routes.append(post(protocol.path, partial(post_request, state, protocol, name), name))
         watch = partial(get_run_again, state, name)
-        routes.append(get(f"/api/runs/{{id}}/{name}", watch, has_head=False))
+        routes.append(live(f"/api/runs/{{id}}/{name}", watch))
     return routes
 
 

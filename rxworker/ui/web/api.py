@@ -35,7 +35,7 @@ from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.published import DurableItems, FollowedStream
-from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, delete, get, post
+from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -84,42 +84,31 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/conversations/{id}/mark", partial(post_mark, state)),
         post("/api/conversations/{id}/delete", partial(post_delete, state)),
         get("/api/runs/{id}/requests/{seq}", partial(get_request, state)),
-        get("/api/runs/{id}/events", partial(get_events, state), "run-events", has_head=False),
+        live("/api/runs/{id}/events", partial(get_events, state), "run-events"),
         *[get(f"/runs/{{id}}/stream{view}", partial(get_stream, state, view)) for view in FOLDS],
         *protocol_routes(state),
         *openai_routes(state),
         get("/api/chat/{id}/messages", partial(get_chat_messages, state), "chat-messages"),
-        get("/api/chat/{id}/stream", partial(get_chat, state), "chat-stream", has_head=False),
+        live("/api/chat/{id}/stream", partial(get_chat, state), "chat-stream"),
         post("/api/chat/{id}/stop", partial(post_chat_stop, state), "chat-stop"),
         get("/api/streams", partial(get_streams, state), "streams"),
         get("/api/streams/{name}", partial(get_published, state), "stream"),
-        get(
-            "/api/streams/{name}/events",
-            partial(get_items, state),
-            "stream-events",
-            has_head=False,
-        ),
+        live("/api/streams/{name}/events", partial(get_items, state), "stream-events"),
         get("/streams/{name}", partial(get_durable, state)),
         get("/api/boards", partial(get_boards, state), "boards"),
         get("/api/boards/{name}", partial(get_board, state), "board"),
-        get(
-            "/api/boards/{name}/events",
-            partial(get_board_events, state),
-            "board-events",
-            has_head=False,
-        ),
+        live("/api/boards/{name}/events", partial(get_board_events, state), "board-events"),
         get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
-        get(
+        live(
             "/api/boards/{name}/explain/events",
             partial(get_operator_events, state),
             "operator-events",
-            has_head=False,
         ),
         get("/api/link", partial(get_link, state), "link"),
         get("/api/links", partial(get_links, state)),
         post("/api/links", partial(post_link, state)),
         delete("/api/links/{id}", partial(delete_link, state)),
-        get("/api/ws", partial(get_socket, state), SOCKET, has_head=False),
+        live("/api/ws", partial(get_socket, state), SOCKET),
     ]
 
 

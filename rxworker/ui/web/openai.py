@@ -41,7 +41,7 @@ from rxworker.ui.web.agents import redacted
 from rxworker.ui.web.client_tools import answers_of, equip, without_results
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
-from rxworker.ui.web.request import Route, WebRequest, get, post
+from rxworker.ui.web.request import Route, WebRequest, get, live, post
 from rxworker.ui.web.responses import (
     ApiError,
     bytes_response,
@@ -68,9 +68,7 @@ def openai_routes(state: ServerState) -> list[Route]:
         get("/v1/models/{id}", partial(get_model, state), OPENAI + "model"),
         post("/v1/chat/completions", partial(post_completion, state), OPENAI + "chat"),
         post("/v1/responses", partial(post_response, state), OPENAI + "responses"),
-        get(
-            "/v1/responses/{id}", partial(get_response, state), OPENAI + "response", has_head=False
-        ),
+        live("/v1/responses/{id}", partial(get_response, state), OPENAI + "response"),
         post("/v1/responses/{id}/cancel", partial(post_cancel, state), OPENAI + "cancel"),
     ]
 

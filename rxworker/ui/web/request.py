@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64decode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from aiohttp import web
@@ -274,6 +275,10 @@ class Route(Struct, frozen=True):
 def get(path: str, handle: Handler, name: str = "", *, has_head: bool = True) -> Route:
     """A route for ``GET``."""
     return Route("GET", path, handle, name, has_head)
+
+
+live = partial(get, has_head=False)
+"""A route for ``GET`` whose answer goes on, so that there is none for ``HEAD``."""
 
 
 def post(path: str, handle: Handler, name: str = "") -> Route:
