@@ -29,18 +29,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
 from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
-from rxworker.views import Tracker
-from rxworker.views.changes import (
-    BlockClose,
-    BlockGrow,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Note,
-    Retract,
-    ViewPause,
-)
+from rxworker.views import Tracker, changes
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 
@@ -204,37 +193,37 @@ class RunPrinter:
         for change in self._tracker.feed(record):
             self._show(change)
 
-    def _show(self, change: Change) -> None:
+    def _show(self, change: changes.Change) -> None:
         page = self._page
         match change:
-            case BlockGrow(block=block, text=text) if block.block_type in TEXT_KINDS:
+            case changes.BlockGrow(block=block, text=text) if block.block_type in TEXT_KINDS:
                 kind = TEXT_KINDS[block.block_type]
                 if kind == "text":
                     self._printed.add(block.id)
                 page.write(kind, text)
-            case BlockClose():
+            case changes.BlockClose():
                 page.end_line()
-            case Retract(scope=scope, blocks=blocks):
+            case changes.Retract(scope=scope, blocks=blocks):
                 self._retracted[scope.id] = not self._printed.isdisjoint(blocks)
                 self._printed.difference_update(blocks)
-            case CallStart(call=call):
+            case changes.CallStart(call=call):
                 page.note(f"-> {describe_call(call)}")
-            case CallProgress(progress=progress):
+            case changes.CallProgress(progress=progress):
                 page.note(f".. {describe_json(progress)}")
-            case CallResult(
+            case changes.CallResult(
                 result=result, seconds=seconds, is_placeholder=False, is_provided=False
             ):
                 page.note(f"<- {describe_result(result)} ({seconds:.1f} s)")
-            case ViewPause(hook=hook, reason=reason, pending=pending):
+            case changes.ViewPause(hook=hook, reason=reason, pending=pending):
                 for waiting in pending:
                     page.note(f"-- {describe_call(waiting.call)} waits")
                 page.note(f"{one_line(hook)}: {one_line(reason)} (without --plain you can decide)")
-            case Note():
+            case changes.Note():
                 self._note(change)
             case _:
                 pass
 
-    def _note(self, note: Note) -> None:
+    def _note(self, note: changes.Note) -> None:
         page, scope = self._page, note.scope.id
         match note.record.event:
             case AttemptStart():

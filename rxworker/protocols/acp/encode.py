@@ -39,24 +39,9 @@ from rxworker.protocols.acp.wire import (
 )
 from rxworker.protocols.common import RecordEncoder
 from rxworker.tools.reports import FileEdit, Plan, read_report
-from rxworker.views.changes import (
-    BlockClose,
-    BlockGrow,
-    BlockOpen,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Note,
-    Retract,
-    ViewAbort,
-    ViewBegin,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-)
+from rxworker.views import changes
 
-End: TypeAlias = ViewFinish | ViewPause | ViewAbort | ViewCut
+End: TypeAlias = changes.ViewFinish | changes.ViewPause | changes.ViewAbort | changes.ViewCut
 
 FROM_USER = ("send", "resume")
 """The sources of the messages that the user has sent to a run."""
@@ -105,7 +90,7 @@ class AcpEncoder(RecordEncoder[Update]):
             updates[:0] = self._user(messages[len(messages) - added :], record)
         return updates
 
-    def _encode(self, change: Change) -> Iterable[Update]:
+    def _encode(self, change: changes.Change) -> Iterable[Update]:
         encode = HANDLERS.get(type(change))
         return () if encode is None else encode(self, change)
 
@@ -117,7 +102,7 @@ class AcpEncoder(RecordEncoder[Update]):
             for block in blocks_of(message.content)
         ]
 
-    def _begin(self, change: ViewBegin) -> Iterable[Update]:
+    def _begin(self, change: changes.ViewBegin) -> Iterable[Update]:
         self._known.update(waiting.id for waiting in change.pending)
         return ()
 
@@ -127,13 +112,13 @@ class AcpEncoder(RecordEncoder[Update]):
 
     # Blocks
 
-    def _open(self, change: BlockOpen) -> Iterator[Update]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[Update]:
         block = change.block
         if block.is_call:
             kind, title = kind_of(block.tool), block.tool or UNNAMED
             yield self._shown(CallFields(block.id, title=title, kind=kind, status="pending"))
 
-    def _grow(self, change: BlockGrow) -> Iterator[Update]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[Update]:
         block = change.block
         if block.is_call or block.scope.id:
             self._pieces[block.id].append(change.text)
@@ -142,7 +127,7 @@ class AcpEncoder(RecordEncoder[Update]):
         else:
             yield wire.AgentChunk(TextContent(change.text), block.id)
 
-    def _close(self, change: BlockClose) -> Iterator[Update]:
+    def _close(self, change: changes.BlockClose) -> Iterator[Update]:
         block = change.block
         text = "".join(self._pieces.pop(block.id, ()))
         if not block.is_call:
@@ -156,7 +141,7 @@ class AcpEncoder(RecordEncoder[Update]):
             given = text if block.is_free_text else parse_arguments(text)
             yield self._described(block.id, ToolCall(block.id, block.tool, given))
 
-    def _retract(self, change: Retract) -> Iterator[Update]:
+    def _retract(self, change: changes.Retract) -> Iterator[Update]:
         for name in change.calls:
             yield CallUpdate(name, status="failed")
         if change.blocks and not change.scope.id:
@@ -165,10 +150,10 @@ class AcpEncoder(RecordEncoder[Update]):
 
     # Calls
 
-    def _start(self, change: CallStart) -> Iterator[Update]:
+    def _start(self, change: changes.CallStart) -> Iterator[Update]:
         yield self._described(change.id, change.call, "in_progress")
 
-    def _progress(self, change: CallProgress) -> Iterator[Update]:
+    def _progress(self, change: changes.CallProgress) -> Iterator[Update]:
         match read_report(change.progress):
             case Plan(steps=steps):
                 yield wire.PlanUpdate(
@@ -185,7 +170,7 @@ class AcpEncoder(RecordEncoder[Update]):
             case None:
                 yield self._update(change.id, CallContent(TextContent(_line(change.progress))))
 
-    def _result(self, change: CallResult) -> Iterator[Update]:
+    def _result(self, change: changes.CallResult) -> Iterator[Update]:
         result, name = change.result, change.id
         if name not in self._known:
             if change.is_placeholder:
@@ -218,7 +203,7 @@ class AcpEncoder(RecordEncoder[Update]):
 
     # Other events
 
-    def _note(self, change: Note) -> Iterator[Update]:
+    def _note(self, change: changes.Note) -> Iterator[Update]:
         record = change.record
         name = f"{record.run_id}.{record.seq}"
         match record.event:
@@ -234,19 +219,19 @@ class AcpEncoder(RecordEncoder[Update]):
 
 
 HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[Update]]] = {
-    ViewBegin: AcpEncoder._begin,
-    BlockOpen: AcpEncoder._open,
-    BlockGrow: AcpEncoder._grow,
-    BlockClose: AcpEncoder._close,
-    CallStart: AcpEncoder._start,
-    CallProgress: AcpEncoder._progress,
-    CallResult: AcpEncoder._result,
-    Retract: AcpEncoder._retract,
-    Note: AcpEncoder._note,
-    ViewFinish: AcpEncoder._end,
-    ViewPause: AcpEncoder._end,
-    ViewAbort: AcpEncoder._end,
-    ViewCut: AcpEncoder._end,
+    changes.ViewBegin: AcpEncoder._begin,
+    changes.BlockOpen: AcpEncoder._open,
+    changes.BlockGrow: AcpEncoder._grow,
+    changes.BlockClose: AcpEncoder._close,
+    changes.CallStart: AcpEncoder._start,
+    changes.CallProgress: AcpEncoder._progress,
+    changes.CallResult: AcpEncoder._result,
+    changes.Retract: AcpEncoder._retract,
+    changes.Note: AcpEncoder._note,
+    changes.ViewFinish: AcpEncoder._end,
+    changes.ViewPause: AcpEncoder._end,
+    changes.ViewAbort: AcpEncoder._end,
+    changes.ViewCut: AcpEncoder._end,
 }
 """The updates of each change; other changes have none."""
 

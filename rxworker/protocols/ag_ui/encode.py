@@ -38,31 +38,7 @@ from rxworker.protocols.common import (
     type_name,
 )
 from rxworker.state import RunState
-from rxworker.views.changes import (
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-    CallOffer,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Note,
-    Retract,
-    ScopeClose,
-    ScopeOpen,
-    ShownBlock,
-    StepClose,
-    StepOpen,
-    ViewAbort,
-    ViewBegin,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-    WaitingCall,
-)
+from rxworker.views import changes
 from rxworker.worker.decisions import distinct
 
 
@@ -131,13 +107,13 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         self._totals.catch_up(state)
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: Change) -> Iterable[AgUiEvent]:
+    def _encode(self, change: changes.Change) -> Iterable[AgUiEvent]:
         events, scope = HANDLERS[type(change)](self, change), scope_of(change)
         return (replace(e, subagent_run_id=scope.id) for e in events) if scope.id else events
 
     # The run
 
-    def _begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
+    def _begin(self, change: changes.ViewBegin) -> Iterator[AgUiEvent]:
         # A client that did not declare a version may not know the field.
         protocol = "1.0" if self._is_new else None
         yield wire.RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
@@ -150,10 +126,10 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             messages = messages_of(with_calls(conversation, left), change.run_id)
             yield wire.MessagesSnapshot(messages)
 
-    def _finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
+    def _finish(self, _: changes.ViewFinish) -> Iterator[AgUiEvent]:
         yield self._finished(Outcome("success"))
 
-    def _pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
+    def _pause(self, change: changes.ViewPause) -> Iterator[AgUiEvent]:
         """A run that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
         if change.hook == CLIENT_TOOL:
             ids = tuple([call.id for call in change.pending])
@@ -175,13 +151,13 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             interrupts = (at_end,)
         yield self._finished(Outcome("interrupt", interrupts))
 
-    def _abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
+    def _abort(self, change: changes.ViewAbort) -> Iterator[AgUiEvent]:
         if change.cause == "cancel" and self._is_new:
             yield self._finished(Outcome("cancelled"))
         else:
             yield wire.RunError(change.reason or change.cause, change.cause, self._totals.usage)
 
-    def _cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
+    def _cut(self, change: changes.ViewCut) -> Iterator[AgUiEvent]:
         yield wire.RunError(change.reason, "detached", self._totals.usage)
 
     def _finished(self, outcome: Outcome | None) -> AgUiEvent:
@@ -189,17 +165,17 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     # Turns, and runs inside the run
 
-    def _open_step(self, change: StepOpen) -> Iterator[AgUiEvent]:
+    def _open_step(self, change: changes.StepOpen) -> Iterator[AgUiEvent]:
         yield wire.StepStarted(f"turn {change.turn}")
 
-    def _close_step(self, change: StepClose) -> Iterator[AgUiEvent]:
+    def _close_step(self, change: changes.StepClose) -> Iterator[AgUiEvent]:
         yield wire.StepFinished(f"turn {change.turn}")
 
-    def _open_scope(self, change: ScopeOpen) -> Iterator[AgUiEvent]:
+    def _open_scope(self, change: changes.ScopeOpen) -> Iterator[AgUiEvent]:
         scope = change.scope
         yield wire.SubagentStarted(scope.name or "run", scope.parent or None, scope.call_id or None)
 
-    def _close_scope(self, change: ScopeClose) -> Iterator[AgUiEvent]:
+    def _close_scope(self, change: changes.ScopeClose) -> Iterator[AgUiEvent]:
         self._parents.pop(change.scope.id, None)
         if change.error is None:
             yield wire.SubagentFinished()
@@ -208,7 +184,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     # Blocks
 
-    def _open(self, change: BlockOpen) -> Iterator[AgUiEvent]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[AgUiEvent]:
         block = change.block
         if block.block_type is BlockType.THINKING:
             yield wire.ReasoningStart(_span(block))
@@ -225,7 +201,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             metadata = ours({"refusal": True}) if is_refusal else None
             yield wire.TextMessageStart(block.id, "assistant", metadata)
 
-    def _parent_of(self, block: ShownBlock, first: str) -> str:
+    def _parent_of(self, block: changes.ShownBlock, first: str) -> str:
         """The message that the calls of the block's response are part of: the first one, if there is none yet."""
         response, parent = self._parents.get(block.scope.id, ("", ""))
         if response != block.response:
@@ -233,7 +209,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             self._parents[block.scope.id] = (block.response, parent)
         return parent
 
-    def _grow(self, change: BlockGrow) -> Iterator[AgUiEvent]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[AgUiEvent]:
         block = change.block
         if block.block_type is BlockType.THINKING:
             yield wire.ReasoningMessageContent(block.id, change.text)
@@ -242,7 +218,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         elif not block.is_held:
             yield wire.ToolCallArgs(block.id, change.text)
 
-    def _extra(self, change: BlockExtra) -> Iterator[AgUiEvent]:
+    def _extra(self, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
         block, event = change.block, change.event
         if isinstance(event, SignatureDelta):
             yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
@@ -250,7 +226,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             value = {"messageId": block.id, "citation": event.citation}
             yield Custom("rxworker.citation", value)
 
-    def _close(self, change: BlockClose) -> Iterator[AgUiEvent]:
+    def _close(self, change: changes.BlockClose) -> Iterator[AgUiEvent]:
         block = change.block
         if block.block_type is BlockType.THINKING:
             yield wire.ReasoningMessageEnd(block.id)
@@ -261,32 +237,32 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         elif not block.is_held:
             yield wire.ToolCallEnd(block.id)
 
-    def _whole(self, change: BlockWhole) -> Iterator[AgUiEvent]:
+    def _whole(self, change: changes.BlockWhole) -> Iterator[AgUiEvent]:
         kind = change.block.block_type.value
         value = {"type": kind, "kind": change.kind, "echo": change.echo}
         yield Custom("rxworker.block", value)
 
     # Calls
 
-    def _start_call(self, change: CallStart) -> Iterator[AgUiEvent]:
+    def _start_call(self, change: changes.CallStart) -> Iterator[AgUiEvent]:
         call = change.call
         if not change.is_held:
             yield from self._release(change)
         value = {"toolCallId": change.id, "name": call.name, "input": call.input}
         yield Custom("rxworker.tool_start", value)
 
-    def _release(self, change: CallOffer | CallStart) -> Iterator[AgUiEvent]:
+    def _release(self, change: changes.CallOffer | changes.CallStart) -> Iterator[AgUiEvent]:
         """The events of a call that was held. A client that has the call already is not sent it again."""
         if change.id in self._held:
             yield wire.ToolCallStart(change.id, change.call.name, self._held.pop(change.id))
             yield wire.ToolCallArgs(change.id, arguments_of(change.call.input))
             yield wire.ToolCallEnd(change.id)
 
-    def _call_progress(self, change: CallProgress) -> Iterator[AgUiEvent]:
+    def _call_progress(self, change: changes.CallProgress) -> Iterator[AgUiEvent]:
         content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
         yield wire.ActivitySnapshot(f"{change.id}.progress", "rxworker.tool_progress", content)
 
-    def _end_call(self, change: CallResult) -> Iterator[AgUiEvent]:
+    def _end_call(self, change: changes.CallResult) -> Iterator[AgUiEvent]:
         """A client before 1.0 gets only the text of a result."""
         if change.id in self._answered:
             return
@@ -304,7 +280,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     # Other events
 
-    def _retract(self, change: Retract) -> Iterator[AgUiEvent]:
+    def _retract(self, change: changes.Retract) -> Iterator[AgUiEvent]:
         value = {
             "reason": change.reason,
             "messageIds": change.blocks,
@@ -312,7 +288,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         }
         yield Custom("rxworker.retract", value)
 
-    def _note(self, change: Note) -> Iterator[AgUiEvent]:
+    def _note(self, change: changes.Note) -> Iterator[AgUiEvent]:
         record = change.record
         match record.event:
             case MessageAdd(messages=messages, source=source):
@@ -331,31 +307,31 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
 
 HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] = {
-    ViewBegin: AgUiEncoder._begin,
-    ViewFinish: AgUiEncoder._finish,
-    ViewPause: AgUiEncoder._pause,
-    ViewAbort: AgUiEncoder._abort,
-    ViewCut: AgUiEncoder._cut,
-    StepOpen: AgUiEncoder._open_step,
-    StepClose: AgUiEncoder._close_step,
-    ScopeOpen: AgUiEncoder._open_scope,
-    ScopeClose: AgUiEncoder._close_scope,
-    BlockOpen: AgUiEncoder._open,
-    BlockGrow: AgUiEncoder._grow,
-    BlockExtra: AgUiEncoder._extra,
-    BlockClose: AgUiEncoder._close,
-    BlockWhole: AgUiEncoder._whole,
-    CallStart: AgUiEncoder._start_call,
-    CallOffer: AgUiEncoder._release,
-    CallProgress: AgUiEncoder._call_progress,
-    CallResult: AgUiEncoder._end_call,
-    Retract: AgUiEncoder._retract,
-    Note: AgUiEncoder._note,
+    changes.ViewBegin: AgUiEncoder._begin,
+    changes.ViewFinish: AgUiEncoder._finish,
+    changes.ViewPause: AgUiEncoder._pause,
+    changes.ViewAbort: AgUiEncoder._abort,
+    changes.ViewCut: AgUiEncoder._cut,
+    changes.StepOpen: AgUiEncoder._open_step,
+    changes.StepClose: AgUiEncoder._close_step,
+    changes.ScopeOpen: AgUiEncoder._open_scope,
+    changes.ScopeClose: AgUiEncoder._close_scope,
+    changes.BlockOpen: AgUiEncoder._open,
+    changes.BlockGrow: AgUiEncoder._grow,
+    changes.BlockExtra: AgUiEncoder._extra,
+    changes.BlockClose: AgUiEncoder._close,
+    changes.BlockWhole: AgUiEncoder._whole,
+    changes.CallStart: AgUiEncoder._start_call,
+    changes.CallOffer: AgUiEncoder._release,
+    changes.CallProgress: AgUiEncoder._call_progress,
+    changes.CallResult: AgUiEncoder._end_call,
+    changes.Retract: AgUiEncoder._retract,
+    changes.Note: AgUiEncoder._note,
 }
 """The events of each change."""
 
 
-def _span(block: ShownBlock) -> str:
+def _span(block: changes.ShownBlock) -> str:
     return f"{block.id}.span"
 
 
@@ -378,7 +354,7 @@ MESSAGE_SCHEMA: JsonObject = {
 }
 
 
-def _interrupt(change: ViewPause, pending: WaitingCall, name: str) -> Interrupt:
+def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: str) -> Interrupt:
     call, question = pending.call, pending.question
     if question is not None:
         properties: JsonObject = {"approved": {"type": "boolean"}}

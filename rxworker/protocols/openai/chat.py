@@ -18,17 +18,7 @@ from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, RecordEncoder, arguments_of, data_line, pump
-from rxworker.views.changes import (
-    BlockGrow,
-    Change,
-    Retract,
-    ShownBlock,
-    ViewAbort,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-    WaitingCall,
-)
+from rxworker.views import changes
 
 _FINISH = {
     StopKind.MAX_TOKENS: "length",
@@ -101,7 +91,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
         self.error: CompletionError | None = None
         self._tools = frozenset(tools)
         self._response = ""
-        self._blocks: dict[str, tuple[ShownBlock, list[str]]] = {}
+        self._blocks: dict[str, tuple[changes.ShownBlock, list[str]]] = {}
         self._calls: list[JsonObject] = []
         self._notice = ""
 
@@ -129,25 +119,25 @@ class ChatEncoder(RecordEncoder[JsonObject]):
                 pieces.setdefault(block.response, []).extend(texts)
         return "\n\n".join(map("".join, pieces.values()))
 
-    def _encode(self, change: Change) -> Iterator[JsonObject]:
+    def _encode(self, change: changes.Change) -> Iterator[JsonObject]:
         match change:
-            case BlockGrow(block=block, text=text) if not block.scope.id:
+            case changes.BlockGrow(block=block, text=text) if not block.scope.id:
                 yield from self._grow(block, text)
-            case Retract(blocks=blocks):
+            case changes.Retract(blocks=blocks):
                 for name in blocks:
                     self._blocks.pop(name, None)
-            case ViewPause():
+            case changes.ViewPause():
                 yield from self._pause(change)
-            case ViewFinish(stop_reason=stop):
+            case changes.ViewFinish(stop_reason=stop):
                 self.finish_reason = "stop" if stop is None else _FINISH.get(stop.kind, "stop")
-            case ViewAbort(cause=cause, reason=reason):
+            case changes.ViewAbort(cause=cause, reason=reason):
                 self.error = CompletionError(cause, reason or cause)
-            case ViewCut(reason=reason):
+            case changes.ViewCut(reason=reason):
                 self.error = CompletionError("cut", reason)
             case _:
                 pass
 
-    def _grow(self, block: ShownBlock, text: str) -> Iterator[JsonObject]:
+    def _grow(self, block: changes.ShownBlock, text: str) -> Iterator[JsonObject]:
         if block.block_type is not BlockType.THINKING and block.block_type not in TEXTS:
             return
         self._blocks.setdefault(block.id, (block, []))[1].append(text)
@@ -158,7 +148,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
         self._response = block.response
         yield {"content": f"\n\n{text}" if starts else text}
 
-    def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
+    def _pause(self, pause: changes.ViewPause) -> Iterator[JsonObject]:
         of_client = calls_of_client(pause, self._tools)
         if not of_client:
             self._notice = f"[{waits_for(pause)}]"
@@ -181,14 +171,14 @@ class ChatEncoder(RecordEncoder[JsonObject]):
         yield {"tool_calls": calls}
 
 
-def calls_of_client(pause: ViewPause, tools: Container[str]) -> list[WaitingCall]:
+def calls_of_client(pause: changes.ViewPause, tools: Container[str]) -> list[changes.WaitingCall]:
     """The calls of a client's tools that a paused run waits for; none if it waits for a person."""
     if pause.hook != CLIENT_TOOL:
         return []
     return [waiting for waiting in pause.pending if waiting.call.name in tools]
 
 
-def waits_for(pause: ViewPause) -> str:
+def waits_for(pause: changes.ViewPause) -> str:
     """The decision that a paused run waits for, as a text that users read.
 
     >>> waits_for(ViewPause("run-1", "hook", "paused by the user"))

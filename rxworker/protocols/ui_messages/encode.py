@@ -46,27 +46,7 @@ from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState, apply_change
-from rxworker.views.changes import (
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-    CallOffer,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Note,
-    Retract,
-    StepClose,
-    StepOpen,
-    ViewAbort,
-    ViewBegin,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-)
+from rxworker.views import changes
 from rxworker.worker.decisions import distinct
 
 
@@ -121,14 +101,14 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         self._was_offered = True  # what is offered waits for the client now
         return super().catch_up(state, run_id)
 
-    def _encode(self, change: Change) -> Iterable[UiMessagePart]:
-        if scope_of(change).id and not isinstance(change, Note | Retract):
+    def _encode(self, change: changes.Change) -> Iterable[UiMessagePart]:
+        if scope_of(change).id and not isinstance(change, changes.Note | changes.Retract):
             return self._nested.feed(change)
         return HANDLERS[type(change)](self, change)
 
     # The message
 
-    def _begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
+    def _begin(self, change: changes.ViewBegin) -> Iterator[UiMessagePart]:
         """The message begins, or continues with pending calls."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
@@ -142,16 +122,16 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             else:
                 yield from parts
 
-    def _open_step(self, _: StepOpen) -> Iterator[UiMessagePart]:
+    def _open_step(self, _: changes.StepOpen) -> Iterator[UiMessagePart]:
         self._in_step = True
         self._calls.has_results = False
         yield wire.StartStep()
 
-    def _close_step(self, _: StepClose) -> Iterator[UiMessagePart]:
+    def _close_step(self, _: changes.StepClose) -> Iterator[UiMessagePart]:
         self._in_step = False
         yield wire.FinishStep()
 
-    def _finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
+    def _finish(self, change: changes.ViewFinish) -> Iterator[UiMessagePart]:
         """The run has finished.
 
         Its last step has no results of calls: a client would send the message again, as if it had run them itself.
@@ -164,7 +144,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         kind = None if change.stop_reason is None else change.stop_reason.kind
         yield wire.Finish(_FINISH.get(kind, "other"))
 
-    def _pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
+    def _pause(self, change: changes.ViewPause) -> Iterator[UiMessagePart]:
         """The run is paused. The calls that it offers to the client were sent before."""
         if change.hook == CLIENT_TOOL:
             yield wire.Finish("tool-calls")
@@ -191,18 +171,18 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         yield Data("data-pause", data, "pause")
         yield wire.Finish("tool-calls" if has_request else "stop")
 
-    def _abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
+    def _abort(self, change: changes.ViewAbort) -> Iterator[UiMessagePart]:
         if change.cause == "cancel":
             yield wire.Abort(change.reason)
             return
         yield wire.ErrorPart(change.reason or change.cause)
         yield wire.Finish("error")
 
-    def _cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
+    def _cut(self, change: changes.ViewCut) -> Iterator[UiMessagePart]:
         yield wire.Abort(change.reason)
         yield wire.ErrorPart(change.reason)
 
-    def _retract(self, change: Retract) -> Iterator[UiMessagePart]:
+    def _retract(self, change: changes.Retract) -> Iterator[UiMessagePart]:
         if self._can_reset and self._in_step and not change.scope.id:
             yield wire.ResetStep()
             return
@@ -211,7 +191,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
     # Blocks
 
-    def _open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[UiMessagePart]:
         block = change.block
         if block.block_type is BlockType.THINKING:
             yield wire.ReasoningStart(block.id)
@@ -221,7 +201,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             is_refusal = block.block_type is BlockType.REFUSAL
             yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
 
-    def _grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
         block = change.block
         if block.block_type is BlockType.THINKING:
             yield wire.ReasoningDelta(block.id, change.text)
@@ -230,7 +210,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         else:
             yield wire.TextDeltaPart(block.id, change.text)
 
-    def _extra(self, change: BlockExtra) -> Iterator[UiMessagePart]:
+    def _extra(self, change: changes.BlockExtra) -> Iterator[UiMessagePart]:
         """A block has a signature, which is sent at its end, or a citation."""
         event = change.event
         if isinstance(event, SignatureDelta):
@@ -244,7 +224,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         else:
             yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
 
-    def _close(self, change: BlockClose) -> Iterator[UiMessagePart]:
+    def _close(self, change: changes.BlockClose) -> Iterator[UiMessagePart]:
         block = change.block
         if block.is_call:
             yield from self._calls.close(change)
@@ -256,30 +236,30 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         is_thinking = block.block_type is BlockType.THINKING
         yield (wire.ReasoningEnd if is_thinking else wire.TextEnd)(block.id, metadata)
 
-    def _whole(self, change: BlockWhole) -> Iterator[UiMessagePart]:
+    def _whole(self, change: changes.BlockWhole) -> Iterator[UiMessagePart]:
         block = change.block
         data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
         yield Data("data-block", data, block.id)
 
     # Calls
 
-    def _start_call(self, change: CallStart) -> Iterator[UiMessagePart]:
+    def _start_call(self, change: changes.CallStart) -> Iterator[UiMessagePart]:
         return self._calls.update(change.id, change.call, is_held=change.is_held)
 
-    def _offer_call(self, change: CallOffer) -> Iterator[UiMessagePart]:
+    def _offer_call(self, change: changes.CallOffer) -> Iterator[UiMessagePart]:
         """The run waits for the client to run a call; a later run has its result already, if this one is past."""
         return self._calls.update(change.id, change.call, is_held=self._is_past)
 
-    def _call_progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
+    def _call_progress(self, change: changes.CallProgress) -> Iterator[UiMessagePart]:
         data = {"toolCallId": change.id, "progress": change.progress}
         yield Data("data-progress", data, change.id)
 
-    def _end_call(self, change: CallResult) -> Iterator[UiMessagePart]:
+    def _end_call(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
         return self._calls.result(change)
 
     # Other events
 
-    def _note(self, change: Note) -> Iterator[UiMessagePart]:
+    def _note(self, change: changes.Note) -> Iterator[UiMessagePart]:
         """The client keeps those that matter later; the others are transient.
 
         The shared state is sent whole, since a client replaces a part by its id.
@@ -305,24 +285,24 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
 
 HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[UiMessagePart]]] = {
-    ViewBegin: UiMessageEncoder._begin,
-    ViewFinish: UiMessageEncoder._finish,
-    ViewPause: UiMessageEncoder._pause,
-    ViewAbort: UiMessageEncoder._abort,
-    ViewCut: UiMessageEncoder._cut,
-    StepOpen: UiMessageEncoder._open_step,
-    StepClose: UiMessageEncoder._close_step,
-    Retract: UiMessageEncoder._retract,
-    BlockOpen: UiMessageEncoder._open,
-    BlockGrow: UiMessageEncoder._grow,
-    BlockExtra: UiMessageEncoder._extra,
-    BlockClose: UiMessageEncoder._close,
-    BlockWhole: UiMessageEncoder._whole,
-    CallStart: UiMessageEncoder._start_call,
-    CallOffer: UiMessageEncoder._offer_call,
-    CallProgress: UiMessageEncoder._call_progress,
-    CallResult: UiMessageEncoder._end_call,
-    Note: UiMessageEncoder._note,
+    changes.ViewBegin: UiMessageEncoder._begin,
+    changes.ViewFinish: UiMessageEncoder._finish,
+    changes.ViewPause: UiMessageEncoder._pause,
+    changes.ViewAbort: UiMessageEncoder._abort,
+    changes.ViewCut: UiMessageEncoder._cut,
+    changes.StepOpen: UiMessageEncoder._open_step,
+    changes.StepClose: UiMessageEncoder._close_step,
+    changes.Retract: UiMessageEncoder._retract,
+    changes.BlockOpen: UiMessageEncoder._open,
+    changes.BlockGrow: UiMessageEncoder._grow,
+    changes.BlockExtra: UiMessageEncoder._extra,
+    changes.BlockClose: UiMessageEncoder._close,
+    changes.BlockWhole: UiMessageEncoder._whole,
+    changes.CallStart: UiMessageEncoder._start_call,
+    changes.CallOffer: UiMessageEncoder._offer_call,
+    changes.CallProgress: UiMessageEncoder._call_progress,
+    changes.CallResult: UiMessageEncoder._end_call,
+    changes.Note: UiMessageEncoder._note,
 }
 """The parts of each change."""
 

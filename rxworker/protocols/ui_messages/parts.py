@@ -17,21 +17,7 @@ from rxworker.messages import Audio, Document, Image, Json, JsonObject, Text, To
 from rxworker.protocols.common import arguments_of
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
-from rxworker.views.changes import (
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Scope,
-    ScopeClose,
-    ScopeOpen,
-    ShownBlock,
-)
+from rxworker.views import changes
 
 
 class _Call(Struct):
@@ -63,7 +49,7 @@ class CallParts:
         self.has_results = False
         self._calls: dict[str, _Call] = {}
 
-    def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
+    def open(self, change: changes.BlockOpen) -> Iterator[UiMessagePart]:
         """The model begins to write a call."""
         block = change.block
         self._calls[block.id] = _Call()
@@ -71,12 +57,12 @@ class CallParts:
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE or None
         yield wire.ToolInputStart(block.id, block.tool, encoding, is_provided)
 
-    def grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
+    def grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
         """A call has more arguments."""
         self._calls[change.block.id].pieces.append(change.text)
         yield wire.ToolInputDelta(change.block.id, change.text)
 
-    def close(self, change: BlockClose) -> Iterator[UiMessagePart]:
+    def close(self, change: changes.BlockClose) -> Iterator[UiMessagePart]:
         """The arguments are complete, or the call was aborted."""
         block = change.block
         call = self._calls[block.id]
@@ -132,7 +118,7 @@ class CallParts:
             yield wire.ToolInputStart(name, call.name, encoding)
             yield wire.ToolInputDelta(name, arguments_of(call.input))
 
-    def result(self, change: CallResult) -> Iterator[UiMessagePart]:
+    def result(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
         """A call has its result."""
         result = change.result
         if change.id not in self._calls:
@@ -191,33 +177,33 @@ class NestedRuns:
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
-    def feed(self, change: Change) -> Iterator[Data]:
+    def feed(self, change: changes.Change) -> Iterator[Data]:
         """Encode a change, which may give no parts."""
         match change:
-            case ScopeOpen(scope=scope):
+            case changes.ScopeOpen(scope=scope):
                 yield _status(scope, "running")
-            case ScopeClose(scope=scope, error=None):
+            case changes.ScopeClose(scope=scope, error=None):
                 yield _status(scope, "finished")
-            case ScopeClose(scope=scope, error=error):
+            case changes.ScopeClose(scope=scope, error=error):
                 yield _status(scope, "failed", error)
-            case BlockOpen(block=block):
+            case changes.BlockOpen(block=block):
                 self._texts[block.id] = []
-            case BlockGrow(block=block, text=text):
+            case changes.BlockGrow(block=block, text=text):
                 self._texts.setdefault(block.id, []).append(text)
                 yield Data("data-inside-delta", {**_about(block), "delta": text}, transient=True)
-            case BlockClose(block=block, aborted=aborted):
+            case changes.BlockClose(block=block, aborted=aborted):
                 data = {**_about(block), "text": "".join(self._texts.pop(block.id, []))}
                 if aborted is not None:
                     data["aborted"] = aborted
                 yield Data("data-inside", data, block.id)
-            case BlockWhole(block=block, kind=kind):
+            case changes.BlockWhole(block=block, kind=kind):
                 yield Data("data-inside", {**_about(block), "kind": kind}, block.id)
-            case CallStart(scope=scope, id=name, call=call):
+            case changes.CallStart(scope=scope, id=name, call=call):
                 data = {"scope": scope.id, "toolCallId": name, "input": call.input}
                 yield Data("data-inside-call", data, transient=True)
-            case CallProgress(id=name, progress=progress):
+            case changes.CallProgress(id=name, progress=progress):
                 yield Data("data-progress", {"toolCallId": name, "progress": progress}, name)
-            case CallResult(scope=scope, id=name, result=result):
+            case changes.CallResult(scope=scope, id=name, result=result):
                 data = {
                     "scope": scope.id,
                     "toolCallId": name,
@@ -225,11 +211,11 @@ class NestedRuns:
                     "isError": result.is_error,
                 }
                 yield Data("data-inside-result", data, name)
-            case BlockExtra() | _:
+            case changes.BlockExtra() | _:
                 return
 
 
-def _status(scope: Scope, status: str, error: str | None = None) -> Data:
+def _status(scope: changes.Scope, status: str, error: str | None = None) -> Data:
     data: JsonObject = {"name": scope.name, "toolCallId": scope.call_id, "status": status}
     if scope.parent:
         data["parent"] = scope.parent
@@ -238,7 +224,7 @@ def _status(scope: Scope, status: str, error: str | None = None) -> Data:
     return Data("data-run", data, scope.id)
 
 
-def _about(block: ShownBlock) -> JsonObject:
+def _about(block: changes.ShownBlock) -> JsonObject:
     about: JsonObject = {"scope": block.scope.id, "id": block.id, "kind": block.block_type.value}
     if block.tool:
         about["tool"] = block.tool
