@@ -13,18 +13,7 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 from reactivex import abc
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockStart,
-    Record,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunStop,
-    Status,
-    Usage,
-)
+from rxworker import events
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.operators.expect import no_record, observing
 from rxworker.operators.kernel import Ending, Operator, Sink
@@ -33,10 +22,10 @@ from rxworker.state import RunState, step_run
 from rxworker.views import CallView, RunView
 
 R = TypeVar("R")
-Fold: TypeAlias = Callable[[Record], Iterator[R]]
+Fold: TypeAlias = Callable[[events.Record], Iterator[R]]
 """Takes the records of one run, and returns the rows that each completes."""
 
-ENDS = (RunStop, RunPause, RunAbort)
+ENDS = (events.RunStop, events.RunPause, events.RunAbort)
 
 
 class CallRow(Struct, frozen=True):
@@ -129,7 +118,7 @@ class RunRow(Struct, frozen=True):
     reasoning_tokens: int | None
 
 
-def call_rows() -> Operator[Record, CallRow]:
+def call_rows() -> Operator[events.Record, CallRow]:
     """A row for each call of a tool.
 
     >>> from rxworker import Worker, tool
@@ -149,25 +138,25 @@ def call_rows() -> Operator[Record, CallRow]:
     return _rows(_Calls, "call_rows()")
 
 
-def response_rows() -> Operator[Record, ResponseRow]:
+def response_rows() -> Operator[events.Record, ResponseRow]:
     """A row for each response of a provider, also for those that failed."""
     return _rows(_Responses, "response_rows()")
 
 
-def run_rows() -> Operator[Record, RunRow]:
+def run_rows() -> Operator[events.Record, RunRow]:
     """A row for each run that has ended or paused."""
     return _rows(_Runs, "run_rows()")
 
 
-def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[Record, R]:
-    def observe(observer: abc.ObserverBase[R]) -> Sink[Record]:
+def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[events.Record, R]:
+    def observe(observer: abc.ObserverBase[R]) -> Sink[events.Record]:
         folds: dict[str, Fold[R]] = {}
         ending = Ending(observer)
 
-        def on_next(record: Record) -> None:
+        def on_next(record: events.Record) -> None:
             if ending.is_over:
                 return
-            if record.__class__ is not Record:
+            if record.__class__ is not events.Record:
                 ending.on_error(no_record(verb, record))
                 return
             fold = folds.get(record.run_id)
@@ -188,7 +177,7 @@ class _Calls:
         self._view = RunView()
         self._emitted: set[CallView] = set()
 
-    def __call__(self, record: Record) -> Iterator[CallRow]:
+    def __call__(self, record: events.Record) -> Iterator[CallRow]:
         for item in self._view.step(record).items:
             if isinstance(item, CallView) and item.is_over:
                 has_result = item.result is not None or item.stage not in ("done", "failed")
@@ -219,14 +208,14 @@ class _Calls:
 class _Attempt:
     """A request that has not ended."""
 
-    def __init__(self, record: Record, provider: str, model: str) -> None:
+    def __init__(self, record: events.Record, provider: str, model: str) -> None:
         self.record = record
         self.provider = provider
         self.model = model
         self.first: float | None = None
-        self.usage = Usage()
+        self.usage = events.Usage()
 
-    def row(self, end: Record, status: str, stop_reason: str | None = None) -> ResponseRow:
+    def row(self, end: events.Record, status: str, stop_reason: str | None = None) -> ResponseRow:
         began = self.record.time
         return ResponseRow(
             run=end.run_id,
@@ -251,32 +240,32 @@ class _Responses:
     def __init__(self) -> None:
         self._open: dict[tuple[str, ...], _Attempt] = {}
 
-    def __call__(self, record: Record) -> Iterator[ResponseRow]:
+    def __call__(self, record: events.Record) -> Iterator[ResponseRow]:
         event, path = record.event, record.path
-        if isinstance(event, AttemptStart):
+        if isinstance(event, events.AttemptStart):
             self._open[path] = _Attempt(record, event.provider, event.model)
             return
         attempt = self._open.get(path)
         if attempt is None:
             return
         match event:
-            case BlockStart():
+            case events.BlockStart():
                 attempt.first = record.time if attempt.first is None else attempt.first
-            case Usage():
+            case events.Usage():
                 attempt.usage = event
-            case Status(status=ResponseStatus.STARTED):
+            case events.Status(status=events.ResponseStatus.STARTED):
                 attempt.model = event.model or attempt.model
                 attempt.provider = event.provider or attempt.provider
-            case Status():
+            case events.Status():
                 del self._open[path]
                 reason = None if event.stop_reason is None else event.stop_reason.kind.value
                 yield attempt.row(record, event.status.value, reason)
-            case AttemptRetract():
+            case events.AttemptRetract():
                 del self._open[path]
                 yield attempt.row(record, "Retracted")
-            case RunStop() | RunPause() | RunAbort():
+            case events.RunStop() | events.RunPause() | events.RunAbort():
                 del self._open[path]
-                yield attempt.row(record, ResponseStatus.CANCELLED.value)
+                yield attempt.row(record, events.ResponseStatus.CANCELLED.value)
             case _:
                 pass
 
@@ -286,7 +275,7 @@ class _Runs:
         self._state = RunState()
         self._began: float | None = None
 
-    def __call__(self, record: Record) -> Iterator[RunRow]:
+    def __call__(self, record: events.Record) -> Iterator[RunRow]:
         self._began = record.time if self._began is None else self._began
         self._state = state = step_run(self._state, record)
         if _is_end(record):
@@ -306,7 +295,7 @@ class _Runs:
             )
 
 
-def _is_end(record: Record) -> bool:
+def _is_end(record: events.Record) -> bool:
     return not record.path and isinstance(record.event, ENDS)
 
 

@@ -31,21 +31,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from rxworker import events
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
-from rxworker.events import (
-    AttemptRetract,
-    MessageAdd,
-    Record,
-    RunAbort,
-    RunPause,
-    RunStop,
-    Status,
-    ToolOutput,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    TurnStop,
-)
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
@@ -104,7 +91,9 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 # Constants, since a member of an enumeration is slow to look up.
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
 # After these the results of the turn are in the conversation, or nothing comes of them.
-_SEEN = frozenset({AttemptRetract, TurnStop, RunPause, RunStop, RunAbort})
+_SEEN = frozenset(
+    {events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort}
+)
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
@@ -161,7 +150,7 @@ class RunWriter:
         self._agreed: dict[int, Private] = {}
         self._kept: dict[int, Private] = {}
         self._loop = asyncio.get_running_loop()
-        self._pending: list[Record] = []
+        self._pending: list[events.Record] = []
         self._outstanding = 0  # records that are not stored yet
         self._since = 0.0  # when the oldest of them was put in
         self._is_watched = False  # by another process
@@ -239,7 +228,7 @@ class RunWriter:
         """Store results that a person has given with the first record of the run, until their calls have ended."""
         self._unseen.update(answered)
 
-    def put(self, record: Record) -> None:
+    def put(self, record: events.Record) -> None:
         """Write a record soon. Called while ``is_open``."""
         pending = self._pending
         if not pending:
@@ -250,27 +239,27 @@ class RunWriter:
         self._put_seq = record.seq
         self._outstanding += record.covers
         event: Any = record.event
-        if event.__class__ is ToolStart and self._agreed and not record.path:
+        if event.__class__ is events.ToolStart and self._agreed and not record.path:
             agreed = self._agreed.pop(event.place, None)
             if agreed is not None:
                 self._private[record.seq] = agreed
-        if event.__class__ is ToolProgress and self._kept and not record.path:
+        if event.__class__ is events.ToolProgress and self._kept and not record.path:
             kept = self._kept.pop(event.place, None)
             if kept is not None:
                 self._private[record.seq] = kept
         if self._unseen and not record.path:
-            if event.__class__ is ToolOutput or event.__class__ is ToolStop:
+            if event.__class__ is events.ToolOutput or event.__class__ is events.ToolStop:
                 self._unseen.pop(event.place, None)
             elif event.__class__ in _SEEN or (
-                event.__class__ is MessageAdd and event.source == "tools"
+                event.__class__ is events.MessageAdd and event.source == "tools"
             ):
                 self._unseen.clear()
-        if event.__class__ is ToolStop and not record.path:
+        if event.__class__ is events.ToolStop and not record.path:
             held = self._results.pop(event.place, None)
             if held is not None and event.result is None:
                 self._unseen[event.place] = held
             self.flush()
-        elif self.keeps_cursor and event.__class__ is Status and event.response_id:
+        elif self.keeps_cursor and event.__class__ is events.Status and event.response_id:
             self.flush()
         elif self._outstanding > MOST:
             self._flush()

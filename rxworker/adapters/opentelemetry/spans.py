@@ -23,34 +23,11 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, set_sp
 from opentelemetry.trace import Status as SpanStatus
 from reactivex import abc
 
+from rxworker import events
 from rxworker.adapters.opentelemetry.content import Recorder
 from rxworker.adapters.opentelemetry.metrics import Attributes, Instruments
 from rxworker.adapters.opentelemetry.names import PROVIDERS, Names, counts_of
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    Error,
-    HandOver,
-    HookVerdict,
-    LimitReached,
-    LoopHold,
-    Record,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunResume,
-    RunStart,
-    RunStop,
-    Status,
-    ToolOutput,
-    ToolStart,
-    ToolStop,
-    TurnStop,
-    Usage,
-    WatcherDetach,
-)
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
 from rxworker.log.values import CONVERSATION
@@ -110,7 +87,7 @@ class _Chat(Struct):
     response: str | None = None
     model: str | None = None
     stop: StopReason | None = None
-    usage: Usage | None = None
+    usage: events.Usage | None = None
     error: _Failure | None = None
 
 
@@ -143,14 +120,14 @@ class _Scope(Struct):
     metric: Attributes
     state: RunState
     status: str = "running"
-    abort: RunAbort | None = None
+    abort: events.RunAbort | None = None
     requested: tuple[str, str] = ("", "")
-    usage: Usage | None = None
+    usage: events.Usage | None = None
     chat: _Chat | None = None
     tools: dict[tuple[int, str], _Tool] = field(default_factory=dict[tuple[int, str], _Tool])
 
 
-class RunSpans(abc.ObserverBase[Record]):
+class RunSpans(abc.ObserverBase[events.Record]):
     """The observer of one run.
 
     Args:
@@ -198,7 +175,7 @@ class RunSpans(abc.ObserverBase[Record]):
         connect(run.entries(run.first_seq - 1, name="opentelemetry"), self)
         self._is_live = self._has_tracer
 
-    def on_next(self, value: Record) -> None:
+    def on_next(self, value: events.Record) -> None:
         """Take a record, or one for deltas that arrived together."""
         record = value
         self._last = time = record.time
@@ -234,12 +211,14 @@ class RunSpans(abc.ObserverBase[Record]):
 
     # Runs
 
-    def _began_again(self, scope: _Scope, record: Record, event: RunStart) -> None:
+    def _began_again(self, scope: _Scope, record: events.Record, event: events.RunStart) -> None:
         """A tool that is run again begins another run."""
         self._end_scope(record.path, scope, None)
         self._begin_scope(record, event)
 
-    def _begin_scope(self, record: Record, event: RunStart | RunResume | RunRecover) -> None:
+    def _begin_scope(
+        self, record: events.Record, event: events.RunStart | events.RunResume | events.RunRecover
+    ) -> None:
         path, names = record.path, self._names
         attributes: Attributes = {names.operation: "invoke_agent", **self._common}
         if path:
@@ -259,7 +238,7 @@ class RunSpans(abc.ObserverBase[Record]):
             attributes[names.run] = self._id
         if name:
             attributes[names.agent_name] = name
-        if isinstance(event, RunResume) and event.resumes:
+        if isinstance(event, events.RunResume) and event.resumes:
             attributes[names.resumes] = event.resumes
         span = self._tracer.start_span(
             f"invoke_agent {name}" if name else "invoke_agent",
@@ -277,10 +256,10 @@ class RunSpans(abc.ObserverBase[Record]):
         scope = self._scopes[path] = _Scope(span, context, record.time, metric, state)
         if self._recorder is not None:
             scope.state = fold_run((record,), state)
-            if not isinstance(event, RunRecover):
-                added = event.added if isinstance(event, RunStart) else 0
+            if not isinstance(event, events.RunRecover):
+                added = event.added if isinstance(event, events.RunStart) else 0
                 self._record_input(span, scope.state.conversation, added)
-        if isinstance(event, RunRecover):
+        if isinstance(event, events.RunRecover):
             self._noted(scope, record, event)
 
     def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
@@ -321,19 +300,19 @@ class RunSpans(abc.ObserverBase[Record]):
             span.set_attribute(names.system_instructions, recorder.system(conversation.system))
         span.set_attribute(names.input_messages, recorder.input(conversation, last))
 
-    def _stopped(self, scope: _Scope, record: Record, _: RunStop) -> None:
+    def _stopped(self, scope: _Scope, record: events.Record, _: events.RunStop) -> None:
         scope.status = "finished"
         if record.path:
             self._end_scope(record.path, scope, None)
 
-    def _paused(self, scope: _Scope, record: Record, event: RunPause) -> None:
+    def _paused(self, scope: _Scope, record: events.Record, event: events.RunPause) -> None:
         scope.status = "paused"
         about: Attributes = {"hook": event.pause.hook, "pending": len(event.pause.calls)}
         self._note(scope.span, record, "rxworker.run.pause", about)
         if record.path:
             self._end_scope(record.path, scope, None)
 
-    def _aborted(self, scope: _Scope, record: Record, event: RunAbort) -> None:
+    def _aborted(self, scope: _Scope, record: events.Record, event: events.RunAbort) -> None:
         scope.abort = event
         if record.path:  # the exception is known only of the observed run
             known = scope.chat.error if scope.chat is not None else None
@@ -343,7 +322,7 @@ class RunSpans(abc.ObserverBase[Record]):
 
     # Requests
 
-    def _requested(self, scope: _Scope, record: Record, event: AttemptStart) -> None:
+    def _requested(self, scope: _Scope, record: events.Record, event: events.AttemptStart) -> None:
         chat = scope.chat
         scope.requested = event.provider, event.model
         if chat is None:
@@ -355,7 +334,7 @@ class RunSpans(abc.ObserverBase[Record]):
         if self._is_live:
             contexts.attach(chat.context)
 
-    def _begin_chat(self, scope: _Scope, record: Record, provider: str, model: str) -> _Chat:
+    def _begin_chat(self, scope: _Scope, record: events.Record, provider: str, model: str) -> _Chat:
         names = self._names
         metric: Attributes = {
             names.operation: "chat",
@@ -386,11 +365,11 @@ class RunSpans(abc.ObserverBase[Record]):
             self._instruments.per_chunk.record(seconds, chat.attributes, chat.context)
         chat.last = time
 
-    def _used(self, scope: _Scope, _: Record, event: Usage) -> None:
+    def _used(self, scope: _Scope, _: events.Record, event: events.Usage) -> None:
         if scope.chat is not None:
             scope.chat.usage = event
 
-    def _status(self, scope: _Scope, record: Record, event: Status) -> None:
+    def _status(self, scope: _Scope, record: events.Record, event: events.Status) -> None:
         chat = scope.chat
         if event.status is _STARTED:
             if chat is None:  # the response begins again although it was complete
@@ -403,12 +382,14 @@ class RunSpans(abc.ObserverBase[Record]):
             chat.stop = event.stop_reason
             self._end_chat(scope, chat, record.time, None)
 
-    def _failed(self, scope: _Scope, _: Record, event: Error) -> None:
+    def _failed(self, scope: _Scope, _: events.Record, event: events.Error) -> None:
         if scope.chat is not None:
             kind = event.kind if event.kind != "unknown" else _safe(event.code or "_OTHER")
             scope.chat.error = _Failure(kind, event.message)
 
-    def _retracted(self, scope: _Scope, record: Record, event: AttemptRetract) -> None:
+    def _retracted(
+        self, scope: _Scope, record: events.Record, event: events.AttemptRetract
+    ) -> None:
         chat = scope.chat
         about: Attributes = {"delay": event.delay, "attempt": record.attempt}
         if chat is not None and chat.error is not None:
@@ -453,7 +434,7 @@ class RunSpans(abc.ObserverBase[Record]):
 
     # Tools
 
-    def _tool_started(self, scope: _Scope, record: Record, event: ToolStart) -> None:
+    def _tool_started(self, scope: _Scope, record: events.Record, event: events.ToolStart) -> None:
         names, call = self._names, event.call
         name = _safe(call.name)  # a model may call a tool by any name
         attributes: Attributes = {
@@ -472,7 +453,7 @@ class RunSpans(abc.ObserverBase[Record]):
         if self._is_live:
             contexts.attach(tool.context)
 
-    def _tool_stopped(self, scope: _Scope, record: Record, event: ToolStop) -> None:
+    def _tool_stopped(self, scope: _Scope, record: events.Record, event: events.ToolStop) -> None:
         tool = scope.tools.get((event.place, event.call_id))
         if tool is None:
             return  # it has not run: a hook or a person refused it
@@ -483,7 +464,7 @@ class RunSpans(abc.ObserverBase[Record]):
         content = None if event.result is None else event.result.content
         self._end_tool(tool, record.time, event.is_error, content)
 
-    def _tool_output(self, scope: _Scope, _: Record, event: ToolOutput) -> None:
+    def _tool_output(self, scope: _Scope, _: events.Record, event: events.ToolOutput) -> None:
         key = event.place, event.result.tool_use_id
         tool = scope.tools.get(key)
         if tool is not None and tool.stopped is not None:
@@ -510,7 +491,7 @@ class RunSpans(abc.ObserverBase[Record]):
     def _start(
         self,
         scope: _Scope,
-        record: Record,
+        record: events.Record,
         name: str,
         attributes: Attributes,
         kind: SpanKind = SpanKind.INTERNAL,
@@ -523,7 +504,7 @@ class RunSpans(abc.ObserverBase[Record]):
         )
         return span, set_span_in_context(span)
 
-    def _verdict(self, scope: _Scope, record: Record, event: HookVerdict) -> None:
+    def _verdict(self, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
         calls = scope.tools.items()
         tool = next((tool for key, tool in calls if key[1] == event.call_id), None)
         about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
@@ -532,14 +513,14 @@ class RunSpans(abc.ObserverBase[Record]):
         span = scope.span if tool is None else tool.span
         self._note(span, record, "rxworker.hook.verdict", about)
 
-    def _noted(self, scope: _Scope, record: Record, event: Struct) -> None:
+    def _noted(self, scope: _Scope, record: events.Record, event: Struct) -> None:
         """Add an event of `_NOTES` to the span of its run."""
         name, *members = _NOTES[type(event)]
         values = {member: getattr(event, member) for member in members}
         about = {m: _shown(v) if isinstance(v, str) else v for m, v in values.items()}
         self._note(scope.span, record, name, about)
 
-    def _turn_stopped(self, scope: _Scope, record: Record, _: TurnStop) -> None:
+    def _turn_stopped(self, scope: _Scope, record: events.Record, _: events.TurnStop) -> None:
         self._end_tools(scope, record.time)
 
     def _end_tools(self, scope: _Scope, time: float) -> None:
@@ -549,11 +530,11 @@ class RunSpans(abc.ObserverBase[Record]):
             self._end_tool(tool, since, is_error, None)
         scope.tools.clear()
 
-    def _note(self, span: Span, record: Record, name: str, about: Attributes) -> None:
+    def _note(self, span: Span, record: events.Record, name: str, about: Attributes) -> None:
         if span.is_recording():
             span.add_event(name, about, _ns(record.time))
 
-    def _put_usage(self, attributes: Attributes, usage: Usage | None) -> None:
+    def _put_usage(self, attributes: Attributes, usage: events.Usage | None) -> None:
         if usage is None:
             return
         for name, count in zip(self._names.usage, counts_of(usage), strict=False):
@@ -589,35 +570,37 @@ def _type_of(error: Exception) -> str:
     return type(error).__name__
 
 
-_STARTED, _COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
+_STARTED, _COMPLETED = events.ResponseStatus.STARTED, events.ResponseStatus.COMPLETED
 _ERROR = SpanStatus(StatusCode.ERROR)
 _DELTAS: frozenset[type[object]] = frozenset({*BLOCK_TYPE_OF, Deltas})
-_BEGINNINGS: frozenset[type[object]] = frozenset({RunStart, RunResume, RunRecover})
+_BEGINNINGS: frozenset[type[object]] = frozenset(
+    {events.RunStart, events.RunResume, events.RunRecover}
+)
 _NOTES: dict[type[object], tuple[str, ...]] = {
-    RunRecover: ("rxworker.run.recover", "epoch", "owner", "reason"),
-    LimitReached: ("rxworker.limit", "limit", "value"),
-    LoopHold: ("rxworker.loop.hold", "kind", "name", "seconds"),
-    WatcherDetach: ("rxworker.watcher.detach", "watcher", "error"),
-    HandOver: ("rxworker.run.hand_over", "reason"),
+    events.RunRecover: ("rxworker.run.recover", "epoch", "owner", "reason"),
+    events.LimitReached: ("rxworker.limit", "limit", "value"),
+    events.LoopHold: ("rxworker.loop.hold", "kind", "name", "seconds"),
+    events.WatcherDetach: ("rxworker.watcher.detach", "watcher", "error"),
+    events.HandOver: ("rxworker.run.hand_over", "reason"),
 }
 """Events of the span of a run: the name, and the members of the record's event."""
-_HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] = {
-    RunStart: RunSpans._began_again,
-    RunStop: RunSpans._stopped,
-    RunPause: RunSpans._paused,
-    RunAbort: RunSpans._aborted,
-    TurnStop: RunSpans._turn_stopped,
-    AttemptStart: RunSpans._requested,
-    AttemptRetract: RunSpans._retracted,
-    Status: RunSpans._status,
-    Usage: RunSpans._used,
-    Error: RunSpans._failed,
-    ToolStart: RunSpans._tool_started,
-    ToolStop: RunSpans._tool_stopped,
-    ToolOutput: RunSpans._tool_output,
-    HookVerdict: RunSpans._verdict,
-    HandOver: RunSpans._noted,
-    LimitReached: RunSpans._noted,
-    LoopHold: RunSpans._noted,
-    WatcherDetach: RunSpans._noted,
+_HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, events.Record, Any], None]] = {
+    events.RunStart: RunSpans._began_again,
+    events.RunStop: RunSpans._stopped,
+    events.RunPause: RunSpans._paused,
+    events.RunAbort: RunSpans._aborted,
+    events.TurnStop: RunSpans._turn_stopped,
+    events.AttemptStart: RunSpans._requested,
+    events.AttemptRetract: RunSpans._retracted,
+    events.Status: RunSpans._status,
+    events.Usage: RunSpans._used,
+    events.Error: RunSpans._failed,
+    events.ToolStart: RunSpans._tool_started,
+    events.ToolStop: RunSpans._tool_stopped,
+    events.ToolOutput: RunSpans._tool_output,
+    events.HookVerdict: RunSpans._verdict,
+    events.HandOver: RunSpans._noted,
+    events.LimitReached: RunSpans._noted,
+    events.LoopHold: RunSpans._noted,
+    events.WatcherDetach: RunSpans._noted,
 }

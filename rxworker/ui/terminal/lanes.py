@@ -12,27 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockType,
-    ConversationCompact,
-    Gap,
-    HookMessage,
-    HookVerdict,
-    InputValueDelta,
-    LoopHold,
-    MessageAdd,
-    Opaque,
-    PauseState,
-    Record,
-    RunAbort,
-    RunPause,
-    RunResume,
-    RunStart,
-    SharedStateChange,
-    WatcherDetach,
-)
+from rxworker import events
 from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
@@ -49,10 +29,10 @@ from rxworker.views.run_view import OVER, ItemStage
 
 LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
 TextKind: TypeAlias = Literal["thinking", "text"]
-TEXT_KINDS: dict[BlockType, TextKind] = {
-    BlockType.THINKING: "thinking",
-    BlockType.TEXT: "text",
-    BlockType.REFUSAL: "text",
+TEXT_KINDS: dict[events.BlockType, TextKind] = {
+    events.BlockType.THINKING: "thinking",
+    events.BlockType.TEXT: "text",
+    events.BlockType.REFUSAL: "text",
 }
 
 
@@ -154,14 +134,14 @@ OPAQUE = 200
 CANCELLED = "the run was cancelled: "
 
 
-def user_lanes(record: Record) -> list[Lane]:
+def user_lanes(record: events.Record) -> list[Lane]:
     """The user message that a run begins with: only the last one, because earlier ones may belong to failed runs."""
     event = record.event
-    last = event.conversation.last if isinstance(event, RunStart) else None
+    last = event.conversation.last if isinstance(event, events.RunStart) else None
     return [] if last is None or last.role != "user" else [_user_lane(record, last)]
 
 
-def note_of(record: Record) -> Iterable[Lane]:
+def note_of(record: events.Record) -> Iterable[Lane]:
     """Return the lanes of a record that has a lane of its own.
 
     >>> record = Record(1, "r", 1, 1, 0.0, HookMessage("clock", "message", "it is late"))
@@ -170,47 +150,49 @@ def note_of(record: Record) -> Iterable[Lane]:
     """
     event = record.event
     match event:
-        case HookMessage(hook=hook, content=content, data=data):
+        case events.HookMessage(hook=hook, content=content, data=data):
             more = "" if data is None else f" {describe_json(data)}"
             return (_note(record, hook, content + more),)
-        case HookVerdict(verdict="Pause"):
+        case events.HookVerdict(verdict="Pause"):
             return ()  # the lane of the pause contains it
-        case HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):
+        case events.HookVerdict(
+            hook=hook, point=point, verdict=verdict, reason=reason, call_id=call
+        ):
             # The reason for skipping a call is the result of the call, which the call's lane shows.
             is_elsewhere = not reason or (verdict == "Skip" and call is not None)
             text = f"{verdict} at {point}" + ("" if is_elsewhere else f": {reason}")
             return (_note(record, hook, text),)
-        case AttemptRetract(reason=reason, delay=delay):
+        case events.AttemptRetract(reason=reason, delay=delay):
             when = f"in {delay:.0f} s" if delay >= 1 else "at once"
             return (_note(record, "new attempt", f"{reason}; retrying {when}"),)
-        case MessageAdd(messages=messages, source=source):
+        case events.MessageAdd(messages=messages, source=source):
             return _added(record, messages, source)
-        case ConversationCompact(replaced=count):
+        case events.ConversationCompact(replaced=count):
             what = f"{plural(count, 'message')} sent in a shorter form from here on"
             return (_note(record, "shortened", what if count else "no summary was written"),)
-        case LoopHold(kind=kind, name=name, seconds=seconds):
+        case events.LoopHold(kind=kind, name=name, seconds=seconds):
             return (_note(record, kind, f"{name} held the event loop for {seconds:.2f} s"),)
-        case WatcherDetach(watcher=watcher, error=error):
+        case events.WatcherDetach(watcher=watcher, error=error):
             return (_note(record, "watcher", f"{watcher} failed and was detached: {error}"),)
-        case SharedStateChange(op=op, path=path, value=value):
+        case events.SharedStateChange(op=op, path=path, value=value):
             what = "removed" if op == "remove" else describe_json(value)
             return (_note(record, f"shared state {path}".strip(), what),)
-        case Opaque(kind=kind, raw=raw):
+        case events.Opaque(kind=kind, raw=raw):
             what = "" if raw is None else describe_json(raw, OPAQUE)
             return (_note(record, f"unknown: {kind}", what),)
-        case Gap(first=first, last=last):
+        case events.Gap(first=first, last=last):
             return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
-        case RunPause(pause=PauseState(hook=hook, reason=reason)) if not record.path:
+        case events.RunPause(pause=events.PauseState(hook=hook, reason=reason)) if not record.path:
             text = f"{hook}: {reason}" if reason else hook
             return (_lane(record, "pause", "Paused", clean(text), "waiting"),)
-        case RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":
+        case events.RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":
             title = "cancelled" if cause == "cancel" else "ended"
             return (_note(record, title, reason.removeprefix(CANCELLED)),)
         case _:
             return ()
 
 
-def _added(record: Record, messages: tuple[Message, ...], source: str) -> list[Lane]:
+def _added(record: events.Record, messages: tuple[Message, ...], source: str) -> list[Lane]:
     if source == "tools":
         return []  # the lanes of the calls show them
     if source in PEOPLE:
@@ -219,22 +201,24 @@ def _added(record: Record, messages: tuple[Message, ...], source: str) -> list[L
     return [_note(record, title, describe_parts(message.content)) for message in messages]
 
 
-def _user_lane(record: Record, message: Message) -> Lane:
+def _user_lane(record: events.Record, message: Message) -> Lane:
     return _lane(record, "user", "", describe_parts(message.content))
 
 
-def _note(record: Record, title: str, text: str) -> Lane:
+def _note(record: events.Record, title: str, text: str) -> Lane:
     return _lane(record, "note", one_line(title), clean(text))
 
 
-def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
+def _lane(
+    record: events.Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done"
+) -> Lane:
     at = record.time
     return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
 
 
 TITLES = {
-    BlockType.IMAGE: "an image",
-    BlockType.OPAQUE: "unknown content",
+    events.BlockType.IMAGE: "an image",
+    events.BlockType.OPAQUE: "unknown content",
 }
 """The titles of blocks that a terminal cannot show."""
 MOST_SOURCES = 50
@@ -262,40 +246,40 @@ class Lanes:
         self._shown: dict[ViewItem, list[Lane]] = {}
         self._panels: list[Lane] = []
 
-    def feed(self, records: Iterable[Record]) -> list[Lane]:
+    def feed(self, records: Iterable[events.Record]) -> list[Lane]:
         """Take records; return the lanes that are new or changed, new ones in order."""
         changed: dict[Lane, None] = {}
         for record in records:
             changed.update(dict.fromkeys(self._take(record)))
         return list(changed)
 
-    def _take(self, record: Record) -> list[Lane]:
+    def _take(self, record: events.Record) -> list[Lane]:
         event = record.event
         lanes: list[Lane] = []
-        if isinstance(event, RunStart | RunResume) and not record.path:
+        if isinstance(event, events.RunStart | events.RunResume) and not record.path:
             lanes += self._begin(record)
         step = self.view.step(record)
         for item in step.items:
             lanes += self._show(item)
-        if isinstance(event, RunPause | RunAbort):
+        if isinstance(event, events.RunPause | events.RunAbort):
             notes = list(note_of(record))
             self._panels += [lane for lane in notes if lane.kind == "pause"]
             lanes += notes
-        is_new_attempt = isinstance(event, AttemptStart) and not record.path
+        is_new_attempt = isinstance(event, events.AttemptStart) and not record.path
         if is_new_attempt or any(
             isinstance(change, StepClose) and not change.scope.path for change in step.changes
         ):
             self._shown = {i: lanes for i, lanes in self._shown.items() if not i.is_over}
         return lanes
 
-    def _begin(self, record: Record) -> list[Lane]:
+    def _begin(self, record: events.Record) -> list[Lane]:
         """Start a run: end the previous pause, and end the calls that waited unless this run resumes them."""
         lanes, self._panels = self._panels, []
         for panel in lanes:
             panel.end(record.time)
         if self.view.began is None:
             return [*lanes, *user_lanes(record)]
-        if isinstance(record.event, RunResume):
+        if isinstance(record.event, events.RunResume):
             self.view = RunView(keep=KEPT, resumes=self.view)
             return lanes
         for item in self._shown:
@@ -380,7 +364,7 @@ def _lanes_of(item: ViewItem) -> list[Lane]:
     return [lane]
 
 
-def _value(event: InputValueDelta) -> str:
+def _value(event: events.InputValueDelta) -> str:
     """Return the text of one value of the arguments."""
     value = event.value
     if event.append:

@@ -18,21 +18,7 @@ from functools import partial
 from aiohttp import WSCloseCode
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError
-from rxworker.protocols.socket import (
-    Hello,
-    ListRuns,
-    RequestRefused,
-    RunEnd,
-    RunGone,
-    ServerMessage,
-    StreamGone,
-    UnwatchRun,
-    UnwatchStream,
-    WatchRun,
-    WatchStream,
-    read_client_message,
-    socket_message,
-)
+from rxworker.protocols import socket as wire
 from rxworker.ui.web.published import FollowedStream, PublishedStreams
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
@@ -92,7 +78,7 @@ class Connection:
     async def serve(self) -> None:
         """Handle messages until the client disconnects."""
         try:
-            await self._send_message(Hello(self.instance))
+            await self._send_message(wire.Hello(self.instance))
             async with aclosing(self.socket.messages()) as messages:
                 async for message in messages:
                     if not await self._handle(message):
@@ -122,25 +108,25 @@ class Connection:
         try:
             if isinstance(message, bytes):
                 raise RemoteProtocolError("messages are JSON in text messages")
-            request = read_client_message(message)
+            request = wire.read_client_message(message)
         except RemoteProtocolError as error:
             self._bad += 1
             if self._bad >= MAX_BAD:
                 return await self._disconnect("bad_messages", f"too many bad messages: {error}")
-            await self._send_message(RequestRefused("bad_message", str(error)))
+            await self._send_message(wire.RequestRefused("bad_message", str(error)))
             return True
         match request:
-            case ListRuns():
+            case wire.ListRuns():
                 if LIST not in self._lists:
                     sending = self._follow(self._list, self._lists)
                     self._lists[LIST] = self._loop.create_task(sending)
-            case UnwatchRun(run_id=run_id):
+            case wire.UnwatchRun(run_id=run_id):
                 await _stop(self._watching, run_id)
-            case WatchRun():
+            case wire.WatchRun():
                 await self._watch(request)
-            case UnwatchStream(stream=name):
+            case wire.UnwatchStream(stream=name):
                 await _stop(self._watching_streams, name)
-            case WatchStream():
+            case wire.WatchStream():
                 await self._watch_stream(request)
         return True
 
@@ -152,17 +138,17 @@ class Connection:
         return self._count <= MAX_RATE
 
     async def _disconnect(self, code: str, text: str) -> bool:
-        await self._send_message(RequestRefused(code, text))
+        await self._send_message(wire.RequestRefused(code, text))
         await self.socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
-    async def _watch(self, request: WatchRun) -> None:
+    async def _watch(self, request: wire.WatchRun) -> None:
         await _stop(self._watching, request.run_id)
         send = partial(self._send_run, request)
         sending = self._follow(send, self._watching, run=request.run_id)
         self._watching[request.run_id] = self._loop.create_task(sending)
 
-    async def _watch_stream(self, request: WatchStream) -> None:
+    async def _watch_stream(self, request: wire.WatchStream) -> None:
         await _stop(self._watching_streams, request.stream)
         send = partial(self._send_items, request)
         sending = self._follow(send, self._watching_streams, stream=request.stream)
@@ -184,42 +170,44 @@ class Connection:
         try:
             await send()
         except ApiError as error:
-            await self._try_send_message(RequestRefused(error.code, error.message, run, stream))
+            await self._try_send_message(
+                wire.RequestRefused(error.code, error.message, run, stream)
+            )
         except RxWorkerError as error:
-            await self._try_send_message(RequestRefused("detached", str(error), run, stream))
+            await self._try_send_message(wire.RequestRefused("detached", str(error), run, stream))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
             log_error(f"sending {name} failed", error, run=run, stream=stream)
             message = "the server failed; its log has the details"
-            await self._try_send_message(RequestRefused("error", message, run, stream))
+            await self._try_send_message(wire.RequestRefused("error", message, run, stream))
         finally:
             if tasks.get(name) is asyncio.current_task():
                 del tasks[name]
 
-    async def _try_send_message(self, message: ServerMessage) -> None:
+    async def _try_send_message(self, message: wire.ServerMessage) -> None:
         with suppress(ConnectionError):
             await self._send_message(message)
 
-    async def _send_run(self, request: WatchRun) -> None:
+    async def _send_run(self, request: wire.WatchRun) -> None:
         try:
             entry = await self.runs.find(request.run_id)
         except ApiError:
-            await self._send_message(RunGone(request.run_id))
+            await self._send_message(wire.RunGone(request.run_id))
             return
         with self.streams.take(entry):
             await entry.open()
             name = request.name or self.who
             followed = FollowedRun(entry, entry.run, entry.message, name, request.delivery)
             await send_records(self, followed, request.after)
-        end = RunEnd(request.run_id, entry.status, entry.reason)
-        await self._send(entry.redact(socket_message(end)))
+        end = wire.RunEnd(request.run_id, entry.status, entry.reason)
+        await self._send(entry.redact(wire.socket_message(end)))
 
-    async def _send_items(self, request: WatchStream) -> None:
+    async def _send_items(self, request: wire.WatchStream) -> None:
         try:
             entry = self.published.find(request.stream, self.runs.owner)
         except ApiError:
-            await self._send_message(StreamGone(request.stream))
+            await self._send_message(wire.StreamGone(request.stream))
             return
         with self.streams.take():
             name = request.name or self.who
@@ -233,8 +221,8 @@ class Connection:
             async for data in lists:
                 await self._send(data)
 
-    async def _send_message(self, message: ServerMessage) -> None:
-        await self._send(socket_message(message))
+    async def _send_message(self, message: wire.ServerMessage) -> None:
+        await self._send(wire.socket_message(message))
 
     async def _send(self, data: bytes) -> None:
         async with self._turn:
