@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
 from datetime import UTC, datetime
-from types import TracebackType
 from urllib.parse import urlsplit
 
 from msgspec import to_builtins
@@ -127,12 +126,7 @@ class Webhook:
     async def __aenter__(self) -> Webhook:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _send_all(self) -> None:

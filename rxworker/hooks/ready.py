@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,21 @@ def dangerous_command_guard(
     )
 
 
+def _after_change(
+    show: Callable[[ToolResultContext], Awaitable[None]], matcher: Matcher, name: str
+) -> Hook[Any]:
+    """A hook that shows what tools have changed: the run goes on if it fails."""
+    return Hook[Any](
+        show,
+        HookPoint.AFTER_TOOL_CALL,
+        name=name,
+        matcher=matcher,
+        unmatched=_unless_given(matcher),
+        on_failure="continue",
+        timeout=10.0,
+    )
+
+
 def _unless_given(matcher: Matcher) -> Unmatched:
     """Not every worker has tools that the usual matchers match; a matcher that is given is meant."""
     return "warn" if matcher in (COMMAND_TOOLS, FILE_TOOLS) else "error"
@@ -120,15 +135,7 @@ def git_status(*, matcher: Matcher = FILE_TOOLS, name: str = "git_status") -> Ho
         if status.output.strip():
             context.add_message(f"Files have changed:\n{status.output}", "system")
 
-    return Hook[Any](
-        send_status,
-        HookPoint.AFTER_TOOL_CALL,
-        name=name,
-        matcher=matcher,
-        unmatched=_unless_given(matcher),
-        on_failure="continue",
-        timeout=10.0,
-    )
+    return _after_change(send_status, matcher, name)
 
 
 def auto_read(
@@ -161,15 +168,7 @@ def auto_read(
             return
         context.send_system(f"{named}:\n{text}")
 
-    return Hook[Any](
-        read,
-        HookPoint.AFTER_TOOL_CALL,
-        name=name,
-        matcher=matcher,
-        unmatched=_unless_given(matcher),
-        on_failure="continue",
-        timeout=10.0,
-    )
+    return _after_change(read, matcher, name)
 
 
 def _path_in(context: ToolResultContext) -> str | None:

@@ -240,14 +240,7 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            pause = self.pending.retry(info.run_id, time.time())
-            logger.exception(
-                "the worker of %s cannot be made: %s. It is tried again in %g s",
-                info.run_id,
-                describe(error),
-                pause,
-                extra={"run": info.run_id},
-            )
+            self._try_again(info.run_id, error, "the worker of %s cannot be made", logging.ERROR)
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -272,15 +265,7 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            pause = self.pending.retry(run, time.time())
-            logger.error(
-                "%s is not recovered now: %s. It is tried again in %g s",
-                run,
-                describe(error),
-                pause,
-                extra={"run": run},
-                exc_info=error,
-            )
+            self._try_again(run, error, level=logging.ERROR)
         else:
             now = info
             with suppress(RxWorkerError):
@@ -293,14 +278,19 @@ class RunSource:
     def _retry(self, run_id: str, error: RxWorkerError) -> None:
         if self.log.is_closed:
             raise error
-        pause = self.pending.retry(run_id, time.time())
-        logger.warning(
-            "%s is not recovered now: %s. It is tried again in %g s",
-            run_id,
-            error,
-            pause,
-            extra={"run": run_id},
-        )
+        self._try_again(run_id, error)
+
+    def _try_again(
+        self,
+        run_id: str,
+        error: Exception,
+        what: str = "%s is not recovered now",
+        level: int = logging.WARNING,
+    ) -> None:
+        pause, is_foreign = self.pending.retry(run_id, time.time()), level == logging.ERROR
+        reason, trace = (describe(error), error) if is_foreign else (error, None)
+        text = f"{what}: %s. It is tried again in %g s"
+        logger.log(level, text, run_id, reason, pause, exc_info=trace, extra={"run": run_id})
 
     async def refresh(self, run_id: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""

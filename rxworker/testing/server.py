@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -189,12 +188,7 @@ class ReplayServer:
         self._started = loop, int(self._server.sockets[0].getsockname()[1])
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._closing = True
         try:
             await stop_listening(self._server)
@@ -209,14 +203,9 @@ class ReplayServer:
         self._thread = LoopThread("replay-server")
         return self._thread.call(self.__aenter__())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *about: object) -> None:
         assert self._thread is not None
-        self._thread.call(self.__aexit__(kind, error, trace))
+        self._thread.call(self.__aexit__(*about))
         self._thread.stop()
 
     @property

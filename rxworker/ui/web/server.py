@@ -13,7 +13,6 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from types import TracebackType
 from typing import Unpack, cast
 
 from aiohttp import web
@@ -181,12 +180,7 @@ class WebServer:
         self.url = f"http://{shown}:{port}/"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         try:
             self.state.begin_close()
             await asyncio.sleep(self.state.settings.close_delay)
