@@ -39,7 +39,7 @@ from rxworker.log.store import LogReader
 from rxworker.log.values import RunInfo, is_storable
 from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
-from rxworker.operators.kernel import Unstaged
+from rxworker.operators.kernel import Scheduler, Unstaged
 
 S = TypeVar("S")
 
@@ -109,9 +109,7 @@ def fold_stored(
         text = f"initial={initial!r} cannot be kept as JSON: {error}. Give a number, a text, a tuple, a dict or a Struct"
         raise ConfigurationError(text) from error
 
-    def subscribe(
-        observer: abc.ObserverBase[S], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[S], _: Scheduler = None) -> abc.DisposableBase:
         fold = _Fold(log, key, step, initial, start, where, version, observer)
         task = keep_task(fold.run())
         log.folds.add(task)

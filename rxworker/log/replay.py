@@ -21,7 +21,7 @@ from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
 from rxworker.operators.disposables import SerialDisposable
-from rxworker.operators.kernel import Stage
+from rxworker.operators.kernel import Scheduler, Stage
 from rxworker.transport.clock import loop_clock
 
 STEP = 0.0005
@@ -43,7 +43,7 @@ def replay(
     speed: float = 1.0,
     after: int = 0,
     until: int | None = None,
-    scheduler: abc.SchedulerBase | None = None,
+    scheduler: Scheduler = None,
 ) -> Observable[Record]:
     """A stored run, each record at its original distance in time from the first one.
 
@@ -84,9 +84,7 @@ def replay(
     if not speed >= 0:
         raise LocalProtocolError(f"speed is {speed}: give a positive number, or 0 for no pauses")
 
-    def subscribe(
-        observer: abc.ObserverBase[Record], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[Record], _: Scheduler = None) -> abc.DisposableBase:
         pace = _Pace(scheduler or loop_clock(), speed) if speed else None
         return _Replay(log, run_id, after, until, pace, observer)
 

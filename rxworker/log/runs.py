@@ -32,7 +32,7 @@ from rxworker.log.store import LogReader
 from rxworker.log.values import OPEN, RunInfo
 from rxworker.messages.settings import check_plain
 from rxworker.operators.disposables import Call
-from rxworker.operators.kernel import Unstaged
+from rxworker.operators.kernel import Scheduler, Unstaged
 
 AT_ONCE = 16
 """How many stored runs that have ended are read at once for one subscription."""
@@ -146,9 +146,7 @@ def stored_runs(log: LogReader, since: float | None, where: Where | None) -> Obs
     """The runs of a log; see `EventLog.runs`."""
     check_plain("runs(where)", where)
 
-    def subscribe(
-        observer: abc.ObserverBase[StoredRun], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[StoredRun], _: Scheduler = None) -> abc.DisposableBase:
         feed = _Feed(log, since or 0.0, where, observer)
         feed.start(feed.follow())
         return Call(feed.dispose)

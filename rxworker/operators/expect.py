@@ -100,9 +100,7 @@ def expect_scheduler(verb: str, scheduler: object, *, optional: bool = False) ->
         )
 
 
-def scheduler_of(
-    verb: str, scheduler: abc.SchedulerBase | None, default: abc.SchedulerBase | None
-) -> abc.SchedulerBase:
+def scheduler_of(verb: str, scheduler: Scheduler, default: Scheduler) -> abc.SchedulerBase:
     """The scheduler of an operator: the given one, or that of the subscription.
 
     Raises:

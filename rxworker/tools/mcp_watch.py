@@ -23,7 +23,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError, TransportError, describe
-from rxworker.operators.kernel import Unstaged
+from rxworker.operators.kernel import Scheduler, Unstaged
 from rxworker.tools.mcp_connection import Connection
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ def watch(connection: Connection, uri: str, read: Callable[[], Awaitable[A]]) ->
         else:
             observer.on_completed()
 
-    def subscribe(
-        observer: abc.ObserverBase[A], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[A], scheduler: Scheduler = None) -> abc.DisposableBase:
         del scheduler  # no time passes here
         loop = asyncio.get_running_loop()
         task = loop.create_task(work(observer), name=f"rxworker mcp watch {connection.where}")

@@ -19,7 +19,7 @@ from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError, as_exception
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import Operator, Scheduler
 from rxworker.transport.clock import LoopClock
 
 A = TypeVar("A")
@@ -44,9 +44,7 @@ def apply_operators(
         refusal: The error for any other, in which ``{}`` stands for its class.
     """
 
-    def subscribe(
-        observer: abc.ObserverBase[B], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[B], _: Scheduler = None) -> abc.DisposableBase:
         upstream = SingleAssignmentDisposable()
         thread = _LoopThread()
 
@@ -58,7 +56,7 @@ def apply_operators(
             """The source of an operator. It catches the exceptions that the operator raises."""
 
             def subscribe(
-                first: abc.ObserverBase[Any], clock: abc.SchedulerBase | None = None
+                first: abc.ObserverBase[Any], clock: Scheduler = None
             ) -> abc.DisposableBase:
                 return before.subscribe(
                     caught(first.on_next, fail),

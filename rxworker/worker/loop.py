@@ -23,7 +23,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError, as_exception, describe
 from rxworker.messages.settings import check_plain
-from rxworker.operators.kernel import Many, Stage, connect, many
+from rxworker.operators.kernel import Many, Scheduler, Stage, connect, many
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.clock import LoopClock
 
@@ -61,9 +61,7 @@ class Emitter(abc.ObserverBase[A]):
         self._over: asyncio.Future[None] | None = None  # only while a task waits for the end
         self._task = task
 
-    def follow(
-        self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
-    ) -> Awaitable[None]:
+    def follow(self, source: Observable[A], scheduler: Scheduler = None) -> Awaitable[None]:
         """Emit the events of a stream until it ends. Awaiting it raises the error of the stream.
 
         The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on
@@ -76,7 +74,7 @@ class Emitter(abc.ObserverBase[A]):
     async def listen(
         self,
         source: Observable[A],
-        scheduler: abc.SchedulerBase | None = None,
+        scheduler: Scheduler = None,
         context: Context | None = None,
     ) -> None:
         """The same for any other observable.
@@ -148,7 +146,7 @@ class CoroutineObservable(Stage[A]):
     def _subscribe_core(
         self,
         observer: abc.ObserverBase[A],
-        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+        scheduler: Scheduler = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
         return _TaskSubscription(self.work, observer, self._tasks)
 

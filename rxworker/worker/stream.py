@@ -16,11 +16,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Generic
 
-from reactivex import abc
-
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Event
 from rxworker.hub import Reliable
+from rxworker.operators.kernel import Scheduler
 from rxworker.worker.result import RunResult, T_co
 from rxworker.worker.run import Run
 from rxworker.worker.virtual import run_in
@@ -43,9 +42,7 @@ class RunStream(Generic[T_co]):
     1
     """
 
-    def __init__(
-        self, begin: Callable[[], Run[T_co]], scheduler: abc.SchedulerBase | None = None
-    ) -> None:
+    def __init__(self, begin: Callable[[], Run[T_co]], scheduler: Scheduler = None) -> None:
         self._thread = thread = _RunThread(begin, scheduler)
         self._closing = weakref.finalize(self, thread.close)
         try:
@@ -105,9 +102,7 @@ class RunStream(Generic[T_co]):
 class _RunThread(Generic[T_co]):
     """The event loop of one run, in its thread."""
 
-    def __init__(
-        self, begin: Callable[[], Run[T_co]], scheduler: abc.SchedulerBase | None = None
-    ) -> None:
+    def __init__(self, begin: Callable[[], Run[T_co]], scheduler: Scheduler = None) -> None:
         self._begin = begin
         self._scheduler = scheduler
         self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
