@@ -181,7 +181,7 @@ def calls_of_client(pause: changes.ViewPause, tools: Container[str]) -> list[cha
 def waits_for(pause: changes.ViewPause) -> str:
     """The decision that a paused run waits for, as a text that users read.
 
-    >>> waits_for(ViewPause("run-1", "hook", "paused by the user"))
+    >>> waits_for(changes.ViewPause("run-1", "hook", "paused by the user"))
     'the run waits for a decision: paused by the user'
     """
     names = ", ".join(waiting.call.name for waiting in pause.pending if waiting.needs_decision)

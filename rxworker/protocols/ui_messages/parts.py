@@ -169,8 +169,8 @@ def file_part(block: Image | Document | Audio) -> JsonObject:
 class NestedRuns:
     """Encodes the changes of nested runs as data parts.
 
-    >>> scope = Scope("call_1", ("call_1",), "search", "call_1")
-    >>> [part.data for part in NestedRuns().feed(ScopeOpen(scope))]
+    >>> scope = changes.Scope("call_1", ("call_1",), "search", "call_1")
+    >>> [part.data for part in NestedRuns().feed(changes.ScopeOpen(scope))]
     [{'name': 'search', 'toolCallId': 'call_1', 'status': 'running'}]
     """
 
