@@ -13,7 +13,7 @@ from reactivex import operators as ops
 
 from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
-from rxworker.errors import CommandConflictError, RunCancelledError
+from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
     EventLog,
@@ -27,8 +27,7 @@ from rxworker.log import (
     replay,
 )
 from rxworker.log.format import records_of
-from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command
-from rxworker.messages import Message
+from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.ui.clean import clean, one_line
@@ -100,10 +99,12 @@ async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
-    if not text.strip():
-        raise CommandError("the message is empty: give a text", MISUSED)
+    try:
+        messages = to_sent(text)
+    except ConfigurationError as error:
+        raise CommandError(error.message, MISUSED) from error
     info = await log.existing(run_id)
-    await log.send(run_id, send_command((Message.user(text),)))
+    await log.send(run_id, send_command(messages))
     write_line(f"sent to {run_id}, which is {_status(info)}")
 
 

@@ -434,16 +434,18 @@ class HandOver(Struct, frozen=True, tag="hand_over"):
     reason: str
 
 
-class CommandTaken(Struct, frozen=True, tag="command_taken", gc=False):
+class CommandTaken(Struct, frozen=True, tag="command_taken", omit_defaults=True, gc=False):
     """The owner of a stored run has taken a command. It is stored in one transaction with the effect of the command.
 
     Attributes:
         number: The number of the command.
-        kind: Its kind: ``send``, ``pause``, ``cancel`` or ``decide``.
+        kind: Its kind: ``send``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can take.
+        ignored: Why it has no effect; empty if it has one.
     """
 
     number: int
     kind: str
+    ignored: str = ""
 
 
 class Fork(Struct, frozen=True, tag="fork", omit_defaults=True):

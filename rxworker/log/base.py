@@ -52,6 +52,7 @@ from rxworker.log.values import (
     RunRow,
     StoredStatus,
     carried_over,
+    checked_command,
     decisions_in,
     is_storable,
     resumed_id,
@@ -721,10 +722,12 @@ class EventLog(Store):
             Its number among the commands of this run. When this returns, the command is stored.
 
         Raises:
+            ConfigurationError: No run can take it.
             CommandConflictError: The run has a command with the same key.
             LogError: There is no such run, or it has ended, or the run that resumes it has.
         """
         self._check_open()
+        checked_command(command)
         number = await self._send(run_id, command.key, self._encoding.encode(command, run_id))
         self.followers.wake(run_id)
         if command.kind == DECIDE:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
 from rxworker.log.format import Entry, with_body
-from rxworker.log.values import Command, RunInfo, RunRow, StoredStatus
+from rxworker.log.values import Command, RunInfo, RunRow, StoredStatus, read_command
 from rxworker.messages.lenient_json import encode_lenient
 
 T = TypeVar("T")
@@ -35,7 +35,6 @@ StoredRow: TypeAlias = tuple[
 """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
 _decode_row = msgspec.json.Decoder(RunRow).decode
-_decode_command = msgspec.json.Decoder(Command).decode
 
 
 class Encoding:
@@ -117,9 +116,9 @@ class Encoding:
         """A stored command, with its number and the time when it was stored.
 
         Raises:
-            LogError: It was stored with another codec, or is damaged.
+            LogError: It was stored with another codec.
         """
-        command = self.decode(data, run_id, _decode_command)
+        command = self.decode(data, run_id, read_command)
         return replace(command, number=number, time=stored)
 
     def decode(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:

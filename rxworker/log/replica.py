@@ -20,8 +20,8 @@ from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
-from rxworker.log.values import Command, send_command
-from rxworker.messages import Message
+from rxworker.log.values import Command, send_command, to_sent
+from rxworker.messages.input import Input
 from rxworker.messages.settings import awaited
 from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run
@@ -135,18 +135,23 @@ class Replica:
         self._task.cancel()
         self._end(None)  # a task that is cancelled before its first step ends nothing
 
-    async def send(self, *messages: Message) -> None:
+    async def send(self, *messages: Input) -> None:
         """Send messages to the run. They are stored when this returns.
 
+        Args:
+            messages: As for ``Run.send``, or several messages.
+
         Raises:
+            ConfigurationError: A message is invalid.
             LogError: The run has ended, or the log cannot be written.
         """
-        await self.log.send(self.id, send_command(messages))
+        await self.log.send(self.id, send_command(to_sent(*messages)))
 
     async def pause(self, *, reason: str = "paused by the caller") -> None:
         """Request a pause at the next safe moment.
 
         Raises:
+            ConfigurationError: The reason is not a text.
             LogError: As for ``send``.
         """
         await self.log.send(self.id, Command("pause", {"reason": reason}))
@@ -157,6 +162,7 @@ class Replica:
         """Request the end of the run. A run whose process has ended is cancelled when it is recovered.
 
         Raises:
+            ConfigurationError: ``when`` is neither, or the reason is not a text.
             LogError: As for ``send``.
         """
         await self.log.send(self.id, Command("cancel", {"reason": reason, "when": when}))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rxworker.messages import JsonObject, Message, Prices, ToolResult
+from rxworker.errors import ConfigurationError, message_of
+from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
+from rxworker.messages.input import Input, read_input, to_messages
+from rxworker.messages.settings import check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.models import cost_of
 from rxworker.state import RunState
@@ -48,7 +51,7 @@ def recorded_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in labels.items() if name not in UNRECORDED}
 
 
-CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned"]
+CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide", "returned", "ignored"]
 
 DECIDE: Literal["decide"] = "decide"
 """The kind and the key of the command that decides about a paused run."""
@@ -227,7 +230,8 @@ class Command(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause; ``returned``, of a process that
-            was taken for dead.
+            was taken for dead. ``ignored`` is a stored one that no run can take, with its ``kind`` and the ``reason``
+            as its data.
         data: The rest, as JSON.
         key: Two commands of a run cannot have the same key; empty for any number of them.
         number: Its number among the commands of the run, from 1; given by the log.
@@ -241,6 +245,18 @@ class Command(Struct, frozen=True, omit_defaults=True):
     time: float = 0.0
 
 
+TAKEN_KINDS: tuple[CommandKind, ...] = get_args(CommandKind)[:-1]
+"""The kinds of the commands that can be sent to a run."""
+
+
+class _Kind(Struct):
+    kind: Json = ""
+
+
+_decode_kind = msgspec.json.Decoder(_Kind).decode
+_decode_command = msgspec.json.Decoder(Command).decode
+
+
 class SentMessages(Struct, frozen=True, omit_defaults=True):
     """The data of a ``send`` command.
 
@@ -251,6 +267,75 @@ class SentMessages(Struct, frozen=True, omit_defaults=True):
 
     messages: tuple[Message, ...]
     id: str = ""
+
+
+def checked_command(command: Command) -> Command:
+    """The command, if a run can take it.
+
+    Raises:
+        ConfigurationError: It cannot; the sentence is the same wherever the command is given.
+
+    >>> checked_command(Command("cancel", {"when": "after-turn"}))
+    Traceback (most recent call last):
+    ...
+    rxworker.errors.ConfigurationError: cancel('after-turn'): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)
+    More: rxworker docs cancel-and-pause
+    """  # noqa: W505
+    check_type("the command", command, Command, "Command('cancel')")
+    kind, data = command.kind, command.data
+    check_type("Command(data)", data, dict, "Command('cancel', {'reason': 'lunch'})")
+    if kind not in TAKEN_KINDS:
+        known = ", ".join(TAKEN_KINDS)
+        raise ConfigurationError(f"a run takes no command {kind!r:.60}; give one of {known}")
+    reason, when = data.get("reason", ""), data.get("when", "now")
+    if kind in ("pause", "cancel"):
+        check_type("reason", reason, str, "reason='lunch'")
+    if kind == "cancel" and when not in ("now", "after_turn"):
+        text = f"cancel({when!r:.60}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
+        raise ConfigurationError(text)
+    try:
+        read = msgspec.convert(msgspec.to_builtins(command), Command)
+        messages = None if kind != "send" else msgspec.convert(read.data, SentMessages).messages
+        if not is_storable(read.key or DECIDE):
+            raise TypeError(f"the key is {read.key!r:.60}")
+    except (msgspec.ValidationError, TypeError, RecursionError) as error:
+        text = f"a run cannot take this {kind} command: {error}. A message is Message.user('...'), data is JSON, a key is a text"
+        raise ConfigurationError(text) from error
+    if messages is not None and any(
+        m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(messages)
+    ):
+        text = "only messages of the user or the system can be sent to a run: give a text, or Message.user(...)"
+        raise ConfigurationError(text)
+    return command
+
+
+def to_sent(*given: Input) -> tuple[Message, ...]:
+    """The messages of what is sent into a run.
+
+    Raises:
+        ConfigurationError: They are invalid, or not of the user or the system.
+
+    >>> [message.text for message in to_sent("Keep it short.")]
+    ['Keep it short.']
+    """
+    messages = read_input(given[0] if len(given) == 1 else given)
+    data: dict[str, Any] = {"messages": messages}
+    checked_command(Command("send", data))
+    return messages
+
+
+def read_command(data: bytes) -> Command:
+    """A stored command. One that no run can take, such as that of another writer, has the kind ``ignored``.
+
+    >>> read_command(b'{"kind": "stop"}').data["kind"]
+    'stop'
+    """
+    kind = ""
+    try:
+        kind = str(_decode_kind(data).kind)
+        return checked_command(_decode_command(data))
+    except (ConfigurationError, msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return Command("ignored", {"kind": kind, "reason": message_of(error)})
 
 
 def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa: A002 - what it is

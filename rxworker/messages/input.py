@@ -22,7 +22,7 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     >>> [message.text for message in to_messages("hi")]
     ['hi']
     """
-    messages = (Message("user", (Text(given),)),) if isinstance(given, str) else _read(given)
+    messages = read_input(given)
     has_content = False
     try:
         for message in messages:
@@ -40,7 +40,14 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     return messages
 
 
-def _read(given: Input) -> tuple[Message, ...]:
+def read_input(given: Input | Sequence[Input]) -> tuple[Message, ...]:
+    """The messages of an input, without a look at their content.
+
+    Raises:
+        ConfigurationError: The input has the wrong type.
+    """
+    if isinstance(given, str):
+        return (Message("user", (Text(given),)),)
     if isinstance(given, Message):
         return (given,)
     parts: list[object] = list(given) if isinstance(given, list | tuple) else []

@@ -114,13 +114,13 @@ class CommandReader:
         sent = await self._log.sent(paused)
         if not sent:
             return
-        taken = {
-            record_of(entry, paused).event
-            async for entry in self._log.read(paused)
-            if entry.kind == "command_taken"
-        }
+        taken: set[int] = set()
+        async for entry in self._log.read(paused):
+            event = record_of(entry, paused).event if entry.kind == "command_taken" else None
+            if isinstance(event, CommandTaken):
+                taken.add(event.number)
         for command in sent:
-            if command.kind in CARRIED and CommandTaken(command.number, command.kind) not in taken:
+            if command.kind in CARRIED and command.number not in taken:
                 with suppress(CommandConflictError):
                     await self._log.send(self._run, carried_over(command, paused, command.number))
 
@@ -201,25 +201,32 @@ class CommandReader:
         text = reason_in(command)
         match command.kind:
             case "send":
+                sent = msgspec.convert(command.data, SentMessages)
+                delivered = self._sending.pop(sent.id, None)
                 try:
-                    sent = msgspec.convert(command.data, SentMessages)
-                    delivered = self._sending.pop(sent.id, None)
                     messages = (
                         sent.messages if delivered is not None else self._mapped(sent.messages)
                     )
-                except (msgspec.ValidationError, InputRefusedError) as error:
-                    logger.warning(
-                        "command %d to %s is ignored: %s",
-                        command.number,
-                        self._run,
-                        error,
-                        extra={"run": self._run, "command": command.number},
-                    )
+                except InputRefusedError as error:
+                    self._ignore(command, "send", error.message)
                     return
-                self._mailbox.put(messages, command.number, delivered)
+                self._mailbox.put(messages, CommandTaken(command.number, "send"), delivered)
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":
                 self._cancel(text, command.number, command.data.get("when") == "after_turn")
+            case "ignored":
+                self._ignore(command, str(command.data["kind"]), str(command.data["reason"]))
             case "decide" | "returned":
                 pass  # for a process that resumes the run when it has paused, or recovers it
+
+    def _ignore(self, command: Command, kind: str, why: str) -> None:
+        logger.warning(
+            "command %d to %s, %r, is ignored: %s",
+            command.number,
+            self._run,
+            kind,
+            why,
+            extra={"run": self._run, "command": command.number},
+        )
+        self._mailbox.put((), CommandTaken(command.number, "ignored", why))

@@ -219,17 +219,18 @@ _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 
 
 SOURCE = "send"
+WITHDRAWN = "the message was withdrawn"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
-Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None], int]]
+Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None], CommandTaken | None]]
 
 
 class Mailbox(Struct, eq=False):
     """Messages that were sent to a run and are not delivered yet.
 
     Attributes:
-        waiting: The messages in order, each with a future that is done on delivery, and the number of its command; 0
-            for none.
+        waiting: The messages in order, each with a future that is done on delivery, and the record that their command
+            is taken; ``None`` without a log. A command without an effect has no messages.
     """
 
     waiting: Undelivered = []
@@ -237,30 +238,39 @@ class Mailbox(Struct, eq=False):
     def put(
         self,
         messages: tuple[Message, ...],
-        number: int = 0,
+        taken: CommandTaken | None = None,
         delivered: asyncio.Future[None] | None = None,
     ) -> asyncio.Future[None]:
         """Add messages. The future is done when they are in the conversation.
 
         Args:
             messages: The messages.
-            number: The number of the command that sent them.
+            taken: The record that the command is taken which sent them.
             delivered: The future, if there is one already.
         """
         if delivered is None:
             delivered = asyncio.get_running_loop().create_future()
-        self.waiting.append((messages, delivered, number))
+        self.waiting.append((messages, delivered, taken))
         return delivered
 
-    def deliver(self, emit: Callable[[Event], None]) -> None:
-        """Add the waiting messages to the conversation, in order."""
+    def deliver(self, emit: Callable[[Event], None]) -> bool:
+        """Add the waiting messages to the conversation, in order, but those whose futures were cancelled.
+
+        Returns:
+            Whether there were any.
+        """
         waiting, self.waiting = self.waiting, []
-        for messages, delivered, number in waiting:
-            if number:
-                emit(CommandTaken(number, "send"))
-            emit(MessageAdd(messages, SOURCE))
+        are_added = False
+        for messages, delivered, taken in waiting:
+            is_withdrawn = delivered.cancelled()
+            if taken is not None:
+                emit(replace(taken, ignored=WITHDRAWN) if is_withdrawn else taken)
+            if messages and not is_withdrawn:
+                emit(MessageAdd(messages, SOURCE))
+                are_added = True
             if not delivered.done():
                 delivered.set_result(None)
+        return are_added
 
     def close(self) -> None:
         """Fail the waiting messages, since the run has ended."""

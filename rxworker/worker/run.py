@@ -22,21 +22,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, nearest
+from rxworker.errors import LocalProtocolError, nearest
 from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
 from rxworker.hub.watcher import running_loop
 from rxworker.hub.watchers import when_idle
 from rxworker.log.base import release_shielded
+from rxworker.log.values import Command, checked_command, to_sent
 from rxworker.messages import Conversation, Json
-from rxworker.messages.input import Input, to_messages
+from rxworker.messages.input import Input
 from rxworker.operators import partial_values
 from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
-from rxworker.worker.arguments import expect
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
 from rxworker.worker.driver import Opened, RunDriver
@@ -436,7 +436,7 @@ class Run(Generic[T_co]):
             ConfigurationError: The reason is not a text.
         """
         self._check_loop("pause")
-        expect("reason", reason, str, "run.pause(reason='lunch')")
+        checked_command(Command("pause", {"reason": reason}))
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: there is nothing to pause")
         self._context.pause_request.request(reason)
@@ -480,9 +480,7 @@ class Run(Generic[T_co]):
             ConfigurationError: The message is invalid.
         """
         self._check_loop("send")
-        messages = self._context.worker.mapped(to_messages(message))
-        if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
-            raise ConfigurationError("only messages of the user or the system can be sent to a run")
+        messages = to_sent(self._context.worker.mapped(to_sent(message)))
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
         if self._context.commands is not None:
@@ -509,12 +507,10 @@ class Run(Generic[T_co]):
 
         Raises:
             LocalProtocolError: It was called outside the run's event loop, for example in another thread.
-            ConfigurationError: ``when`` is neither.
+            ConfigurationError: ``when`` is neither, or the reason is not a text.
         """
         self._check_loop("cancel")
-        if when not in ("now", "after_turn"):
-            message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
-            raise ConfigurationError(message)
+        checked_command(Command("cancel", {"reason": reason, "when": when}))
         self._driver.cancel(reason, after_turn=when == "after_turn")
         return asyncio.ensure_future(self._wait())
 

@@ -410,8 +410,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         # The provider continues from its own response.
         emit(TurnStop())
         return
-    if context.mailbox.waiting:
-        context.mailbox.deliver(emit)
+    if context.mailbox.waiting and context.mailbox.deliver(emit):
         emit(TurnStop())
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
@@ -453,10 +452,7 @@ async def _delivers(context: RunContext, emit: Emit) -> bool:
     """Deliver the messages that were sent until now; whether there were any."""
     if context.commands is not None:
         await context.commands.read_now()
-    if not context.mailbox.waiting:
-        return False
-    context.mailbox.deliver(emit)
-    return True
+    return bool(context.mailbox.waiting) and context.mailbox.deliver(emit)
 
 
 def _has_results(state: RunState, scope: TurnScope) -> bool:

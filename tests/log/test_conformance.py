@@ -42,10 +42,17 @@ from rxworker.log import (
 from rxworker.log.format import Entry, entries_of, read_line, records_of, with_body, write_line
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, JsonObject, Message
 from tests.log.conftest import OpenLog
 
 RUN = "run-1"
+
+
+def message(text: str) -> JsonObject:
+    """The data of a command that sends a text."""
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]}
+
+
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
@@ -363,10 +370,11 @@ async def test_runs_are_listed_newest_first_in_pages_and_by_status(open_store: O
 async def test_commands_are_numbered_and_followed(open_store: OpenLog) -> None:
     async with open_store() as log:
         await begun(log)
-        assert await log.send(RUN, Command("send", {"text": "And?"})) == 1
+        sent = Command("send", message("And?"))
+        assert await log.send(RUN, sent) == 1
         following = log.commands(RUN)
         first = await anext(following)
-        assert (first.number, first.kind, first.data) == (1, "send", {"text": "And?"})
+        assert (first.number, first.kind, first.data) == (1, "send", sent.data)
         assert abs(first.time - time.time()) < 60
         waiting = asyncio.ensure_future(anext(following))
         assert await log.send(RUN, Command("cancel")) == 2
@@ -554,10 +562,10 @@ async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> Non
         await log.append(
             claim, entries([START, TextDelta(0, "secret")]), after=0, row=RunRow(title="secret")
         )
-        await log.send(RUN, Command("send", {"text": "secret"}))
+        await log.send(RUN, Command("send", message("secret")))
         assert [record.event for record in await stored(log)] == [START, TextDelta(0, "secret")]
         assert (await log.list())[0].row.title == "secret"
-        assert (await anext(log.commands(RUN))).data == {"text": "secret"}
+        assert (await anext(log.commands(RUN))).data == message("secret")
         raw = await log._read(RUN, 0, 10)  # pyright: ignore[reportPrivateUsage]
         assert [(entry.first, entry.last, entry.kind) for entry in raw] == [
             (1, 1, "run_start"),

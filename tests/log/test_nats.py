@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
 from rxworker.events import Record, RunStart, TextDelta
@@ -31,6 +32,7 @@ from tests.log.clerk import Clerk
 from tests.log.conftest import until
 from tests.log.nats_server import NatsServer
 from tests.log.proxy import Proxy
+from tests.log.test_conformance import message
 from tests.ports import free_port
 
 RUN = "run-1"
@@ -236,9 +238,10 @@ async def test_what_is_larger_than_a_message_is_stored(nats_address: str) -> Non
         claim = await begun(one)
         await one.append(claim, entries(2, 1, text=text), after=1)
         await one.append(claim, entries(1, 3), after=3)
-        await one.send(RUN, Command("send", {"text": text}))
-        await one.send(RUN, Command("send", {"text": text}, key="a"))
-        assert [len(command.data["text"]) for command in await two.sent(RUN)] == [1_500_000] * 2  # pyright: ignore[reportArgumentType]
+        sent = Command("send", message(text))
+        await one.send(RUN, sent)
+        await one.send(RUN, structs.replace(sent, key="a"))
+        assert [command.data for command in await two.sent(RUN)] == [sent.data] * 2
         seen = [record.event for record in await stored(two)]
         assert seen[1:] == [TextDelta(0, text), TextDelta(0, text), TextDelta(0, "four")]
         for after in range(4):

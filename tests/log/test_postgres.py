@@ -257,7 +257,7 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no
             if after % 10 == 0:
                 if run_id == names[0]:
                     await own.execute(OTHERS)  # while the others write
-                await log.send(run_id, Command("send", {"n": after}))
+                await log.send(run_id, Command("pause", {"reason": f"{after}"}))
         await log.release(claim)
         return claim.epoch
 
@@ -276,7 +276,12 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no
         assert await asyncio.gather(*watching) == [list(range(1, 41))] * 5
         for run in names:
             assert await numbers(other, run) == list(range(1, 41))
-            assert [command.data["n"] for command in await other.sent(run)] == [0, 10, 20, 30]
+            assert [command.data["reason"] for command in await other.sent(run)] == [
+                "0",
+                "10",
+                "20",
+                "30",
+            ]
             assert (await other.claim(run)).epoch == 2
     assert caplog.text == ""
 

@@ -13,7 +13,7 @@ import pytest
 from rxworker.events import RunStart, TextDelta
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.log.recover import DECIDE, DISMISS
-from rxworker.log.values import LISTED, Command, RunRow, StoredStatus
+from rxworker.log.values import LISTED, Command, RunRow, StoredStatus, send_command
 from rxworker.messages import Conversation, Message
 from rxworker.worker import submit
 from tests.log.conftest import OpenLog
@@ -72,7 +72,7 @@ async def test_a_paused_run_is_kept_while_its_decision_waits_and_no_longer_than_
             await store(log, run, "paused")
         await log.send("decided", Command(DECIDE, {}, key=DECIDE))
         await log.send("dismissed", Command(DECIDE, {DISMISS: "no"}, key=DECIDE))
-        await log.send("open", Command("send", {}))
+        await log.send("open", send_command((Message.user("And?"),)))
         assert await log.prune(max_age=-1) == []
         await store(log, "open~2", "paused")
         assert await log.prune(max_age=-1) == ["open"]

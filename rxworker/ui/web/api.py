@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import rxworker
 from rxworker.boards import Dashboard
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.log.values import is_storable
+from rxworker.log.values import is_storable, to_sent
 from rxworker.messages import Document, Image, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
@@ -439,9 +439,10 @@ def _user_message(sent: UserInput, name: str) -> Message:
             message = Message("user", tuple(map(check_content, sent)))
         except LocalProtocolError as error:
             raise ApiError(400, "bad_content", f"{name}: {error}") from None
-    if not message.text.strip() and all(isinstance(block, Text) for block in message.content):
-        raise ApiError(400, "empty", f"{name} must be a text that is not empty, or have content")
-    return message
+    try:
+        return to_sent(message)[0]
+    except ConfigurationError as error:
+        raise ApiError(400, "empty", f"{name}: {error}") from None
 
 
 async def get_request(state: ServerState, request: WebRequest) -> web.Response:

@@ -772,8 +772,10 @@ export interface CommandTaken {
   type: "command_taken";
   /** The number of the command. */
   number: number;
-  /** Its kind: ``send``, ``pause``, ``cancel`` or ``decide``. */
+  /** Its kind: ``send``, ``pause``, ``cancel`` or ``decide``; ``ignored`` for one that no run can take. */
   kind: string;
+  /** Why it has no effect; empty if it has one. */
+  ignored?: string;
 }
 
 /** The records before this one were copied from another run, which goes another way from here on. */
