@@ -15,6 +15,7 @@ from rxworker.boards import Dashboard, panel
 from rxworker.events import LoopHold, Record, RunStart
 from rxworker.hooks.contexts import MessageSendContext, ToolCallContext
 from rxworker.hub import Coalesce
+from rxworker.messages import Message
 from rxworker.panels import count
 from rxworker.testing import ScriptedModel, call
 from rxworker.watchdog import call_watched, watchdog, watched
@@ -144,6 +145,17 @@ async def test_a_panel_that_blocks_is_named_and_not_the_watcher_that_is_its_boar
     await run
     assert "quick" in shown.states[1].panel
     assert names(caplog) == ["panel slow"]
+
+
+async def test_the_function_that_changes_messages_is_named(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def slow(message: Message) -> Message:
+        clock.block()
+        return message
+
+    await Worker(ScriptedModel(["Done."]), map_input=slow).run("Hi")
+    assert names(caplog) == ["callback map_input"]
 
 
 @pytest.mark.parametrize("is_async", [True, False])

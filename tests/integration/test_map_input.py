@@ -16,7 +16,7 @@ from reactivex import operators as ops
 
 from rxworker import Paused, Run, Session, Worker, tool, worker_tool
 from rxworker.errors import ConfigurationError, InputRefusedError, RunHandedOverError
-from rxworker.events import Record
+from rxworker.events import CommandTaken, Record
 from rxworker.hub import iterate
 from rxworker.log import EventLog, MemoryLog, Replica, open_log
 from rxworker.log.format import record_of
@@ -104,10 +104,12 @@ class Program:
         begun: Set when the model has a request.
     """
 
-    def __init__(self, log: EventLog | None) -> None:
+    def __init__(
+        self, log: EventLog | None, map_input: Callable[[Message], Message] = masked
+    ) -> None:
         self.log, self.begun = log, asyncio.Event()
         self.model = ScriptedModel(self._answer)
-        self.options: dict[str, Any] = {"log": log, "map_input": masked}
+        self.options: dict[str, Any] = {"log": log, "map_input": map_input}
         self.worker = Worker(self.model, tools=[wipe, self.slow()], **self.options)
 
     def slow(self) -> Any:
@@ -323,6 +325,29 @@ async def test_what_it_refuses_is_in_no_error_and_not_stored(problem: str) -> No
                 assert problem in shown
                 assert SECRET not in shown
         assert await log.list() == []
+
+
+async def test_what_it_refuses_of_a_foreign_process_is_ignored_with_a_record(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with MemoryLog() as log:
+        program = Program(log, refuse_passwords)
+        run = program.worker.run("Wait.")
+        await program.begun.wait()
+        await Replica(log, run.id).send(QUESTION)
+        program.ended.set_result("over")
+        await run
+        [taken] = [
+            each.event
+            async for entry in log.read(run.id)
+            if isinstance((each := record_of(entry, run.id)).event, CommandTaken)
+        ]
+        assert (taken.kind, "map_input raised ValueError" in taken.ignored) == ("ignored", True)
+        assert SECRET not in caplog.text + str(run.state)
+
+
+def refuse_passwords(message: Message) -> Message:
+    return refuse(message) if SECRET in message.text else message
 
 
 def test_a_text_is_refused_when_it_is_given() -> None:
