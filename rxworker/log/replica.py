@@ -8,6 +8,7 @@ what is stored: after a crash no number stands for another record. There is one 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from functools import partial
@@ -20,7 +21,7 @@ from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
-from rxworker.log.values import Command, send_command, to_sent
+from rxworker.log.values import Command, send_command, to_sent, withdraw_command
 from rxworker.messages.input import Input
 from rxworker.messages.settings import awaited
 from rxworker.operators.kernel import Stage, connect
@@ -135,17 +136,34 @@ class Replica:
         self._task.cancel()
         self._end(None)  # a task that is cancelled before its first step ends nothing
 
-    async def send(self, *messages: Input) -> None:
+    async def send(self, *messages: Input, id: str = "") -> str:  # noqa: A002 - what it is
         """Send messages to the run. They are stored when this returns.
 
         Args:
             messages: As for ``Run.send``, or several messages.
+            id: An id of your own for them, unique in the run.
+
+        Returns:
+            Their id, with which ``withdraw`` withdraws them.
 
         Raises:
             ConfigurationError: A message is invalid.
             LogError: The run has ended, or the log cannot be written.
         """
-        await self.log.send(self.id, send_command(to_sent(*messages)))
+        id = id or uuid.uuid4().hex  # noqa: A001 - what it is
+        await self.log.send(self.id, send_command(to_sent(*messages), id))
+        return id
+
+    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
+        """Withdraw messages that were sent with an id and are not in the conversation yet.
+
+        The request is stored when this returns. The `CommandTaken` of the messages states in ``ignored`` that they were
+        withdrawn; if it is too late for that, the one of this request does.
+
+        Raises:
+            LogError: As for ``send``.
+        """
+        await self.log.send(self.id, withdraw_command(id))
 
     async def pause(self, *, reason: str = "paused by the caller") -> None:
         """Request a pause at the next safe moment.

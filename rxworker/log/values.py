@@ -262,11 +262,13 @@ class SentMessages(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         messages: The messages, of the user or the system.
-        id: By which the sender recognises it.
+        id: By which the sender recognises it, and can withdraw it.
+        withdraws: The id of an earlier command instead of messages: its messages are not to be delivered.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
     id: str = ""
+    withdraws: str = ""
 
 
 def checked_command(command: Command) -> Command:
@@ -295,14 +297,18 @@ def checked_command(command: Command) -> Command:
         raise ConfigurationError(text)
     try:
         read = msgspec.convert(msgspec.to_builtins(command), Command)
-        messages = None if kind != "send" else msgspec.convert(read.data, SentMessages).messages
+        sent = msgspec.convert(read.data if kind == "send" else {}, SentMessages)
         if not is_storable(read.key or DECIDE):
             raise TypeError(f"the key is {read.key!r:.60}")
+        if sent.messages and sent.withdraws:
+            raise TypeError("it sends messages and withdraws others, which are two commands")
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
         text = f"a run cannot take this {kind} command: {error}. A message is Message.user('...'), data is JSON, a key is a text"
         raise ConfigurationError(text) from error
-    if messages is not None and any(
-        m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(messages)
+    if kind != "send" or sent.withdraws:
+        return command
+    if any(
+        m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(sent.messages)
     ):
         text = "only messages of the user or the system can be sent to a run: give a text, or Message.user(...)"
         raise ConfigurationError(text)
@@ -345,6 +351,17 @@ def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa:
     'send'
     """
     return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))
+
+
+def withdraw_command(id: str) -> Command:  # noqa: A002 - what it is
+    """The command that withdraws messages which were sent with an id.
+
+    A process of the release before ignores it, and goes on: it knows no such data and would end at an unknown kind.
+
+    >>> withdraw_command("a").data
+    {'withdraws': 'a'}
+    """
+    return Command("send", {"withdraws": id})
 
 
 def returned_command(epoch: int) -> Command:

@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import msgspec
 
@@ -14,6 +15,7 @@ from rxworker.errors import (
     CommandConflictError,
     InputRefusedError,
     LogError,
+    RunStatusError,
     as_exception,
     describe,
     reason_of,
@@ -21,11 +23,18 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.format import record_of
-from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command
+from rxworker.log.values import (
+    CARRIED,
+    Command,
+    SentMessages,
+    carried_over,
+    send_command,
+    withdraw_command,
+)
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
-from rxworker.worker.journal import Mailbox, PauseRequest, not_delivered
+from rxworker.worker.journal import NOT_WAITING, Mailbox, PauseRequest, not_delivered
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -95,6 +104,8 @@ class CommandReader:
         self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._queued: dict[str, asyncio.Future[None]] = {}
+        self._withdrawing: set[asyncio.Task[None]] = set()
         self._storing: set[asyncio.Task[None]] = set()
 
     async def carry_over(self, paused: str) -> None:
@@ -162,7 +173,32 @@ class CommandReader:
         storing = self._begin(self._store(messages, token, delivered))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
+        delivered.add_done_callback(partial(self._settled, token, storing))
         return delivered
+
+    def _settled(
+        self, token: str, storing: asyncio.Task[None], delivered: asyncio.Future[None]
+    ) -> None:
+        if delivered.cancelled():
+            task = asyncio.ensure_future(self._store_withdrawal(token, storing))
+            self._withdrawing.add(task)
+            task.add_done_callback(self._withdrawing.discard)
+
+    async def _store_withdrawal(self, token: str, storing: asyncio.Task[None]) -> None:
+        """Let no process that goes on with the run deliver messages whose sender has cancelled their future."""
+
+        def failed(error: Exception) -> None:
+            logger.warning(
+                "a message to %s is withdrawn in this process alone: %s",
+                self._run,
+                reason_of(error),
+                extra={"run": self._run},
+            )
+
+        with _reported(failed), suppress(RunStatusError):  # it has ended
+            await asyncio.wait([storing])
+            if token in self._sending or token in self._queued:
+                await self._log.send(self._run, withdraw_command(token))
 
     def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -179,6 +215,9 @@ class CommandReader:
 
         with _reported(failed):  # `stop` fails what is not delivered when this is cancelled
             await self._barrier()
+            if delivered.cancelled():
+                self._sending.pop(token, None)
+                return
             await self._log.send(self._run, send_command(messages, token))
 
     async def _read(self) -> None:
@@ -202,6 +241,9 @@ class CommandReader:
         match command.kind:
             case "send":
                 sent = msgspec.convert(command.data, SentMessages)
+                if sent.withdraws:
+                    self._withdraw(command.number, sent.withdraws)
+                    return
                 delivered = self._sending.pop(sent.id, None)
                 try:
                     messages = (
@@ -210,7 +252,8 @@ class CommandReader:
                 except InputRefusedError as error:
                     self._ignore(command, "send", error.message)
                     return
-                self._mailbox.put(messages, CommandTaken(command.number, "send"), delivered)
+                taken = CommandTaken(command.number, "send")
+                self._queued[sent.id] = self._mailbox.put(messages, taken, delivered)
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":
@@ -219,6 +262,12 @@ class CommandReader:
                 self._ignore(command, str(command.data["kind"]), str(command.data["reason"]))
             case "decide" | "returned":
                 pass  # for a process that resumes the run when it has paused, or recovers it
+
+    def _withdraw(self, number: int, sent: str) -> None:
+        queued, why = self._queued.pop(sent, None), ""
+        if queued is None or not (queued.cancelled() or queued.cancel()):
+            why = NOT_WAITING
+        self._mailbox.put((), CommandTaken(number, "send", why))
 
     def _ignore(self, command: Command, kind: str, why: str) -> None:
         logger.warning(

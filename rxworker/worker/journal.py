@@ -220,6 +220,7 @@ _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 
 SOURCE = "send"
 WITHDRAWN = "the message was withdrawn"
+NOT_WAITING = "no message with this id waits: it is in the conversation already, or was not sent"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
 Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None], CommandTaken | None]]

@@ -472,7 +472,7 @@ class Run(Generic[T_co]):
 
         Returns:
             A future that is done when the message is in the conversation; it need not be awaited. It fails if the run
-            ends before that.
+            ends before that. Cancelling it withdraws the message.
 
         Raises:
             LocalProtocolError: The run has ended, or it was called outside the run's event loop, for example in another
