@@ -327,6 +327,28 @@ async def test_what_it_refuses_is_in_no_error_and_not_stored(problem: str) -> No
         assert await log.list() == []
 
 
+@pytest.mark.parametrize("door", Door.every)
+async def test_what_it_refuses_at_a_door_is_not_stored_or_shown(
+    door: type[Door], new_address: NewAddress
+) -> None:
+    address = new_address("sqlite")
+    async with asyncio.timeout(60), open_log(address) as log:
+        desk = Desk(log, address, answers=done, map_input=refuse_passwords)
+        await Python(desk).say()
+        before = await stored_in(log)
+        async with door(desk).opened() as opened:
+            opened.text, raised = TEXT, ""
+            try:
+                await opened.say()
+            except (InputRefusedError, AssertionError, KeyError) as error:  # as the door has it
+                raised = str(error)
+        shown = raised + str(opened.shown)
+        assert "map_input raised ValueError" in shown or door is CommandLine  # on standard error
+        assert SECRET not in shown
+        assert await stored_in(log) == before
+        assert len(desk.model.requests) == 1
+
+
 async def test_what_it_refuses_of_a_foreign_process_is_ignored_with_a_record(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
