@@ -15,6 +15,7 @@ from reactivex import abc
 
 from rxworker import events
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import shared_fields
 from rxworker.operators.expect import no_record, observing
 from rxworker.operators.kernel import Ending, Operator, Sink
 from rxworker.protocols.socket import reason_of
@@ -229,10 +230,7 @@ class _Attempt:
             began=_moment(began),
             first_seconds=None if self.first is None else self.first - began,
             seconds=end.time - began,
-            input_tokens=self.usage.input_tokens,
-            output_tokens=self.usage.output_tokens,
-            cache_read_tokens=self.usage.cache_read_tokens,
-            reasoning_tokens=self.usage.reasoning_tokens,
+            **shared_fields(self.usage, ResponseRow),
         )
 
 
@@ -279,7 +277,6 @@ class _Runs:
         self._began = record.time if self._began is None else self._began
         self._state = state = step_run(self._state, record)
         if _is_end(record):
-            usage = state.usage
             yield RunRow(
                 run=record.run_id,
                 status=state.status,
@@ -288,10 +285,7 @@ class _Runs:
                 tool_calls=state.all_tool_calls,
                 began=_moment(self._began),
                 seconds=record.time - self._began,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cache_read_tokens=usage.cache_read_tokens,
-                reasoning_tokens=usage.reasoning_tokens,
+                **shared_fields(state.usage, RunRow),
             )
 
 

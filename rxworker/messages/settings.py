@@ -8,6 +8,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, StructMeta
+from msgspec.structs import asdict
 
 from rxworker.errors import ConfigurationError, nearest, page_of
 
@@ -134,6 +135,20 @@ def checks_arguments(cls: C) -> C:
 
     given.__init__ = checked
     return cls
+
+
+def shared_fields(value: Struct, kind: type[Struct]) -> dict[str, Any]:
+    """The fields of a value that another type has too, with which one of these is made.
+
+    >>> class Seen(Struct):
+    ...     at: float
+    ...     by: str = ""
+    >>> class Note(Struct):
+    ...     at: float
+    >>> Note(**shared_fields(Seen(1.0, "me"), Note))
+    Note(at=1.0)
+    """
+    return {name: each for name, each in asdict(value).items() if name in kind.__struct_fields__}
 
 
 def _check_arguments(cls: type, make: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -53,6 +53,7 @@ from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
+from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import SIZES, as_sum
 from rxworker.state.inner import step_inner, with_tokens
 from rxworker.state.response import STARTED, ResponseState, step_events
@@ -175,27 +176,15 @@ def _run_start(state: RunState, event: RunStart) -> RunState:
 
 
 def _run_resume(state: RunState, event: RunResume) -> RunState:
+    carried = shared_fields(event, RunState)  # what the run took before the pause counts
+    carried |= {"status": "running", "pause": None, "reason": ""}
     return replace(
         settle(state),
-        status="running",
-        conversation=event.conversation,
+        **carried,
         calls=_placed(event.conversation, event.pause),
         base=event.conversation,
-        pause=None,
-        reason="",
-        # What the run took before the pause counts.
         spent=as_sum(event.usage) if event.usage.total_tokens > SIZES[0] else event.usage,
-        turns=event.turns,
         spent_by_model=event.usage_by_model,
-        prices=event.prices,
-        tool_calls=event.tool_calls,
-        tool_errors=event.tool_errors,
-        tool_seconds=event.tool_seconds,
-        tool_durations=event.tool_durations,
-        continuations=event.continuations,
-        traceparent=event.traceparent,
-        output_format=event.output_format,
-        own_tools=event.own_tools,
     )
 
 

@@ -45,6 +45,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
 from rxworker.worker.arguments import expect
@@ -300,18 +301,9 @@ def resume_turn(
         spared=() if sends_request or pause.calls else reached,
     )
     scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
-    resume = RunResume(
-        paused.conversation,
-        left,
-        usage=paused.usage,
-        turns=paused.turns,
-        tool_calls=paused.tool_calls,
-        tool_errors=paused.tool_errors,
-        tool_seconds=paused.tool_seconds,
-        tool_durations=paused.tool_durations,
-        usage_by_model=paused.usage_by_model,
-        prices=paused.prices,
-        continuations=paused.continuations,
+    resume = replace(
+        RunResume(**shared_fields(paused, RunResume)),
+        pause=left,
         resumes=paused.run_id,
         traceparent=traceparent or paused.traceparent,
         output_format=output_format,

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import LocalProtocolError
 from rxworker.events import PauseState
 from rxworker.messages import Conversation, Json, OutputFormat, StopReason, ToolCall
+from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state import RunState
 from rxworker.worker.output import Output
@@ -183,22 +184,15 @@ def result_of(
         if output is not None and not output.complaint(text):
             result = replace(result, output=output.decode(text))
         return Finished(**asdict(result))
+    carried = shared_fields(state, Paused) | asdict(result)
+    carried["tool_calls"] = state.all_tool_calls
     return Paused(
-        **asdict(result),
-        pause=pause,
+        **carried,
         signatures=tuple([signature_of(call) for call in pause.pending]),
         is_foreign=is_foreign,
-        tool_calls=state.all_tool_calls,
-        tool_errors=state.tool_errors,
-        tool_seconds=state.tool_seconds,
-        tool_durations=state.tool_durations,
         usage_by_model=state.usage_by_model,
-        prices=state.prices,
-        continuations=state.continuations,
         variables=dict(variables),
         called=tuple(called),
-        traceparent=state.traceparent,
-        output_format=state.output_format,
     )
 
 

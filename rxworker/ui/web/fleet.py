@@ -12,16 +12,16 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import asdict
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
 from rxworker.log.fleet import MINUTE, Totals
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
+from rxworker.messages.settings import shared_fields
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.costs import RowCosts
@@ -307,13 +307,8 @@ def _taken(totals: Totals) -> Taken:
         is_estimate=totals.estimated_cost > 0,
         unpriced=sorted(totals.unpriced),
         tool_p95=totals.tool_quantile(0.95),
-        **{name: each for name, each in _shared(totals, Taken).items() if name != "unpriced"},
+        **{name: each for name, each in shared_fields(totals, Taken).items() if name != "unpriced"},
     )
-
-
-def _shared(value: Struct, kind: type[Struct]) -> dict[str, Any]:
-    """The fields of a value that another type has too."""
-    return {name: each for name, each in asdict(value).items() if name in kind.__struct_fields__}
 
 
 def _is_over(row: RunRow) -> bool:
@@ -333,7 +328,7 @@ def _row(info: RunInfo, estimate: RowCosts, *, is_resumed: bool) -> FleetRow:
     estimated = estimate(row) if row.cost is None else None
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
     cause = "resumed" if is_resumed else cause
-    shared = _shared(info, FleetRow) | _shared(row, FleetRow)
+    shared = shared_fields(info, FleetRow) | shared_fields(row, FleetRow)
     shared.update(cause=cause, cost=row.cost if estimated is None else estimated)
     return FleetRow(
         id=info.run_id,
