@@ -73,18 +73,9 @@ class Totals(Struct):
 
     def add(self, other: Totals, times: int = 1) -> None:
         """Add other totals to these, or subtract them: -1 times."""
-        self.ended += times * other.ended
-        self.failed += times * other.failed
-        self.recovered += times * other.recovered
-        self.turns += times * other.turns
-        self.input_tokens += times * other.input_tokens
-        self.output_tokens += times * other.output_tokens
-        self.cost += times * other.cost
+        for name in _SUMMED:
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
         self.unpriced |= other.unpriced
-        self.estimated_cost += times * other.estimated_cost
-        self.tool_calls += times * other.tool_calls
-        self.tool_errors += times * other.tool_errors
-        self.tool_seconds += times * other.tool_seconds
         self.most_queued = max(self.most_queued, other.most_queued)
         if other.tool_durations is not _NO_TOOLS:
             for at, count in enumerate(other.tool_durations):
@@ -107,6 +98,9 @@ class Totals(Struct):
                 return below + (bound - below) * (rank - seen) / count
             below, seen = bound, seen + count
         return below
+
+
+_SUMMED = [*{*Totals.__struct_fields__} - {"unpriced", "tool_durations", "most_queued"}]
 
 
 class Group(Struct):

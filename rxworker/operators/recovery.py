@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec.structs import asdict
 from reactivex import Observable, abc
 
 from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
@@ -211,14 +212,7 @@ def error_to_exception(event: Error) -> RxWorkerError:
     """
     if event.code == TRUNCATED:
         return TruncatedError(event.message, retryable=event.retryable, request_id=event.request_id)
-    return ProviderError(
-        event.message,
-        kind=event.kind,
-        code=event.code,
-        retryable=event.retryable,
-        retry_after=event.retry_after,
-        request_id=event.request_id,
-    )
+    return ProviderError(**asdict(event))
 
 
 def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rxworker.events import Error
 from rxworker.events.meta import TRUNCATED
@@ -201,14 +201,7 @@ class Failure(Struct, frozen=True):
 
     def event(self) -> Error:
         """The failure as an event within a stream."""
-        return Error(
-            self.code,
-            self.message,
-            retryable=self.kind in RETRYABLE_KINDS,
-            kind=self.kind,
-            request_id=self.request_id,
-            retry_after=self.retry_after,
-        )
+        return Error(**asdict(self), retryable=self.kind in RETRYABLE_KINDS)
 
 
 def read_failure(body: Json, status: int | None = None) -> Failure | None:
