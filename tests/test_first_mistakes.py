@@ -167,8 +167,8 @@ def test_a_wrong_argument_of_an_operator_is_refused_when_it_is_given(
 
 
 @pytest.mark.parametrize("wrong", [[call("look")], None, 7, ("Hello.",), call])
-async def test_a_scripted_reply_that_is_none_is_refused_with_what_to_write(wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"a text, or made by say\(\)"):
+async def test_a_scripted_reply_of_another_type_is_refused_with_what_to_write(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"a text, or a Reply"):
         ScriptedModel([wrong])
-    with pytest.raises(ConfigurationError, match=r"a text, or made by say\(\)"):
+    with pytest.raises(ConfigurationError, match=r"a text, or a Reply"):
         await Worker(ScriptedModel(lambda request: wrong)).run("Hi")

@@ -203,8 +203,8 @@ def to_reply(answer: Reply | str) -> Reply:
     reply = say(answer) if isinstance(answer, str) else answer
     if not isinstance(reply, Reply):  # pyright: ignore[reportUnnecessaryIsInstance] - users give it
         raise ConfigurationError(
-            "a scripted reply is a text, or made by say(), think(), call() or fail() of rxworker.testing, "
-            f"added with +, not {type(reply).__name__}"
+            "a scripted reply is a text, or a Reply as rxworker.testing makes it, added with +; "
+            f"not {type(reply).__name__}"
         )
     return reply
 

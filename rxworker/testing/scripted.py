@@ -134,7 +134,7 @@ class ScriptedModel:
             )
         if not callable(replies):
             for reply in replies:
-                to_reply(reply)  # what is none is refused now
+                to_reply(reply)  # anything else is refused now
         check_number("ScriptedModel(delay)", delay)
         self._script = Script[Request, Reply | str | StoredResponse](replies)
         self._is_strict = False
