@@ -66,12 +66,13 @@ _PACKAGES = "operators providers testing tools hooks log boards panels messages 
 
 
 def _missing(name: str) -> Exception:
-    import difflib  # after a mistake only
     from importlib.util import find_spec
 
     text = f"module 'rxworker' has no attribute {name!r}"
     if name.startswith("_") or find_spec(f"rxworker.{name}"):
         return AttributeError(text)
+    import difflib  # after a mistake only
+
     places = {known: f"from rxworker import {known}" for known in _MODULE_OF}
     for package in _PACKAGES.split():
         module = importlib.import_module(f"rxworker.{package}")

@@ -8,20 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import (
-    BlockAbort,
-    BlockEvent,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    InputValueDelta,
-    RefusalDelta,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
-)
+from rxworker import events
 from rxworker.events.block import BlockMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.events.kinds import start_of
@@ -51,12 +38,12 @@ class BlockState(Struct, frozen=True):
     """
 
     index: int
-    block_type: BlockType
+    block_type: events.BlockType
     metadata: BlockMetadata | None = None
     choice: int = 0
     phase: BlockPhase = "open"
     text: Pieces[str] = Pieces()
-    values: Pieces[InputValueDelta] = Pieces()
+    values: Pieces[events.InputValueDelta] = Pieces()
     signature: str | None = None
     citations: Pieces[JsonObject] = Pieces()
     echo: JsonObject | None = None
@@ -64,7 +51,7 @@ class BlockState(Struct, frozen=True):
     reason: str = ""
 
 
-def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
+def step_block(state: BlockState | None, event: events.BlockEvent) -> BlockState:
     """The block after one of its events.
 
     Args:
@@ -75,8 +62,8 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
     >>> step_block(state, BlockStop(0, BlockType.TEXT)).text
     Pieces(['hello'])
     """
-    if state is None or type(event) is BlockStart:
-        start = event if type(event) is BlockStart else start_of(event)
+    if state is None or type(event) is events.BlockStart:
+        start = event if type(event) is events.BlockStart else start_of(event)
         state = BlockState(
             start.index, start.block_type, start.metadata, start.choice, echo=start.echo
         )
@@ -104,21 +91,21 @@ def _text(state: BlockState, event: TextDeltas) -> BlockState:
     return step_texts(state, event, [event.text])
 
 
-def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
-    if state.block_type in HOLDS[InputJsonDelta]:
+def _input_value(state: BlockState, event: events.InputValueDelta) -> BlockState:
+    if state.block_type in HOLDS[events.InputJsonDelta]:
         return replace(state, values=state.values.add(event))
     return state
 
 
-def _signature(state: BlockState, event: SignatureDelta) -> BlockState:
+def _signature(state: BlockState, event: events.SignatureDelta) -> BlockState:
     return replace(state, signature=event.signature)
 
 
-def _citation(state: BlockState, event: CitationDelta) -> BlockState:
+def _citation(state: BlockState, event: events.CitationDelta) -> BlockState:
     return replace(state, citations=state.citations.add(event.citation))
 
 
-def _stop(state: BlockState, event: BlockStop) -> BlockState:
+def _stop(state: BlockState, event: events.BlockStop) -> BlockState:
     return replace(
         state,
         phase="stopped",
@@ -129,26 +116,26 @@ def _stop(state: BlockState, event: BlockStop) -> BlockState:
     )
 
 
-def _abort(state: BlockState, event: BlockAbort) -> BlockState:
+def _abort(state: BlockState, event: events.BlockAbort) -> BlockState:
     return replace(state, phase="aborted", text=packed(state.text), reason=event.reason)
 
 
-HOLDS: dict[type[object], frozenset[BlockType]] = {
-    TextDelta: frozenset({BlockType.TEXT, BlockType.TOOL_RESULT}),
-    ThinkingDelta: frozenset({BlockType.THINKING}),
-    RefusalDelta: frozenset({BlockType.REFUSAL}),
-    InputJsonDelta: frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE}),
+HOLDS: dict[type[object], frozenset[events.BlockType]] = {
+    events.TextDelta: frozenset({events.BlockType.TEXT, events.BlockType.TOOL_RESULT}),
+    events.ThinkingDelta: frozenset({events.BlockType.THINKING}),
+    events.RefusalDelta: frozenset({events.BlockType.REFUSAL}),
+    events.InputJsonDelta: frozenset({events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE}),
 }
 """Which blocks take the text of a delta; others leave it aside."""
 
 _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
-    TextDelta: _text,
-    ThinkingDelta: _text,
-    RefusalDelta: _text,
-    InputJsonDelta: _text,
-    InputValueDelta: _input_value,
-    SignatureDelta: _signature,
-    CitationDelta: _citation,
-    BlockStop: _stop,
-    BlockAbort: _abort,
+    events.TextDelta: _text,
+    events.ThinkingDelta: _text,
+    events.RefusalDelta: _text,
+    events.InputJsonDelta: _text,
+    events.InputValueDelta: _input_value,
+    events.SignatureDelta: _signature,
+    events.CitationDelta: _citation,
+    events.BlockStop: _stop,
+    events.BlockAbort: _abort,
 }

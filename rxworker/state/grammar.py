@@ -17,44 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockAbort,
-    BlockDelta,
-    BlockEvent,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    Error,
-    Event,
-    HandOver,
-    InputJsonDelta,
-    InputValueDelta,
-    Record,
-    RefusalDelta,
-    ResponseEvent,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunRecover,
-    RunRequeue,
-    RunResume,
-    RunStart,
-    RunStop,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolOutput,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    ToolUseMetadata,
-    TurnStart,
-    TurnStop,
-    WatcherDetach,
-    is_block_event,
-)
+from rxworker import events
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import is_meta
 from rxworker.messages import StopKind, StopReason
@@ -63,20 +26,34 @@ Faults: TypeAlias = Iterator[str]
 """What is wrong with an event."""
 
 CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)
-ARGUMENTS = frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE, BlockType.OPAQUE})
-FITTING: dict[type[object], frozenset[BlockType]] = {
-    TextDelta: frozenset(BlockType)
-    - {BlockType.THINKING, BlockType.REFUSAL, BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE},
-    ThinkingDelta: frozenset({BlockType.THINKING, BlockType.OPAQUE}),
-    RefusalDelta: frozenset({BlockType.REFUSAL}),
-    InputJsonDelta: ARGUMENTS,
-    InputValueDelta: ARGUMENTS,
+ARGUMENTS = frozenset(
+    {events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE, events.BlockType.OPAQUE}
+)
+FITTING: dict[type[object], frozenset[events.BlockType]] = {
+    events.TextDelta: frozenset(events.BlockType)
+    - {
+        events.BlockType.THINKING,
+        events.BlockType.REFUSAL,
+        events.BlockType.TOOL_USE,
+        events.BlockType.SERVER_TOOL_USE,
+    },
+    events.ThinkingDelta: frozenset({events.BlockType.THINKING, events.BlockType.OPAQUE}),
+    events.RefusalDelta: frozenset({events.BlockType.REFUSAL}),
+    events.InputJsonDelta: ARGUMENTS,
+    events.InputValueDelta: ARGUMENTS,
 }
 
 
-_ALL = frozenset(BlockType)
-_AFTER_A_CUT = (AttemptStart, AttemptRetract, TurnStop, RunStop, RunAbort, RunPause)
-_AFTER_THE_END = (RunStart, RunResume, RunRequeue, WatcherDetach)
+_ALL = frozenset(events.BlockType)
+_AFTER_A_CUT = (
+    events.AttemptStart,
+    events.AttemptRetract,
+    events.TurnStop,
+    events.RunStop,
+    events.RunAbort,
+    events.RunPause,
+)
+_AFTER_THE_END = (events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach)
 
 
 class ResponseGrammar:
@@ -101,8 +78,8 @@ class ResponseGrammar:
 
     def _begin(self) -> None:
         """Reset."""
-        self._over: Status | None = None
-        self._open: dict[int, BlockStart | None] = {}
+        self._over: events.Status | None = None
+        self._open: dict[int, events.BlockStart | None] = {}
         self._used: set[int] = set()
         self._calls: set[str] = set()
         self._whole: list[int] = []  # blocks of calls that are whole
@@ -110,22 +87,22 @@ class ResponseGrammar:
         self._failed = False
         self._any = False
 
-    def feed(self, event: ResponseEvent) -> list[str]:
+    def feed(self, event: events.ResponseEvent) -> list[str]:
         """Take the next event; return what is wrong with it."""
         return list(self._feed(event))
 
-    def _feed(self, event: ResponseEvent) -> Faults:
+    def _feed(self, event: events.ResponseEvent) -> Faults:
         self._any = True
         if self._over is not None:
             yield f"{_name(event)} after Status({self._over.status.name})"
             return
-        if self._failed and not isinstance(event, Status):
+        if self._failed and not isinstance(event, events.Status):
             yield f"{_name(event)} after an Error"
-        if isinstance(event, Status):
+        if isinstance(event, events.Status):
             yield from self._status(event)
-        elif isinstance(event, Error):
+        elif isinstance(event, events.Error):
             self._failed = True
-        elif is_block_event(event):
+        elif events.is_block_event(event):
             yield from self._block(event)
 
     def retract(self) -> list[str]:
@@ -145,14 +122,14 @@ class ResponseGrammar:
             faults.append("the response has no terminal status")
         return faults
 
-    def _status(self, event: Status) -> Faults:
-        if event.status is ResponseStatus.STARTED:
+    def _status(self, event: events.Status) -> Faults:
+        if event.status is events.ResponseStatus.STARTED:
             yield from self.retract()
             self._any = True
             return
         self._over = event
         yield from self._still_open(f"at Status({event.status.name})")
-        if event.status is not ResponseStatus.COMPLETED:
+        if event.status is not events.ResponseStatus.COMPLETED:
             return
         if self._failed:
             yield "Status(COMPLETED) after an Error"
@@ -163,39 +140,41 @@ class ResponseGrammar:
             index = self._whole[0]
             yield f"block {index} (tool_use) is a whole call, which will run, and {what}: report ToolUse"
 
-    def _block(self, event: BlockEvent) -> Faults:
+    def _block(self, event: events.BlockEvent) -> Faults:
         index = event.index
-        if isinstance(event, BlockStart):
+        if isinstance(event, events.BlockStart):
             yield from self._start(event)
             return
         if index not in self._open:
-            if not (isinstance(event, BlockDelta) and self._implicit and index not in self._used):
+            if not (
+                isinstance(event, events.BlockDelta) and self._implicit and index not in self._used
+            ):
                 yield f"{_name(event)} outside of a block: {index} is not open"
                 return
             self._open[index] = None
         start = self._open[index]
-        if isinstance(event, (BlockStop, BlockAbort)):
+        if isinstance(event, (events.BlockStop, events.BlockAbort)):
             del self._open[index]
             self._used.add(index)
-        if isinstance(event, BlockStop):
+        if isinstance(event, events.BlockStop):
             self._reason = event.stop_reason or self._reason
-            if event.block_type is BlockType.TOOL_USE:
+            if event.block_type is events.BlockType.TOOL_USE:
                 self._whole.append(index)
         if start is not None:
             yield from _misfits(start, event)
 
-    def _start(self, event: BlockStart) -> Faults:
+    def _start(self, event: events.BlockStart) -> Faults:
         what = f"block {event.index} ({event.block_type.value})"
         if event.index in self._open:
             yield f"{what} starts while it is open"
         elif event.index in self._used:
             yield f"{what} starts again after its end"
         self._open[event.index] = event
-        if event.block_type is not BlockType.TOOL_USE:
+        if event.block_type is not events.BlockType.TOOL_USE:
             return
         # A tool call has an id at its start, and no two have the same.
         call = event.metadata
-        if not isinstance(call, ToolUseMetadata) or not call.id or not call.name:
+        if not isinstance(call, events.ToolUseMetadata) or not call.id or not call.name:
             yield f"{what} starts without the id and the name of its call"
         elif call.id in self._calls:
             yield f"{what} has the id of an earlier call: {call.id}"
@@ -213,14 +192,14 @@ class ResponseGrammar:
         return faults
 
 
-def _misfits(start: BlockStart, event: BlockEvent) -> Faults:
+def _misfits(start: events.BlockStart, event: events.BlockEvent) -> Faults:
     """What shows that an event does not belong into the block that it names."""
     what = f"block {start.index} ({start.block_type.value})"
-    if isinstance(event, (BlockStop, BlockAbort)):
-        ends_as = event.metadata if isinstance(event, BlockStop) else start.metadata
+    if isinstance(event, (events.BlockStop, events.BlockAbort)):
+        ends_as = event.metadata if isinstance(event, events.BlockStop) else start.metadata
         if event.block_type is not start.block_type:
             yield f"{what} ends as {event.block_type.value}"
-        elif start.block_type is BlockType.TOOL_USE and ends_as != start.metadata:
+        elif start.block_type is events.BlockType.TOOL_USE and ends_as != start.metadata:
             yield f"{what} does not end with the id and the name of its start"
     elif start.block_type not in FITTING.get(type(event), _ALL):
         yield f"{what} has a {_name(event)}"
@@ -250,15 +229,15 @@ class RunGrammar:
         self._over: str | None = None
         self._is_cut = False  # its process has ended, and nothing of the response has come since
 
-    def feed(self, event: Event) -> list[str]:
+    def feed(self, event: events.Event) -> list[str]:
         """Take the next event; return what is wrong with it."""
         return list(self._feed(event, _name(event)))
 
-    def _feed(self, event: Event, name: str) -> Faults:
+    def _feed(self, event: events.Event, name: str) -> Faults:
         if self._over is not None and not isinstance(event, _AFTER_THE_END):
             yield f"{name} after {self._over}"
             return
-        if is_meta(event) or is_block_event(event):
+        if is_meta(event) or events.is_block_event(event):
             self._is_cut = False  # it goes on
             if self._responses:
                 yield from self._response.feed(event)
@@ -266,44 +245,48 @@ class RunGrammar:
         if self._is_cut and isinstance(event, _AFTER_A_CUT):
             self._abandon()
         match event:
-            case AttemptStart():
+            case events.AttemptStart():
                 yield from self._response.finish()
                 self._response.retract()
-            case AttemptRetract():
+            case events.AttemptRetract():
                 self._held.clear()
                 yield from self._response.retract()
-            case TurnStart():
+            case events.TurnStart():
                 if self._in_turn:
                     yield "TurnStart within a turn"
                 self._in_turn = True
-            case TurnStop():
+            case events.TurnStop():
                 if self._in_turn is False:
                     yield "TurnStop outside of a turn"
                 self._in_turn = False
                 yield from self._no_tools(name)
-            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
+            case (
+                events.ToolStart() | events.ToolProgress() | events.ToolStop() | events.ToolOutput()
+            ):
                 yield from self._tool(event)
-            case RunStart() | RunResume():
+            case events.RunStart() | events.RunResume():
                 self._over = None
-                self._in_turn = None if isinstance(event, RunResume) else False
-            case RunRecover():
+                self._in_turn = None if isinstance(event, events.RunResume) else False
+            case events.RunRecover():
                 # What its process has left open is retracted, started again, or goes on.
                 self._running.clear()
                 self._is_cut = True
                 # The end of an answered turn is decided again, and stops it again.
                 self._in_turn = self._in_turn or None
-            case HandOver():
+            case events.HandOver():
                 self._is_cut = True
-            case RunStop() | RunAbort() | RunPause():
-                if isinstance(event, RunAbort):  # a response that was broken off has no status
+            case events.RunStop() | events.RunAbort() | events.RunPause():
+                if isinstance(
+                    event, events.RunAbort
+                ):  # a response that was broken off has no status
                     yield from self._response.retract()
                 self._over = name
                 self._in_turn = False
-                if isinstance(event, RunPause):  # what waits for an answer goes on
+                if isinstance(event, events.RunPause):  # what waits for an answer goes on
                     for each in event.pause.calls:
                         self._running.discard((each.call.id, each.place))
                 yield from self._no_tools(name)
-            case RunRequeue():
+            case events.RunRequeue():
                 if self._over != "RunAbort":
                     yield f"{name} after {self._over or 'a record of a run that goes on'}"
                 self._over = self._in_turn = None
@@ -321,31 +304,33 @@ class RunGrammar:
         self._is_cut = False
         self._response.abandon()
 
-    def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> Faults:
+    def _tool(
+        self, event: events.ToolStart | events.ToolProgress | events.ToolStop | events.ToolOutput
+    ) -> Faults:
         """A tool that did not start may still stop: it was skipped."""
         match event:
-            case ToolStart(call=call):
+            case events.ToolStart(call=call):
                 name = call.id
-            case ToolOutput(result=result):
+            case events.ToolOutput(result=result):
                 name = result.tool_use_id
             case _:
                 name = event.call_id
         key = name, event.place
         runs = key in self._running
         match event:
-            case ToolStart():
+            case events.ToolStart():
                 self._running.add(key)
                 if runs:
                     yield f"ToolStart of {name}, which runs already"
-            case ToolStop(result=result):
+            case events.ToolStop(result=result):
                 self._running.discard(key)
                 if result is None:
                     self._held.add(key)
-            case ToolOutput():
+            case events.ToolOutput():
                 self._held.discard(key)
                 if runs:
                     yield f"ToolOutput of {name}, which still runs"
-            case ToolProgress():
+            case events.ToolProgress():
                 if not runs:
                     yield f"ToolProgress of {name}, which does not run"
 
@@ -372,7 +357,7 @@ class RecordGrammar:
         self._seqs: dict[str, int] = {}
         self._runs: dict[tuple[str, tuple[str, ...]], RunGrammar] = {}
 
-    def feed(self, record: Record) -> list[str]:
+    def feed(self, record: events.Record) -> list[str]:
         """Take the next record, which may cover several deltas; return what is wrong with it."""
         faults = self.feed_number(record)
         key = (record.run_id, record.path)
@@ -382,7 +367,7 @@ class RecordGrammar:
         # The deltas of a record are of one sort, and of one block.
         return faults + self._runs[key].feed(event.like if event.__class__ is Deltas else event)
 
-    def feed_number(self, record: Record) -> list[str]:
+    def feed_number(self, record: events.Record) -> list[str]:
         """Take the number of the next record alone."""
         before, first = self._seqs.get(record.run_id), record.first
         self._seqs[record.run_id] = record.seq

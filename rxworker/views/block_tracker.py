@@ -16,38 +16,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import (
-    BlockAbort,
-    BlockEvent,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    InputValueDelta,
-    RefusalDelta,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
-    ToolUseMetadata,
-)
+from rxworker import events
 from rxworker.events.arguments import assemble_arguments
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import JsonObject, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.state.block import HOLDS
+from rxworker.views import changes
 from rxworker.views.call_tracker import CallTracker
-from rxworker.views.changes import (
-    ArgumentValue,
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-    Changes,
-    Scope,
-    ShownBlock,
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +47,7 @@ class ShownResponse:
     ('run-1.2.1', 'run-1.2.1.0', 'run-1.2.1.0~2')
     """
 
-    scope: Scope
+    scope: changes.Scope
     prefix: str
     turn: int = 0
     attempt: int = 0
@@ -97,9 +73,9 @@ class ShownResponse:
         return name
 
 
-TEXTS = frozenset({BlockType.TEXT, BlockType.REFUSAL, BlockType.THINKING})
-CALLS = frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE})
-WHOLES = frozenset({BlockType.IMAGE, BlockType.OPAQUE})
+TEXTS = frozenset({events.BlockType.TEXT, events.BlockType.REFUSAL, events.BlockType.THINKING})
+CALLS = frozenset({events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE})
+WHOLES = frozenset({events.BlockType.IMAGE, events.BlockType.OPAQUE})
 
 
 @dataclass(slots=True, eq=False)
@@ -119,16 +95,16 @@ class OpenBlock:
         values: The values of its arguments, by their paths.
     """
 
-    start: BlockStart
+    start: events.BlockStart
     response: ShownResponse
     calls: CallTracker
     is_detailed: bool
-    kind: BlockType
-    shown: ShownBlock | None = None
+    kind: events.BlockType
+    shown: changes.ShownBlock | None = None
     metadata: BlockMetadata | None = None
     echo: JsonObject | None = None
     waiting: list[str] = field(default_factory=list[str])
-    values: list[InputValueDelta] = field(default_factory=list[InputValueDelta])
+    values: list[events.InputValueDelta] = field(default_factory=list[events.InputValueDelta])
 
     @property
     def is_hidden(self) -> bool:
@@ -140,27 +116,27 @@ class OpenBlock:
         shown = self.shown
         return shown is not None and shown.call_id == native and not self.start.choice
 
-    def answers(self, event: BlockEvent) -> str | None:
+    def answers(self, event: events.BlockEvent) -> str | None:
         """The id of the call whose result ends with this event, if it is one."""
-        if self.start.choice or not isinstance(event, BlockStop):
+        if self.start.choice or not isinstance(event, events.BlockStop):
             return None
         which = event.metadata or self.metadata
         return which.tool_use_id if isinstance(which, ToolResultMetadata) else None
 
-    def feed(self, event: BlockEvent) -> Changes:
+    def feed(self, event: events.BlockEvent) -> changes.Changes:
         """Take an event of the block."""
         handler = _HANDLERS.get(type(event))
         if handler is not None and not self.is_hidden:
             yield from handler(self, event)
 
-    def show(self) -> Changes:
+    def show(self) -> changes.Changes:
         """Open the block for users, if it can be shown, with the text that arrived before."""
         if self.shown is not None or self.is_hidden:
             return
         choice, response, call = self.start.choice, self.response, self.metadata
         if self.kind in TEXTS:
             self.shown = self._named(response.name_text(self.start.index))
-        elif self.kind not in CALLS or not isinstance(call, ToolUseMetadata):
+        elif self.kind not in CALLS or not isinstance(call, events.ToolUseMetadata):
             return
         elif choice:
             # A call of another choice never runs, so it waits for no result.
@@ -173,48 +149,56 @@ class OpenBlock:
                 call.id,
                 call.name,
                 response.name,
-                is_provided=self.kind is BlockType.SERVER_TOOL_USE,
+                is_provided=self.kind is events.BlockType.SERVER_TOOL_USE,
                 is_free_text=call.is_free_text,
             )
             response.call_ids.append(self.shown.id)
-        yield BlockOpen(self.shown)
+        yield changes.BlockOpen(self.shown)
         if self.waiting:
-            yield BlockGrow(self.shown, "".join(self.waiting))
+            yield changes.BlockGrow(self.shown, "".join(self.waiting))
             self.waiting.clear()
 
-    def _named(self, name: str) -> ShownBlock:
+    def _named(self, name: str) -> changes.ShownBlock:
         response = self.response
-        return ShownBlock(response.scope, name, response.name, self.kind, choice=self.start.choice)
+        return changes.ShownBlock(
+            response.scope, name, response.name, self.kind, choice=self.start.choice
+        )
 
-    def _learn(self, event: BlockStart | BlockStop) -> None:
+    def _learn(self, event: events.BlockStart | events.BlockStop) -> None:
         self.metadata = event.metadata or self.metadata
         if event.echo is not None:
             self.echo = event.echo if self.echo is None else {**self.echo, **event.echo}
 
-    def _started(self, event: BlockStart) -> Changes:
+    def _started(self, event: events.BlockStart) -> changes.Changes:
         self._learn(event)
         yield from self.show()
 
-    def _grew(self, event: TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta) -> Changes:
+    def _grew(
+        self,
+        event: events.TextDelta
+        | events.ThinkingDelta
+        | events.RefusalDelta
+        | events.InputJsonDelta,
+    ) -> changes.Changes:
         if not event.text or self.kind not in HOLDS[type(event)]:
             return
         if self.shown is not None:
-            yield BlockGrow(self.shown, event.text)
+            yield changes.BlockGrow(self.shown, event.text)
         elif self.response.is_all_seen:
             self.waiting.append(event.text)
 
-    def _valued(self, event: InputValueDelta) -> Changes:
+    def _valued(self, event: events.InputValueDelta) -> changes.Changes:
         if self.kind not in CALLS:
             return
         self.values.append(event)
         if self.is_detailed and self.shown is not None:
-            yield ArgumentValue(self.shown, event)
+            yield changes.ArgumentValue(self.shown, event)
 
-    def _extra(self, event: SignatureDelta | CitationDelta) -> Changes:
+    def _extra(self, event: events.SignatureDelta | events.CitationDelta) -> changes.Changes:
         if self.shown is not None and self.kind in TEXTS:
-            yield BlockExtra(self.shown, event)
+            yield changes.BlockExtra(self.shown, event)
 
-    def _stopped(self, event: BlockStop) -> Changes:
+    def _stopped(self, event: events.BlockStop) -> changes.Changes:
         self._learn(event)
         if self.shown is None and self.kind in CALLS and event.block_type in CALLS:
             self.kind = event.block_type  # deltas without a start do not name who runs the call
@@ -222,10 +206,10 @@ class OpenBlock:
             yield from self.show()
         yield from self.end(None)
 
-    def _aborted(self, event: BlockAbort) -> Changes:
+    def _aborted(self, event: events.BlockAbort) -> changes.Changes:
         yield from self.end(event.reason or "it was cut")
 
-    def end(self, aborted: str | None) -> Changes:
+    def end(self, aborted: str | None) -> changes.Changes:
         """End the block; ``aborted`` is the reason if it is not whole."""
         shown = self.shown
         if shown is None:
@@ -233,12 +217,12 @@ class OpenBlock:
                 yield from self._whole()
             return
         if self.values:
-            yield BlockGrow(shown, encode_lenient(assemble_arguments(self.values)).decode())
-        yield BlockClose(shown, aborted)
+            yield changes.BlockGrow(shown, encode_lenient(assemble_arguments(self.values)).decode())
+        yield changes.BlockClose(shown, aborted)
         if aborted is not None and self.kind in CALLS:
             yield from self.calls.give_up(shown.id, aborted)
 
-    def _whole(self) -> Changes:
+    def _whole(self) -> changes.Changes:
         """The change for a block that is shown in one piece: a result, a picture, or a block of an unknown type."""
         metadata = self.metadata
         if isinstance(metadata, ToolResultMetadata):
@@ -251,18 +235,18 @@ class OpenBlock:
         elif self.kind in WHOLES:
             kind = metadata.kind if isinstance(metadata, OpaqueMetadata) else ""
             name = f"{self.response.name}.{self.start.index}"
-            yield BlockWhole(self._named(name), kind, self.echo)
+            yield changes.BlockWhole(self._named(name), kind, self.echo)
 
 
-_HANDLERS: dict[type[object], Callable[[OpenBlock, Any], Changes]] = {
-    BlockStart: OpenBlock._started,
-    TextDelta: OpenBlock._grew,
-    ThinkingDelta: OpenBlock._grew,
-    RefusalDelta: OpenBlock._grew,
-    InputJsonDelta: OpenBlock._grew,
-    InputValueDelta: OpenBlock._valued,
-    SignatureDelta: OpenBlock._extra,
-    CitationDelta: OpenBlock._extra,
-    BlockStop: OpenBlock._stopped,
-    BlockAbort: OpenBlock._aborted,
+_HANDLERS: dict[type[object], Callable[[OpenBlock, Any], changes.Changes]] = {
+    events.BlockStart: OpenBlock._started,
+    events.TextDelta: OpenBlock._grew,
+    events.ThinkingDelta: OpenBlock._grew,
+    events.RefusalDelta: OpenBlock._grew,
+    events.InputJsonDelta: OpenBlock._grew,
+    events.InputValueDelta: OpenBlock._valued,
+    events.SignatureDelta: OpenBlock._extra,
+    events.CitationDelta: OpenBlock._extra,
+    events.BlockStop: OpenBlock._stopped,
+    events.BlockAbort: OpenBlock._aborted,
 }

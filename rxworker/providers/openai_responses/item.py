@@ -31,24 +31,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.openai_responses.kinds import (
-    CONTENT,
-    CUSTOM_CALL,
-    FUNCTION_CALL,
-    MESSAGE,
-    REFUSAL,
-    SUMMARY,
-    TEXT,
-    THINKING,
-    TOOL_USE,
-    WHOLE,
-    Position,
-    Text,
-    block_type_of,
-    input_of,
-    parts_of,
-    word,
-)
+from rxworker.providers.openai_responses import kinds
 
 CODE_CALL = "code_interpreter_call"
 
@@ -88,7 +71,7 @@ class Item(Struct, eq=False):
     pieces: list[str] = []
     open: int | None = None
 
-    def takes(self, text: Text) -> bool:
+    def takes(self, text: kinds.Text) -> bool:
         """Whether a text of this sort can go into it, as long as it has not ended."""
         return self.kind == text.item
 
@@ -102,7 +85,7 @@ class Item(Struct, eq=False):
         if self.open is None:
             self.start(events)
 
-    def add(self, _: Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
+    def add(self, _: kinds.Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
         """Add more text at a position. Return its pieces so far if each of them is emitted as a delta of one text."""
         self.pieces.append(text)
         if self.open is None:
@@ -113,7 +96,7 @@ class Item(Struct, eq=False):
         events.append(InputJsonDelta(self.open, text))
         return self.pieces
 
-    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
+    def complete(self, position: kinds.Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
         rest = missing(text, self.pieces)
         if rest:
@@ -138,7 +121,7 @@ class Item(Struct, eq=False):
         if index is None:  # it has no text, but must be sent back
             index = self._start_whole(events)
         # Half of a text is valid, half of a thought is not.
-        if whole or wire is not None or self.kind == MESSAGE:
+        if whole or wire is not None or self.kind == kinds.MESSAGE:
             events.append(self.blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self.blocks.abort(index, reason))
@@ -146,14 +129,14 @@ class Item(Struct, eq=False):
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """Emit the parts of the complete item that were not streamed."""
         index = self._start_whole(events) if self.open is None else self.open
-        if not self.pieces and block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
-            input_json = input_of(wire)
+        if not self.pieces and kinds.block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
+            input_json = kinds.input_of(wire)
             if input_json:
                 events.append(InputJsonDelta(index, input_json))
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         """Start the one block of the item."""
-        block_type = block_type_of(self.wire)
+        block_type = kinds.block_type_of(self.wire)
         return self._start_block(block_type, self._metadata(block_type), events)
 
     def _start_block(
@@ -170,12 +153,12 @@ class Item(Struct, eq=False):
         if block_type is BlockType.OPAQUE:
             return OpaqueMetadata(self.kind)
         if block_type is BlockType.SERVER_TOOL_RESULT:
-            return ToolResultMetadata(word(wire.get("call_id")), self.kind)
-        return ToolUseMetadata(self._call_id(), word(wire.get("name")) or self.kind)
+            return ToolResultMetadata(kinds.word(wire.get("call_id")), self.kind)
+        return ToolUseMetadata(self._call_id(), kinds.word(wire.get("name")) or self.kind)
 
     def _call_id(self) -> str:
         wire = self.wire
-        return word(wire.get("call_id")) or word(wire.get("id")) or self.new_id()
+        return kinds.word(wire.get("call_id")) or kinds.word(wire.get("id")) or self.new_id()
 
 
 class CallItem(Item, eq=False):
@@ -183,7 +166,7 @@ class CallItem(Item, eq=False):
 
     def start(self, events: list[ResponseEvent]) -> None:
         """Start the item."""
-        if word(self.wire.get("name")):
+        if kinds.word(self.wire.get("name")):
             self._start_whole(events)
 
     def stop(
@@ -194,7 +177,7 @@ class CallItem(Item, eq=False):
         index = self.open
         if index is None:
             self.wire = self.wire | (wire or {})
-            if not word(self.wire.get("name")):
+            if not kinds.word(self.wire.get("name")):
                 self.malformed = True
                 events.append(Opaque(self.kind, self.wire))
                 return
@@ -209,10 +192,10 @@ class CallItem(Item, eq=False):
             events.append(self.blocks.abort(index, reason))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        is_told = wire.get("type") == FUNCTION_CALL and self.pieces == [wire.get("arguments")]
-        rest = "" if is_told else missing(input_of(wire), self.pieces)
+        is_told = wire.get("type") == kinds.FUNCTION_CALL and self.pieces == [wire.get("arguments")]
+        rest = "" if is_told else missing(kinds.input_of(wire), self.pieces)
         if rest:
-            self.add(WHOLE, rest, events)
+            self.add(kinds.WHOLE, rest, events)
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         wire = self.wire
@@ -221,8 +204,8 @@ class CallItem(Item, eq=False):
             call_id = self._call_id()
         if type(name) is not str:
             name = ""
-        metadata = ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL)
-        index = self._start_block(TOOL_USE, metadata, events)
+        metadata = ToolUseMetadata(call_id, name, self.kind == kinds.CUSTOM_CALL)
+        index = self._start_block(kinds.TOOL_USE, metadata, events)
         if self.pieces:  # the name has come only now
             events.append(InputJsonDelta(index, "".join(self.pieces)))
         return index
@@ -243,9 +226,9 @@ def missing(text: str, pieces: list[str]) -> str:
 
 
 DELTAS = {
-    TEXT: TextDelta,
-    THINKING: ThinkingDelta,
-    REFUSAL: RefusalDelta,
+    kinds.TEXT: TextDelta,
+    kinds.THINKING: ThinkingDelta,
+    kinds.REFUSAL: RefusalDelta,
 }
 
 
@@ -255,7 +238,7 @@ class Part(Struct, eq=False):
     Where it lies, what it is, the block it goes into, its pieces so far, and how often it was cited.
     """
 
-    position: Position
+    position: kinds.Position
     block_type: BlockType
     index: int = 0
     pieces: list[str] = []
@@ -270,54 +253,56 @@ class TextItem(Item, eq=False):
         part: The text that is open.
     """
 
-    parts: dict[Position, Part] = {}
+    parts: dict[kinds.Position, Part] = {}
     part: Part | None = None
 
-    def takes(self, text: Text) -> bool:
+    def takes(self, text: kinds.Text) -> bool:
         """Whether a text of this sort can go into it: any that stands in a list."""
         return text.field != ""
 
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added. A message has no block before its first text."""
-        if self.kind != MESSAGE:
-            self._start_block(THINKING, None, events)
+        if self.kind != kinds.MESSAGE:
+            self._start_block(kinds.THINKING, None, events)
 
-    def add(self, position: Position, text: str, events: list[ResponseEvent], /) -> list[str]:
+    def add(self, position: kinds.Position, text: str, events: list[ResponseEvent], /) -> list[str]:
         """More of the text at a position; returns its pieces so far."""
         part = self._turn_to(position, events)
         part.pieces.append(text)
         events.append(DELTAS[part.block_type](part.index, text))
         return part.pieces
 
-    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
+    def complete(self, position: kinds.Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
         part = self.parts.get(position)
         rest = text if part is None else missing(text, part.pieces)
         if rest:
             self.add(position, rest, events)
 
-    def cite(self, position: Position, annotation: JsonObject, events: list[ResponseEvent]) -> None:
+    def cite(
+        self, position: kinds.Position, annotation: JsonObject, events: list[ResponseEvent]
+    ) -> None:
         """One more source of a text."""
         part = self._turn_to(position, events)
         part.cited += 1
         events.append(CitationDelta(part.index, annotation))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        if self.kind == MESSAGE:
+        if self.kind == kinds.MESSAGE:
             self._fill_message(wire, events)
         elif not self.parts:  # a server that streams one of the lists sends the same in the other
-            field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
-            for number, (_, text, _) in enumerate(parts_of(wire, field)):
-                self.complete((field, number, THINKING), text, events)
+            field = kinds.SUMMARY if kinds.parts_of(wire, kinds.SUMMARY) else kinds.CONTENT
+            for number, (_, text, _) in enumerate(kinds.parts_of(wire, field)):
+                self.complete((field, number, kinds.THINKING), text, events)
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = [position for position in self.parts if position[0] == CONTENT]
+        streamed = [position for position in self.parts if position[0] == kinds.CONTENT]
         if len(streamed) > 1:
             streamed.sort(key=_order)
-        for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
+        for number, (block_type, text, part) in enumerate(kinds.parts_of(wire, kinds.CONTENT)):
             is_streamed = number < len(streamed)
-            position = streamed[number] if is_streamed else (CONTENT, number, block_type)
+            position = streamed[number] if is_streamed else (kinds.CONTENT, number, block_type)
             self.complete(position, text, events)
             annotations = part.get("annotations")
             if annotations and position in self.parts and isinstance(annotations, list):
@@ -325,7 +310,7 @@ class TextItem(Item, eq=False):
                     if isinstance(annotation, dict):
                         self.cite(position, annotation, events)
 
-    def _turn_to(self, position: Position, events: list[ResponseEvent]) -> Part:
+    def _turn_to(self, position: kinds.Position, events: list[ResponseEvent]) -> Part:
         """The part at a position, open."""
         if self.part is not None:
             if self.part.position == position:
@@ -335,9 +320,9 @@ class TextItem(Item, eq=False):
                 self.open = None
         part = self.parts.get(position)
         if part is None:
-            block_type = position[2] if self.kind == MESSAGE else THINKING
+            block_type = position[2] if self.kind == kinds.MESSAGE else kinds.THINKING
             part = self.parts[position] = Part(position, block_type)
-            self.refused = self.refused or block_type is REFUSAL
+            self.refused = self.refused or block_type is kinds.REFUSAL
         index = self.open
         part.index = self._start_block(part.block_type, None, events) if index is None else index
         self.part = part
@@ -347,5 +332,5 @@ class TextItem(Item, eq=False):
         """A text has no metadata."""
 
 
-def _order(position: Position) -> tuple[int, str]:
+def _order(position: kinds.Position) -> tuple[int, str]:
     return position[1], position[2].value

@@ -14,30 +14,18 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.block_factory import BlockFactory
+from rxworker.providers.openai_responses import kinds
 from rxworker.providers.openai_responses.finish import COMPLETED
 from rxworker.providers.openai_responses.item import CallItem, Item, TextItem
-from rxworker.providers.openai_responses.kinds import (
-    CALLS,
-    CONTENT,
-    CUSTOM_CALL,
-    DELTAS,
-    FUNCTION_CALL,
-    MESSAGE,
-    PARTS,
-    REASONING,
-    SUMMARY,
-    TEXT,
-    WHOLE,
-    WHOLES,
-    Position,
-    Text,
-    json_text,
-    word,
-)
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse
 
 # What becomes of an item by its type; any other is an `Item`.
-SORTS = {MESSAGE: TextItem, REASONING: TextItem, FUNCTION_CALL: CallItem, CUSTOM_CALL: CallItem}
+SORTS = {
+    kinds.MESSAGE: TextItem,
+    kinds.REASONING: TextItem,
+    kinds.FUNCTION_CALL: CallItem,
+    kinds.CUSTOM_CALL: CallItem,
+}
 
 
 class Items:
@@ -84,7 +72,9 @@ class Items:
 
         Nothing else is taken from there, since it may be numbered otherwise.
         """
-        calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
+        calls = [
+            wire for wire in output if isinstance(wire, dict) and wire.get("type") in kinds.CALLS
+        ]
         for wire in calls:
             if self._named(wire.get("id"), wire.get("call_id")) is None:
                 reason = "the response was cut before the call was complete"
@@ -109,7 +99,7 @@ class Items:
             return
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != wire.get("type"):
-            item = self._find(event, word(wire.get("type")), wire)
+            item = self._find(event, kinds.word(wire.get("type")), wire)
         if item is None:
             item = self._new(event.output_index, wire)
         if not item.ended:  # some send it twice
@@ -121,7 +111,7 @@ class Items:
         """More of a text; returns its pieces so far, if events of its type and index do nothing but add to it."""
         if not event.delta:
             return None
-        text = DELTAS[event.type]
+        text = kinds.DELTAS[event.type]
         item = self._by_index.get(event.output_index)
         is_known = True
         if item is None or item.kind != text.item:
@@ -131,13 +121,13 @@ class Items:
         if item.ended or not (is_known or item.takes(text)):
             events.append(Opaque(event.type, read_json(data)))
             return None
-        position = _position(event, text) if text.field else WHOLE
+        position = _position(event, text) if text.field else kinds.WHOLE
         pieces = item.add(position, event.delta, events)
         return pieces if is_known else None
 
     def _whole(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """All of a text."""
-        text = WHOLES[event.type]
+        text = kinds.WHOLES[event.type]
         value = getattr(event, text.done)
         if value is None or value == "":
             return
@@ -147,31 +137,33 @@ class Items:
             if not item.takes(text):
                 return
         if not item.ended:
-            whole = value if isinstance(value, str) else json_text(value)
-            item.complete(_position(event, text) if text.field else WHOLE, whole, events)
+            whole = value if isinstance(value, str) else kinds.json_text(value)
+            item.complete(_position(event, text) if text.field else kinds.WHOLE, whole, events)
 
     def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
         part = event.part or {}
-        text = PARTS.get(word(part.get("type")))
+        text = kinds.PARTS.get(kinds.word(part.get("type")))
         if text is None:
             return
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != text.item:
             item = self._find(event, text.item)
         if isinstance(item, TextItem) and not item.ended:
-            item.complete(_position(event, text), word(part.get(text.done)), events)
+            item.complete(_position(event, text), kinds.word(part.get(text.done)), events)
 
     def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:
             return
-        item = self._find(event, MESSAGE)
-        if isinstance(item, TextItem) and item.kind == MESSAGE and not item.ended:
-            item.cite((CONTENT, event.content_index or 0, TEXT), event.annotation, events)
+        item = self._find(event, kinds.MESSAGE)
+        if isinstance(item, TextItem) and item.kind == kinds.MESSAGE and not item.ended:
+            item.cite(
+                (kinds.CONTENT, event.content_index or 0, kinds.TEXT), event.annotation, events
+            )
         else:
             events.append(Opaque(event.type, event.annotation))
 
-    def _item_of(self, text: Text, event: WireEvent, events: list[ResponseEvent]) -> Item:
+    def _item_of(self, text: kinds.Text, event: WireEvent, events: list[ResponseEvent]) -> Item:
         """The item whose text it is; a new one if it was not reported."""
         item = self._find(event, text.item)
         if item is None:
@@ -223,9 +215,9 @@ class Items:
         return item
 
 
-def _position(event: WireEvent, text: Text) -> Position:
+def _position(event: WireEvent, text: kinds.Text) -> kinds.Position:
     """Where a text lies that stands in a list; servers that leave out its position have one of a sort."""
-    number = event.summary_index if text.field == SUMMARY else event.content_index
+    number = event.summary_index if text.field == kinds.SUMMARY else event.content_index
     return text.field, number or 0, text.block_type
 
 
@@ -240,6 +232,6 @@ HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], lis
     "response.reasoning_summary_part.added": Items._silent,
     "response.reasoning_summary_part.done": Items._part,
     "response.output_text.annotation.added": Items._annotation,
-    **dict.fromkeys(DELTAS, Items._delta),
-    **dict.fromkeys(WHOLES, Items._whole),
+    **dict.fromkeys(kinds.DELTAS, Items._delta),
+    **dict.fromkeys(kinds.WHOLES, Items._whole),
 }
