@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, structs
@@ -19,7 +19,7 @@ from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.framing.sse import STRAY
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import SurrogateJoiner, read_repaired
+from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
 from rxworker.messages.settings import check_plain
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_failure, readable
@@ -140,6 +140,80 @@ class LenientDecoder(ABC):
     def _stop_reason(self) -> StopReason | None:
         """Why the response ended, as far as is known."""
         return None
+
+
+DONE = b"[DONE]"
+
+
+class EventDecoder(LenientDecoder):
+    """The base of those whose frames are events, each with its type."""
+
+    _decode: ClassVar[Callable[[bytes], Any]]
+    _event: ClassVar[type[Any]]
+    """The Struct of an event, which has a ``type`` and an ``error``."""
+
+    def feed(self, frame: SseFrame, /) -> Sequence[ResponseEvent]:
+        """Take the next frame; return what happened."""
+        if self._over:
+            return ()
+        if frame.data == DONE:
+            return self._take_done()
+        if self._is_careful:
+            if self._broken:
+                return self._fail(BROKEN)
+            frame = structs.replace(frame, data=self._joiner.joined(frame.data))
+        try:
+            event = type(self)._decode(frame.data)
+        except msgspec.ValidationError:
+            return self._take_loose(frame)
+        except UNREADABLE:
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
+        self._take(event if event.type else named_event(event, frame), frame.data, events)
+        return events
+
+    def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
+        raw = read_json(frame.data)
+        if raw is None:
+            return self._take_garbage(frame)
+        events: list[ResponseEvent] = []
+        event, rest = (
+            read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
+        )
+        event = named_event(event, frame)
+        if stream_failure(frame.event, raw):
+            self._take_error(raw, events)
+        elif not (isinstance(raw, dict) and self._knows(event.type)):
+            events.append(Opaque(event.type or frame.event, raw))
+        else:
+            if rest:
+                events.append(Opaque(event.type, rest))
+            self._take(event, frame.data, events)
+        return events
+
+    def _take_done(self) -> Sequence[ResponseEvent]:
+        """The mark at the end of some streams."""
+        return ()
+
+    @abstractmethod
+    def _knows(self, kind: str) -> bool:
+        """Whether events of this type are taken."""
+
+    @abstractmethod
+    def _take(self, event: Any, data: bytes, events: list[ResponseEvent]) -> object:
+        """Take an event."""
+
+    @abstractmethod
+    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
+        """Take an error of the service."""
+
+
+def named_event(event: Any, frame: SseFrame) -> Any:
+    """An event under its own type, or under its frame's name where it has none."""
+    if event.type or (event.error and frame.event == "message"):
+        return event
+    return structs.replace(event, type=frame.event)
 
 
 S = TypeVar("S", bound=Struct)

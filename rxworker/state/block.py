@@ -58,8 +58,8 @@ def step_block(state: BlockState | None, event: events.BlockEvent) -> BlockState
         state: The block before it; ``None`` for the first event, which need not be a start.
         event: The event. Deltas that do not belong to such a block change nothing; a start begins another block.
 
-    >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
-    >>> step_block(state, BlockStop(0, BlockType.TEXT)).text
+    >>> state = step_block(step_block(None, events.TextDelta(0, "hel")), events.TextDelta(0, "lo"))
+    >>> step_block(state, events.BlockStop(0, events.BlockType.TEXT)).text
     Pieces(['hello'])
     """
     if state is None or type(event) is events.BlockStart:

@@ -65,7 +65,7 @@ class ResponseGrammar:
             with which they do not run.
 
     >>> grammar = ResponseGrammar()
-    >>> grammar.feed(BlockStart(0, BlockType.TEXT))
+    >>> grammar.feed(events.BlockStart(0, events.BlockType.TEXT))
     []
     >>> grammar.finish()
     ['block 0 (text) is still open at the end', 'the response has no terminal status']
@@ -213,7 +213,7 @@ class RunGrammar:
     """Checks the events of one run, without those of the runs inside it.
 
     >>> from rxworker.messages import ToolResult
-    >>> RunGrammar().feed(ToolProgress("call_1", 0.5))
+    >>> RunGrammar().feed(events.ToolProgress("call_1", 0.5))
     ['ToolProgress of call_1, which does not run']
     """
 

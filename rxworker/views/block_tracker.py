@@ -42,7 +42,7 @@ class ShownResponse:
         call_ids: The ids of the calls that were shown.
         used: How often each index was used for a text block.
 
-    >>> response = ShownResponse(Scope(), "run-1", turn=2, attempt=1)
+    >>> response = ShownResponse(changes.Scope(), "run-1", turn=2, attempt=1)
     >>> response.name, response.name_text(0), response.name_text(0)
     ('run-1.2.1', 'run-1.2.1.0', 'run-1.2.1.0~2')
     """

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse_frame import SseFrame
@@ -42,18 +41,10 @@ from rxworker.providers.gemini_interactions.wire import (
     word,
 )
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import (
-    BROKEN,
-    NO_REASON,
-    UNREADABLE,
-    LenientDecoder,
-    read_loosely,
-    stream_failure,
-)
+from rxworker.providers.malformed import NO_REASON, EventDecoder
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
-DONE = b"[DONE]"
 ERROR = "error"
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
 # of.
@@ -61,7 +52,7 @@ TOKEN, OWNER = "continuation_token", "interaction_id"
 NOTHING = WireInteraction()
 
 
-class GeminiInteractionsDecoder(LenientDecoder):
+class GeminiInteractionsDecoder(EventDecoder):
     """`SseFrame` to events, for one interaction.
 
     Args:
@@ -76,6 +67,8 @@ class GeminiInteractionsDecoder(LenientDecoder):
     """
 
     _growing = ("text", "arguments")
+    _decode = staticmethod(decode_event)
+    _event = WireEvent
 
     def __init__(
         self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False
@@ -111,24 +104,6 @@ class GeminiInteractionsDecoder(LenientDecoder):
         """Whether the interaction has ended or failed."""
         return self._over or self._broken
 
-    def feed(self, frame: SseFrame, /) -> Events:
-        """Take the next frame; return what happened."""
-        if self._over or frame.data == DONE:
-            return ()
-        if self._is_careful:
-            if self._broken:
-                return self._fail(BROKEN)
-            frame = replace(frame, data=self._joiner.joined(frame.data))
-        try:
-            event = decode_event(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
-        events: list[ResponseEvent] = []
-        self._take(_named(event, frame), frame.data, events)
-        return events
-
     def finish(self) -> Events:
         """The bytes ended. Before the end of the interaction, that is an error."""
         if self._over:
@@ -140,7 +115,7 @@ class GeminiInteractionsDecoder(LenientDecoder):
         return events
 
     def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        kind = event.event_type
+        kind = event.type
         if kind == ERROR or (event.error and not kind):
             self._take_error(read_json(data), events)
         elif kind in HANDLERS:
@@ -280,33 +255,11 @@ class GeminiInteractionsDecoder(LenientDecoder):
         else:
             events += self._fail(failure)
 
+    def _knows(self, kind: str) -> bool:
+        return kind in HANDLERS
+
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         return [*self._new_usage(), *super()._fail(failure, stop)]
-
-    def _take_loose(self, frame: SseFrame) -> Events:
-        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        events: list[ResponseEvent] = []
-        event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
-        event = _named(event, frame)
-        if stream_failure(frame.event, raw):
-            self._take_error(raw, events)
-        elif event.event_type not in HANDLERS:
-            events.append(Opaque(event.event_type or frame.event, raw))
-        else:
-            if rest:
-                events.append(Opaque(event.event_type, rest))
-            self._take(event, frame.data, events)
-        return events
-
-
-def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
-    """The event under its own name, or under its frame's where it has none."""
-    if event.event_type or (event.error and frame.event == "message"):
-        return event
-    return replace(event, event_type=frame.event)
 
 
 def _whole_frame(interaction: JsonObject) -> SseFrame:

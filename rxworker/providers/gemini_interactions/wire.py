@@ -7,7 +7,7 @@ should not get wrong, but might, is ``Json`` and checked where it is read, so th
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.messages import Json, JsonObject
 
@@ -73,7 +73,7 @@ class WireEvent(Struct, frozen=True, gc=False):
     """One frame of the stream.
 
     Attributes:
-        event_type: The type of the event; empty where only the frame's name has it.
+        type: Its type; empty where only the frame's name has it.
         index: Which step.
         step: The step that starts, which may hold content already.
         delta: What is new of the step.
@@ -86,7 +86,7 @@ class WireEvent(Struct, frozen=True, gc=False):
         continuation_token: As that of an interaction, of an update.
     """
 
-    event_type: str = ""
+    type: str = field(default="", name="event_type")
     index: int | None = None
     step: JsonObject | None = None
     delta: JsonObject | None = None

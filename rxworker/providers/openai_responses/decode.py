@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from rxworker.events import (
     Opaque,
@@ -31,13 +30,7 @@ from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import (
-    BROKEN,
-    UNREADABLE,
-    LenientDecoder,
-    read_loosely,
-    stream_failure,
-)
+from rxworker.providers.malformed import DONE, UNREADABLE, EventDecoder, named_event
 from rxworker.providers.openai_responses.finish import (
     COMPLETED,
     INCOMPLETE,
@@ -59,14 +52,13 @@ from rxworker.providers.openai_responses.wire import (
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
-DONE = b"[DONE]"
 ERROR = "error"
 NOTHING = WireResponse()
 STARTED = ResponseStatus.STARTED
 ENDED = ResponseStatus.COMPLETED
 
 
-class OpenAIResponsesDecoder(LenientDecoder):
+class OpenAIResponsesDecoder(EventDecoder):
     """`SseFrame` to events, for one response.
 
     Args:
@@ -78,6 +70,8 @@ class OpenAIResponsesDecoder(LenientDecoder):
     """
 
     _growing = ("delta",)
+    _decode = staticmethod(decode_event)
+    _event = WireEvent
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         super().__init__(new_id)
@@ -100,26 +94,6 @@ class OpenAIResponsesDecoder(LenientDecoder):
     def is_over(self) -> bool:
         """Whether the response has ended or failed."""
         return self._over or self._failure is not None or self._broken
-
-    def feed(self, frame: SseFrame, /) -> Events:
-        """Take the next frame; return what happened."""
-        if self._over:
-            return ()
-        if frame.data == DONE:
-            return self.finish()
-        if self._is_careful:
-            if self._broken:
-                return self._fail(BROKEN)
-            frame = replace(frame, data=self._joiner.joined(frame.data))
-        try:
-            event = decode_event(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
-        events: list[ResponseEvent] = []
-        self._take(event if event.type else _named(event, frame), frame.data, events)
-        return events
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
@@ -144,7 +118,7 @@ class OpenAIResponsesDecoder(LenientDecoder):
             if take is not None:
                 pieces = take(self._items, event, datas[position], events)
             else:
-                named = event if event.type else _named(event, frames[position])
+                named = event if event.type else named_event(event, frames[position])
                 pieces = self._take(named, datas[position], events)
             position += 1
             if pieces is None or not event.type:  # its frame gives its type
@@ -238,24 +212,11 @@ class OpenAIResponsesDecoder(LenientDecoder):
             self._goes_on = False
             events += self._blocks.abort_all(self._failure.message)
 
-    def _take_loose(self, frame: SseFrame) -> Events:
-        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        events: list[ResponseEvent] = []
-        event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
-        event = _named(event, frame)
-        known = event.type in HANDLERS or event.type == ERROR or event.type in ITEM_HANDLERS
-        if rest and stream_failure(frame.event, raw):
-            self._take_error(raw, events)
-        elif not known or not isinstance(raw, dict):
-            events.append(Opaque(event.type or frame.event, raw))
-        else:
-            if rest:
-                events.append(Opaque(event.type, rest))
-            self._take(event, frame.data, events)
-        return events
+    def _take_done(self) -> Events:
+        return self.finish()
+
+    def _knows(self, kind: str) -> bool:
+        return kind in HANDLERS or kind == ERROR or kind in ITEM_HANDLERS
 
     def _ping(self, _: WireEvent, events: list[ResponseEvent]) -> None:
         events.append(Ping())
@@ -279,13 +240,6 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
             return texts, event
         texts.append(text)
     return texts, None
-
-
-def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
-    """The event under its own name, or under its frame's where it has none."""
-    if event.type or (event.error and frame.event == "message"):
-        return event
-    return replace(event, type=frame.event)
 
 
 def whole_frame(response: JsonObject) -> SseFrame:
