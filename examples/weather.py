@@ -33,7 +33,7 @@ async def main() -> None:
         ...
 
     result = await run  # and a third: RunResult with conversation, text, usage, turns
-    print(result.usage)
+    print(f"\n{result.usage}")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ ANSWERS: dict[str, Sequence[Reply]] = {
 }
 
 OUTPUT = {
-    "weather": "Both have 17 °C."
+    "weather": "Both have 17 °C.\n"
     "Usage(input_tokens=20, output_tokens=10, cache_read_tokens=0, cache_creation_tokens=0)\n",
     "three_views": "The moon is a stone that shines.\ntokens: 15\nrecords: 21\n"
     "detached: OSError: the display is gone\n",
