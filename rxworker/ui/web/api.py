@@ -75,6 +75,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/runs/{id}", partial(get_run, state), "run"),
         get("/api/runs/{id}/worker", partial(get_worker, state)),
         post("/api/runs/{id}/send", partial(post_send, state)),
+        post("/api/runs/{id}/withdraw", partial(post_withdraw, state)),
         post("/api/runs/{id}/pause", partial(post_pause, state)),
         post("/api/runs/{id}/cancel", partial(post_cancel, state)),
         post("/api/runs/{id}/resume", partial(post_resume, state)),
@@ -182,9 +183,16 @@ class StartBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SendBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that sends a message into a run."""
+    """The body of a request that sends a message into a run. By its id it can be withdrawn."""
 
     message: UserInput
+    id: Annotated[str, Meta(max_length=100)] = ""
+
+
+class WithdrawBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that withdraws a message by its id."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100)]
 
 
 class PauseBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -303,7 +311,17 @@ async def post_send(state: ServerState, request: WebRequest) -> web.Response:
     entry = await runs.find(request.params["id"])
     body = await read_json(request, SendBody)
     await _check_not_resumed(runs, entry, "send the message to")
-    await runs.send(entry, _user_message(body.message, "message"))
+    await runs.send(entry, _user_message(body.message, "message"), body.id)
+    return bytes_response(entry.encoded())
+
+
+async def post_withdraw(state: ServerState, request: WebRequest) -> web.Response:
+    """Withdraw a message that was sent into a run and that its model has not read."""
+    runs = state.runs_of(request)
+    entry = await runs.find(request.params["id"])
+    body = await read_json(request, WithdrawBody)
+    await _check_not_resumed(runs, entry, "withdraw the message of")
+    await entry.withdraw(body.id)
     return bytes_response(entry.encoded())
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,7 @@ from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import session_of
+from rxworker.worker.journal import NOT_WAITING
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
@@ -457,12 +459,21 @@ class RunEntry(ABC):
             await self.here.barrier()
 
     @abstractmethod
-    async def send(self, message: Message) -> None:
-        """Send a message into the run.
+    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
+        """Send a message into the run, with an id by which it can be withdrawn.
 
         Raises:
-            ApiError: Too many earlier messages still wait.
+            ApiError: Too many earlier messages still wait, or one with this id.
             LocalProtocolError: The run has ended.
+            LogError: The run has ended.
+        """
+
+    @abstractmethod
+    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
+        """Withdraw the message that was sent with an id.
+
+        Raises:
+            ApiError: It does not wait.
             LogError: The run has ended.
         """
 
@@ -591,7 +602,7 @@ class LiveEntry(RunEntry):
         self.dismissed: str | None = None
         self.resumes = resumes
         self.labels = session_of(run).run_labels
-        self._unread = 0
+        self._unread: dict[str, asyncio.Future[None]] = {}
 
     @property
     def run(self) -> Run[Any]:
@@ -632,17 +643,22 @@ class LiveEntry(RunEntry):
         """The reason of the status."""
         return reason_of(self.run.state) if self.dismissed is None else self.dismissed
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
         """Send a message into the run."""
-        if self._unread >= MOST_UNREAD:
-            problem = f"{self._unread} messages wait to be read: wait until the model answers"
+        if len(self._unread) >= MOST_UNREAD:
+            problem = f"{len(self._unread)} messages wait to be read: wait until the model answers"
             raise ApiError(429, "too_many_messages", problem)
+        if id in self._unread:
+            raise ApiError(409, "conflict", "a message with this id waits already")
+        key = id or uuid.uuid4().hex
+        self._unread[key] = self.run.send(message)
+        self._unread[key].add_done_callback(lambda _: self._unread.pop(key))
 
-        def on_read(_future: asyncio.Future[None]) -> None:
-            self._unread -= 1
-
-        self.run.send(message).add_done_callback(on_read)
-        self._unread += 1
+    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
+        """Withdraw a message that waits."""
+        waiting = self._unread.get(id)
+        if waiting is None or not waiting.cancel():
+            raise ApiError(409, "conflict", NOT_WAITING)
 
     async def pause(self, reason: str) -> None:
         """Request a pause of the run."""

@@ -330,7 +330,7 @@ class Runs:
         run = entry.run(messages)
         return self._keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
 
-    async def send(self, entry: RunEntry, message: Message) -> None:
+    async def send(self, entry: RunEntry, message: Message, id: str = "") -> None:  # noqa: A002
         """Send a message into a run. To a stored one as its worker has changed it: the log keeps what is sent.
 
         Raises:
@@ -338,7 +338,7 @@ class Runs:
             LogError: The log cannot be written.
         """
         worker = self.worker_of(entry) if isinstance(entry, StoredEntry) else None
-        await entry.send(message if worker is None else worker.mapped((message,))[0])
+        await entry.send(message if worker is None else worker.mapped((message,))[0], id)
 
     async def resume(
         self,

@@ -145,13 +145,18 @@ class StoredEntry(RunEntry):
             message = f"this run is {self.status}: start another one"
             raise ApiError(409, "conflict", message)
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
         """Send a message into the run."""
         self._check_running()
         if self.info.sent >= MOST_COMMANDS:
             problem = f"{self.info.sent} messages were sent to this run: start another one"
             raise ApiError(429, "too_many_messages", problem)
-        await self.run.send(message)
+        await self.run.send(message, id=id)
+
+    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
+        """Withdraw a message, in whichever process the run runs: its records state whether it was too late."""
+        self._check_running()
+        await self.run.withdraw(id)
 
     async def pause(self, reason: str) -> None:
         """Request a pause of the run."""

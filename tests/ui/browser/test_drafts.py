@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import tool
+from rxworker.log import MemoryLog
 from rxworker.testing import call, say
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ async def test_a_message_is_queued_until_the_model_reads_it(
         await desk.answers(page, LONG[:4])
         await desk.ask(page, "And hurry")
         await desk.ask(page, "And hurry")
-        queue = page.locator("#queue-list li")
+        queue = page.locator("#queue-list li span")
         await expect(queue).to_have_text(["And hurry", "And hurry"])
         await expect(page.locator(BOX)).to_have_value("")
         await page.reload()
@@ -78,6 +79,33 @@ async def test_a_message_is_queued_until_the_model_reads_it(
         await expect(page.locator(BOX)).to_have_value("")
 
 
+@pytest.mark.parametrize("has_log", [False, True])
+async def test_a_queued_message_is_withdrawn(
+    desk: Desk, gated: type[GatedModel], has_log: bool
+) -> None:
+    model = gated([say(LONG) + call("look"), say("Done.")])
+    async with desk.serve(model, [look], log=MemoryLog() if has_log else None):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        for text in ("And hurry", "And hurry", "Be brief"):
+            async with page.expect_response("**/send"):
+                await desk.ask(page, text)
+        queue = page.locator("#queue-list li span")
+        async with page.expect_response("**/withdraw"):
+            await page.get_by_role("button", name="Withdraw: And hurry").first.click()
+        await expect(queue).to_have_text(["And hurry", "Be brief"])
+        await expect(page.locator(BOX)).to_have_value("And hurry")
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#queue")).to_be_hidden()
+        await expect(page.locator(".message.user .text")).to_have_text(
+            ["Go", "And hurry", "Be brief"]
+        )
+        await expect(page.locator(BOX)).to_have_value("And hurry")
+
+
 async def test_a_queued_message_comes_back_when_the_run_is_cancelled(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
@@ -88,7 +116,7 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(
         model.let(1)
         await desk.answers(page, LONG[:4])
         await desk.ask(page, "Wait for me")
-        await expect(page.locator("#queue-list li")).to_have_text(["Wait for me"])
+        await expect(page.locator("#queue-list li span")).to_have_text(["Wait for me"])
         await page.locator(BOX).fill("typed since")
         await desk.press(page, "Cancel")
         await desk.press(page, "Cancel now")
@@ -109,7 +137,7 @@ async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedMo
         await desk.answers(page, LONG[:4])
         async with page.expect_response("**/send"):
             await desk.ask(page, "Wait for me")
-        await expect(page.locator("#queue-list li")).to_have_text(["Wait for me"])
+        await expect(page.locator("#queue-list li span")).to_have_text(["Wait for me"])
         model.let_all()
         await desk.press(page, "Approve")
         await desk.status(page, "finished")
@@ -190,12 +218,12 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(
         await expect(box).to_have_value("for a new run")
         await one.click()
         await page.locator("#composer-send").click()
-        await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
+        await expect(page.locator("#queue-list li span")).to_have_text(["for the first"])
         # The server has accepted it: a reload before that would cancel the request.
         accepted = "Object.entries(sessionStorage).some(([k, v]) => k.includes('outbox') && v.includes('for the first'))"
         await page.wait_for_function(accepted)
         await page.reload()
-        await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
+        await expect(page.locator("#queue-list li span")).to_have_text(["for the first"])
         await expect(box).to_have_value("")
 
 

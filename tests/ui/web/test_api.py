@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -150,7 +150,7 @@ async def test_what_is_not_there_is_404_with_a_word_of_help(open_desk: OpenDesk)
     for path in ("api/runs/run-0", "api/runs/run-0/events", "api/nothing", "nothing"):
         status, told = await desk.get(path)
         assert (status, set(told["error"])) == (404, {"code", "message"}), path
-    for action in ("send", "pause", "cancel", "resume"):
+    for action in ("send", "withdraw", "pause", "cancel", "resume"):
         status, _ = await desk.post(f"api/runs/run-0/{action}", {"message": "x"})
         assert status == 404
     assert (await desk.post("api/runs", {"input": "a", "worker": "no"}))[0] == 404
@@ -184,6 +184,63 @@ async def test_a_message_is_sent_into_a_run(open_desk: OpenDesk) -> None:
     assert "And hurry." in [m.text for m in desk.sessions[0].conversation.messages]
     status, told = await desk.post(f"api/runs/{run['id']}/send", {"message": "too late"})
     assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_message_that_waits_is_withdrawn_by_its_id(
+    open_desk: OpenDesk, server_kind: str
+) -> None:
+    has_log = server_kind == "log"
+    async with MemoryLog() as log:
+        desk = await open_desk(call("wait"), "Done.", log=log if has_log else None)
+        path = f"api/runs/{(run := await desk.begin())['id']}"
+        await desk.waiting.wait()
+        for sent in ({"message": "First.", "id": "a"}, {"message": "Second.", "id": "b"}):
+            assert (await desk.post(f"{path}/send", sent))[0] == 200
+        malformed: list[dict[str, Any]] = [{}, {"id": ""}, {"id": 3}, {"id": "a", "run": 3}]
+        for body in [*malformed, {"id": "x" * 101}]:
+            assert (await desk.post(f"{path}/withdraw", body))[0] == 400, body
+        assert (await desk.post(f"{path}/withdraw", {"id": "a"}))[0] == 200
+        if not has_log:  # over a log the records tell
+            for unknown in ("a", "c"):
+                status, told = await desk.post(f"{path}/withdraw", {"id": unknown})
+                assert (status, told["error"]["code"]) == (409, "conflict")
+            status, told = await desk.post(f"{path}/send", {"message": "Again.", "id": "b"})
+            assert (status, told["error"]["code"]) == (409, "conflict")
+        desk.release.set()
+        await desk.ended(run["id"])
+        texts = [m.text for m in desk.sessions[0].conversation.messages]
+        assert "Second." in texts
+        assert "First." not in texts
+        status, told = await desk.post(f"{path}/withdraw", {"id": "b"})
+        assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_what_a_run_refuses_is_refused_over_http_in_the_same_words(
+    open_desk: OpenDesk, server_kind: str
+) -> None:
+    has_log = server_kind == "log"
+    async with MemoryLog() as log:
+        desk = await open_desk(call("wait"), "Done.", log=log if has_log else None)
+        path = f"api/runs/{(run := await desk.begin())['id']}"
+        await desk.waiting.wait()
+        for empty in ("", " ", [{"type": "text", "text": ""}]):
+            status, told = await desk.post(f"{path}/send", {"message": empty})
+            assert status == 400
+            assert "the input is empty: no provider answers that" in told["error"]["message"]
+        refused: list[tuple[str, dict[str, Any]]] = [
+            ("cancel", {"when": "after-turn"}),
+            ("cancel", {"reason": 3}),
+            ("pause", {"reason": 3}),
+            ("send", {"message": [{"type": "tool_result", "tool_use_id": "z", "content": []}]}),
+            ("send", {"message": [{"type": "tool_call", "id": "z", "name": "x", "input": {}}]}),
+            ("send", {}),
+        ]
+        for door, body in refused:
+            assert (await desk.post(f"{path}/{door}", body))[0] == 400, (door, body)
+        if has_log:
+            assert await log.sent(run["id"]) == []
+        desk.release.set()
+        assert (await desk.ended(run["id"]))["status"] == "finished"
 
 
 async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> None:

@@ -39,7 +39,9 @@ export interface Client {
   /** Start a run: of a new conversation, the next one of a conversation, or one in place of an earlier message. All of these reject with an `ApiError`. */
   start(input: UserInput, options?: StartOptions): Promise<RunSummary>;
   /** Send a message into a running run. */
-  send(id: string, message: UserInput): Promise<RunSummary>;
+  send(id: string, message: UserInput, messageId?: string): Promise<RunSummary>;
+  /** Withdraw the message that was sent with this id, if the model has not read it. Over a log, the records state in `ignored` of `command_taken` if it was too late. */
+  withdraw(id: string, messageId: string): Promise<RunSummary>;
   /** Pause a run at the next safe moment. */
   pause(id: string, options?: { reason?: string }): Promise<RunSummary>;
   /** Cancel a run. A paused one can no longer be resumed. */

@@ -185,7 +185,7 @@ export class Actions {
     const entry = outbox.add(selection.run, textIn(input));
     renderer.schedule();
     try {
-      await api.send(id, input);
+      await api.send(id, input, entry.id);
       outbox.accept(id, entry);
     } catch (problem) {
       outbox.drop(id, entry);
@@ -193,6 +193,15 @@ export class Actions {
     } finally {
       renderer.schedule();
     }
+  }
+
+  // The text returns to the message box.
+  async withdraw(entry) {
+    const { selection: { id }, outbox, renderer, views } = this.page;
+    if (await this.attempt(() => api.withdraw(id, entry.id)) === null) return;
+    outbox.drop(id, entry);
+    views.composer.putBack(id, entry.text);
+    renderer.schedule();
   }
 
   // `thing` belongs to a run of the timeline that is shown, which may be that of the past.

@@ -79,7 +79,7 @@ export const words = {
     tableOf: "{rows} × {columns}: {names}", objectOf: "object with {fields}: {names}", listOf: "list of {items}",
     items: { one: "{n} item", other: "{n} items" }, fields: { one: "{n} field", other: "{n} fields" }, files: { one: "{n} file", other: "{n} files" }, more: { one: "Show {n} more", other: "Show {n} more" },
   },
-  queue: { title: "Sent, and not read by the model yet", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
+  queue: { title: "Sent, and not read by the model yet", withdraw: "Withdraw", withdrawOf: "Withdraw: {text}", unread: "The run ended before the model read this. Send it again if it still holds.", unreadSpoken: "The run ended before the model read your message. It is back in the message box." },
   composer: {
     message: "Message", worker: "Worker", send: "Send", sendIn: "Send in", start: "Start", newRun: "A new run", next: "Continue this conversation", into: "Into the running run",
     ask: "Ask something", sendHint: "Send a message", sendInHint: "Send a message to the run",

@@ -283,7 +283,8 @@ export function verbsAt(server = "", reach = {}) {
   return {
     // `where` is the worker, the conversation to continue, or the message that the input replaces: { worker, conversation, edits: { run, message, text } }.
     start: (input, where = {}) => post(`${server}api/runs`, { input, ...where }, reach),
-    send: (run, message) => act(run, "send", { message }),
+    send: (run, message, id) => act(run, "send", { message, ...(id && { id }) }),
+    withdraw: (run, id) => act(run, "withdraw", { id }),
     pause: (run, options) => act(run, "pause", options),
     cancel: (run, options) => act(run, "cancel", options),
     fork: (run, seq) => act(run, "fork", { seq }),
@@ -294,7 +295,7 @@ export function verbsAt(server = "", reach = {}) {
   };
 }
 
-export const { start, send, pause, cancel, fork, resume } = verbsAt();
+export const { start, send, withdraw, pause, cancel, fork, resume } = verbsAt();
 export const requeue = (run) => post(of(run, "requeue"), { reason: "put back from the page" });
 export const mark = (conversation, changes) => post(`api/conversations/${encodeURIComponent(conversation)}/mark`, changes);
 export const remove = (conversation) => post(`api/conversations/${encodeURIComponent(conversation)}/delete`);

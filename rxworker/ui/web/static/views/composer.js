@@ -15,7 +15,7 @@
 
 import { Attachments, withFiles } from "./attachments.js";
 import { byId, el, setText, show } from "./dom.js";
-import { words } from "../model/language.js";
+import { fill, words } from "../model/language.js";
 
 const { composer } = words;
 const MODES = {
@@ -165,14 +165,14 @@ const RUNNING = ["new", "running"];
 
 export class Outbox {
   constructor() {
-    this.runs = new Map(); // entries by the run's id: { text, nth, accepted }
+    this.runs = new Map(); // entries by the run's id: { text, nth, id, accepted }
   }
 
   // Call it before the request: the record may arrive before the response.
   add(run, text) {
     const entries = this.entries(run.id);
     const nth = delivered(run, text) + entries.filter((one) => one.text === text).length + 1;
-    const entry = { text, nth, accepted: false };
+    const entry = { text, nth, id: `${Date.now()}-${Math.random()}`, accepted: false };
     entries.push(entry);
     this.keep(run.id);
     return entry;
@@ -184,9 +184,10 @@ export class Outbox {
     this.keep(id);
   }
 
-  // The server has refused it.
+  // The server has refused it, or it was withdrawn.
   drop(id, entry) {
     this.runs.set(id, this.entries(id).filter((one) => one !== entry));
+    for (const one of this.entries(id)) if (one.text === entry.text && one.nth > entry.nth) one.nth--;
     this.keep(id);
   }
 
@@ -229,18 +230,25 @@ function delivered(run, text) {
 }
 
 export class QueueView {
-  constructor() {
+  constructor(withdraw) {
+    this.withdraw = withdraw;
     this.node = byId("queue");
     this.list = byId("queue-list");
     this.shown = "";
   }
 
   draw(waiting) {
-    const key = JSON.stringify(waiting.map((one) => one.text));
+    const key = JSON.stringify(waiting);
     if (key === this.shown) return;
     this.shown = key;
     show(this.node, waiting.length > 0);
-    this.list.replaceChildren(...waiting.map((one) => el("li", { text: one.text })));
+    this.list.replaceChildren(...waiting.map((one) => el("li", {}, el("span", { text: one.text }), ...(one.accepted && one.id ? [this.button(one)] : []))));
+  }
+
+  button(one) {
+    const button = el("button", { class: "button small", type: "button", text: words.queue.withdraw, "aria-label": fill(words.queue.withdrawOf, { text: one.text }) });
+    button.addEventListener("click", () => this.withdraw(one));
+    return button;
   }
 }
 
