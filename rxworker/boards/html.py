@@ -11,6 +11,7 @@ from rxworker.boards.panel import (
     NOT_KNOWN,
     Panel,
     PanelState,
+    cell,
     columns_of,
     number,
     ranked,
@@ -95,7 +96,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     shown = rows[-MOST_SHOWN:]
     names = columns_of(shown)
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
-    lines = ["".join(f"<td>{_text(number(row.get(name)))}</td>" for name in names) for row in shown]
+    lines = [
+        "".join(f"<td>{_text(cell(name, row.get(name)))}</td>" for name in names) for row in shown
+    ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     earlier = len(rows) - len(shown)
     more = f"<small>and {earlier} earlier ones</small>" if earlier else ""

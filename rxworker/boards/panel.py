@@ -25,6 +25,7 @@ from rxworker.events import (
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
+from rxworker.views.amounts import duration, money
 
 View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "text", "state"]
 """How the values of a panel are shown: see `panel`."""
@@ -423,7 +424,7 @@ def slug(title: str) -> str:
 
 
 def number(value: object, unit: str = "") -> str:
-    """A value as users see it: a number with four significant digits, and its unit.
+    """A value as users see it: money, a duration, or a number with four significant digits and its unit.
 
     >>> number(0.00004213, "USD"), number(1234567), number(2.0, "s"), number(None)
     ('0.00004213 USD', '1,234,567', '2 s', '...')
@@ -432,15 +433,26 @@ def number(value: object, unit: str = "") -> str:
         return NOTHING_YET
     if isinstance(value, bool) or not isinstance(value, int | float):
         return " ".join(str(value).split())
-    if abs(value) >= MOST_DIGITS:
+    if not abs(value) < MOST_DIGITS:
         if isinstance(value, int):  # which may be greater than any float
             value = min(max(value, -MOST_FLOAT), MOST_FLOAT)
         text = f"{value:.4g}"
+    elif unit == "s":
+        return duration(value).replace(".0 s", " s")
+    elif re.fullmatch("[A-Z]{3}", unit):
+        return money(value, unit)
     elif abs(value) >= 1000 or float(value).is_integer():
         text = f"{value:,.0f}"
     else:
         text = f"{Decimal(f'{value:.4g}'):f}"
     return f"{text} {unit}".rstrip()
+
+
+def cell(name: str, value: object) -> str:
+    """A value of a column of a table as users see it: `cost` is money, and `seconds` are a duration."""
+    if isinstance(value, float) and abs(value) < MOST_DIGITS and name in ("cost", "seconds"):
+        return money(value) if name == "cost" else number(value, "s")
+    return number(value)
 
 
 def read_name(what: str, name: str, title: str) -> str:

@@ -11,6 +11,7 @@ from rxworker.boards.panel import (
     NOT_KNOWN,
     Panel,
     PanelState,
+    cell,
     columns_of,
     number,
     ranked,
@@ -91,7 +92,10 @@ def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]
         return
     shown = rows[-MOST_SHOWN:]
     names = columns_of(shown)
-    table = [[*map(_name, names)], *[[number(row.get(name)) for name in names] for row in shown]]
+    table = [
+        [*map(_name, names)],
+        *[[cell(name, row.get(name)) for name in names] for row in shown],
+    ]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table if names else ():
         cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]

@@ -30,6 +30,7 @@ from rxworker.ui.describe import describe_call, describe_json, describe_result, 
 from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker, changes
+from rxworker.views.amounts import duration
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 
@@ -213,7 +214,7 @@ class RunPrinter:
             case changes.CallResult(
                 result=result, seconds=seconds, is_placeholder=False, is_provided=False
             ):
-                page.note(f"<- {describe_result(result)} ({seconds:.1f} s)")
+                page.note(f"<- {describe_result(result)} ({duration(seconds)})")
             case changes.ViewPause(hook=hook, reason=reason, pending=pending):
                 for waiting in pending:
                     page.note(f"-- {describe_call(waiting.call)} waits")

@@ -32,6 +32,7 @@ from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
+from rxworker.views.amounts import money
 from rxworker.worker import QueuedWorker
 from rxworker.worker.decisions import (
     Approve,
@@ -281,7 +282,7 @@ async def _replay(log: EventLog, run_id: str, speed: float = 1.0) -> None:
 async def _diff(log: EventLog, run_id: str, other: str) -> None:
     diff = await diff_runs(log, run_id, other)
     for each in (diff.a, diff.b):
-        cost = "" if each.cost is None else f", ${each.cost:.6f}"
+        cost = "" if each.cost is None else f", {money(each.cost)}"
         write_line(
             f"{each.run_id:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
             f"{each.input_tokens:,} tokens in, {each.output_tokens:,} out{cost}"

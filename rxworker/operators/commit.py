@@ -73,7 +73,7 @@ def committed() -> Operator[A, A]:
 
     An attempt is held back until its response completed, or until something comes after it that shows that no other
     attempt will. Then it passes whole and in order; one that is retracted never does. What it holds is at most one
-    response of each run: a run inside a run has attempts of its own.
+    response of each run: of records, those of several runs, and of runs inside a run, are kept apart.
 
     >>> from reactivex import of
     >>> from rxworker.events import TextDelta
@@ -89,31 +89,27 @@ def committed() -> Operator[A, A]:
 
 
 def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
-    """The run's own events, and those of each run inside it, each as a stream of its own."""
-    take_own, release_own = _hold(observer)
-    inner: dict[tuple[str, ...], _Held[A]] = {}
+    """The events of each run, and of each run inside one, each as a stream of its own."""
+    held: dict[object, _Held[A]] = {}
 
     def release() -> None:
-        for _, release_inner in inner.values():
-            release_inner()
-        release_own()
+        for _, release_one in held.values():
+            release_one()
 
     ending = Ending(observer, release)
 
     def on_next(item: A) -> None:
         if ending.is_over:
             return
-        if isinstance(item, Record) and item.path:
-            path = item.path
-            if path not in inner:
-                inner[path] = _hold(observer)
-            inner[path][0](item)
-            if isinstance(item.event, (RunStop, RunAbort, RunPause)):
-                del inner[path]
-        elif item.__class__ is Record or item.__class__ in EVENTS:
-            take_own(item)
-        else:
+        if not (isinstance(item, Record) or item.__class__ in EVENTS):
             ending.on_error(neither("committed()", item))
+            return
+        key = (item.run_id, item.path) if isinstance(item, Record) else None
+        if key not in held:
+            held[key] = _hold(observer)
+        held[key][0](item)
+        if isinstance(item, Record) and isinstance(item.event, (RunStop, RunAbort, RunPause)):
+            del held[key]
 
     return Sink(on_next, ending.on_error, ending.on_completed)
 

@@ -36,7 +36,10 @@ from rxworker.state.open_blocks import OpenBlocks
 
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:
-    """The pieces of the visible text.
+    """The pieces of the visible text, as they arrive.
+
+    Also those of a response that is retracted later, and then those of the next one. Where each text counts once, such
+    as in a sum, put `committed` before it: ``committed(), text_deltas()``.
 
         -s-t-t-u-|             s BlockStart, t TextDelta, u Usage
         [ text_deltas() ]

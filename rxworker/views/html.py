@@ -7,6 +7,7 @@ from html import escape
 
 from rxworker.events import BlockType
 from rxworker.messages import ToolResult
+from rxworker.views.amounts import duration
 from rxworker.views.changes import ViewAbort, ViewCut, ViewPause
 from rxworker.views.run_view import BlockView, CallView, RunView
 
@@ -52,7 +53,7 @@ def _head(view: RunView) -> str:
     shown = [state.status, *(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)]
     if usage.total_tokens:
         shown.append(f"{usage.total_tokens:,} tokens")
-    return " · ".join([*shown, f"{view.seconds:.1f} s"])
+    return " · ".join([*shown, duration(view.seconds)])
 
 
 def _item(item: BlockView) -> str:
@@ -72,7 +73,7 @@ def _block(item: BlockView) -> str:
 def _call(item: CallView) -> str:
     given = item.text if item.call is None else item.call.input
     arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    took = f" · {item.seconds:.1f} s" if item.seconds else ""
+    took = f" · {duration(item.seconds)}" if item.seconds else ""
     about = f" · {item.progress}" if item.progress is not None and item.result is None else ""
     sign = SIGNS.get(item.stage, "…")
     summary = f"{sign} <code>{escape(item.block.tool)}</code> {escape(item.stage + took + about)}"

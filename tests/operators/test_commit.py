@@ -27,7 +27,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas
 from rxworker.messages import Conversation, ToolCall
-from rxworker.operators import committed, live
+from rxworker.operators import committed, events, live, text_deltas
 from rxworker.testing.marbles import Marbles, values_of
 
 ROW: dict[str, Event] = {
@@ -135,3 +135,31 @@ def test_deltas_of_one_entry_are_held_back_with_their_response() -> None:
     seen: list[Record] = []
     reactivex.from_iterable(entries).pipe(committed()).subscribe(seen.append)
     assert seen == []
+
+
+def test_records_of_several_runs_are_kept_apart() -> None:
+    """One attempt is retracted while that of another run is open; each text counts once."""
+    told: list[tuple[str, Event]] = [
+        ("one", AttemptStart()),
+        ("one", TextDelta(0, "He")),
+        ("two", AttemptStart()),
+        ("two", TextDelta(0, "Good")),
+        ("one", AttemptRetract("overloaded")),
+        ("two", Status(ResponseStatus.COMPLETED)),
+        ("one", AttemptStart()),
+        ("one", TextDelta(0, "Hello")),
+        ("one", Status(ResponseStatus.COMPLETED)),
+        ("one", RunStop()),
+        ("two", RunStop()),
+    ]
+    records = [
+        Record(seq, run, 1, 1, float(seq), event) for seq, (run, event) in enumerate(told, 1)
+    ]
+    texts: list[str] = []
+    reactivex.from_iterable(records).pipe(committed(), events(), text_deltas()).subscribe(
+        texts.append
+    )
+    assert texts == ["Good", "Hello"]
+    shown: list[str] = []
+    reactivex.from_iterable(records).pipe(events(), text_deltas()).subscribe(shown.append)
+    assert shown == ["He", "Good", "Hello"]

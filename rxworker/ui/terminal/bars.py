@@ -28,6 +28,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_usage, plural
 from rxworker.ui.terminal.attach import escape, is_name
 from rxworker.ui.terminal.themes import app_of
+from rxworker.views.amounts import money
 
 
 class TwoEnds(Static):
@@ -76,7 +77,7 @@ def usage_line(usage: Usage, prices: Prices | None) -> str:
     more = "+" if usage.is_partial else ""
     if prices is None:
         return f"{text}{more}"
-    return f"{text}{more} · cost {prices.cost(usage):.4f} {one_line(prices.currency, 12)}".rstrip()
+    return f"{text}{more} · cost {money(prices.cost(usage), one_line(prices.currency, 12))}"
 
 
 def count_line(turns: int, calls: int, watchers: int) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 from rxworker.events import BlockType
 from rxworker.ui.clean import one_line
 from rxworker.views import AttemptView, BlockView, CallView, RunView
+from rxworker.views.amounts import duration
 
 BarKind: TypeAlias = Literal["turn", "wait", "thinking", "text", "write", "run", "bad"]
 MOST_ROWS = 200
@@ -72,7 +73,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
             turn = attempt.turn
             last = max(e for a, e in zip(attempts, ends, strict=True) if a.turn == turn)
             bar = Bar("turn", attempt.began - began, last - began)
-            rows.append(TraceRow(0, f"turn {turn}", (bar,), _seconds(last - attempt.began)))
+            rows.append(TraceRow(0, f"turn {turn}", (bar,), duration(last - attempt.began)))
         own = [item for item in items if attempt.began <= item.began and item.began < end]
         if end == ends[-1]:
             own = [item for item in items if attempt.began <= item.began]
@@ -93,7 +94,7 @@ def _attempt_row(
     if main:
         bars.append(Bar(kind, first - began, last - began))
     name = "response" if attempt.number <= 1 else f"attempt {attempt.number}"
-    wait = f"first after {_seconds(first - attempt.began)}" if main else "waits"
+    wait = f"first after {duration(first - attempt.began)}" if main else "waits"
     return TraceRow(1, name, tuple(bars), "retracted" if is_retracted else wait)
 
 
@@ -124,14 +125,8 @@ def item_row(item: BlockView, began: float, now: float) -> TraceRow:
         if item.started is not None:
             seconds = end - item.started
             bars.append(Bar("bad" if is_bad else "run", item.started - began, end - began))
-    note = item.stage if is_bad or item.stage == "waiting" else _seconds(seconds)
+    note = item.stage if is_bad or item.stage == "waiting" else duration(seconds)
     return TraceRow(2 + len(item.scope.path), name, tuple(bars), note)
-
-
-def _seconds(seconds: float) -> str:
-    return (
-        f"{max(0.0, seconds):.1f} s" if seconds >= 0.095 else f"{max(0.0, seconds) * 1000:.0f} ms"
-    )
 
 
 SIGNS: dict[BarKind, tuple[str, str]] = {

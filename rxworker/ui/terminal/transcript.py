@@ -26,6 +26,7 @@ from rxworker.ui.terminal.section import (
 )
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.view import LaneView, Part
+from rxworker.views.amounts import duration
 from rxworker.views.run_view import ItemStage
 
 THINKING_LINES = 5
@@ -124,12 +125,12 @@ class ThinkingView(LaneView):
     def heading(self) -> tuple[list[Part], list[Part]]:
         """The duration."""
         lane = self.lane
-        seconds = f"{lane.seconds(time.time()):.1f} s"
+        took = lane.seconds(time.time())
         of_choice = f" · {lane.choice_label}" if lane.choice else ""
         if not lane.is_over:
-            return [(f"◌ Thinking{of_choice}", "busy")], [(seconds, "dim")]
+            return [(f"◌ Thinking{of_choice}", "busy")], [(duration(took), "dim")]
         sign = "▾" if self.unfolded else "▸"
-        title = "Thought" if seconds == "0.0 s" else f"Thought for {seconds}"
+        title = "Thought" if took < 0.05 else f"Thought for {duration(took)}"
         return [(f"{sign} {title}{of_choice}", "dim")], marks(lane)
 
     def sections(self) -> Sequence[Section]:
@@ -230,11 +231,11 @@ class CallView(LaneView):
         call = self._call
         match call.stage:
             case "running":
-                return f"● {call.seconds(time.time()):.1f} s", "busy"
+                return f"● {duration(call.seconds(time.time()))}", "busy"
             case "done":
-                return f"✓ {call.took:.1f} s" if call.took >= 0.05 else "✓", "good"
+                return f"✓ {duration(call.took)}" if call.took >= 0.05 else "✓", "good"
             case "failed":
-                return f"✗ failed, {call.took:.1f} s", "bad"
+                return f"✗ failed, {duration(call.took)}", "bad"
             case stage:
                 return STATES[stage]
 

@@ -174,5 +174,5 @@ export const words = {
     changed: "Different", onlyA: "Only in A", onlyB: "Only in B", open: "Open", openOf: "Open this in {run}: {title}",
     status: "Status", model: "Model", turns: "Turns", requests: "Requests", calls: "Tool calls", duration: "Duration", read: "Tokens read", written: "Tokens written", cost: "Cost",
   },
-  units: { second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
+  units: { millisecond: "{n} ms", second: "{n} s", minutes: "{n} min {s} s", hours: "{n} h {m} min", days: "{n} d {h} h", now: "just now", minutesAgo: "{n} min ago", hoursAgo: "{n} h ago" },
 };

@@ -11,11 +11,14 @@ export const count = (n) => (n >= 100_000 ? inShort(n) : inFull(n));
 export const short = (n) => (n >= 10_000 ? inShort(n) : inFull(n));
 export const plural = (text, n) => fill(text, { n }, count);
 
+// A duration in its two largest units. Like `duration` in Python, and `money` below; a test checks that they agree.
 export function seconds(s) {
-  if (s < 60) return fill(words.units.second, { n: s < 0 ? "0" : s < 10 ? s.toFixed(1) : String(Math.round(s)) });
-  const minutes = Math.floor(s / 60);
-  if (minutes < 60) return fill(words.units.minutes, { n: minutes, s: Math.floor(s % 60) });
-  return fill(words.units.hours, { n: Math.floor(minutes / 60), m: minutes % 60 });
+  const { units } = words, n = Math.floor(s + 0.5);
+  if (s >= 0.0005 && s < 0.095) return fill(units.millisecond, { n: (s * 1000).toFixed(0) });
+  if (n < 60) return fill(units.second, { n: s <= 10 ? Math.max(s, 0).toFixed(1) : String(n) });
+  if (n < 3600) return fill(units.minutes, { n: Math.floor(n / 60), s: n % 60 });
+  if (n < 86_400) return fill(units.hours, { n: Math.floor(n / 3600), m: Math.floor((n % 3600) / 60) });
+  return fill(units.days, { n: Math.floor(n / 86_400), h: Math.floor((n % 86_400) / 3600) }, inFull);
 }
 
 // A time to the millisecond if that matters.
@@ -30,8 +33,8 @@ export function ago(then, now) {
 }
 
 export function money(cost, currency = "") {
-  const amount = cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
-  return `${amount} ${currency}`.trim();
+  const text = Math.abs(cost) >= 1 || !cost ? (cents ??= new Intl.NumberFormat(locale, { minimumFractionDigits: 2, maximumFractionDigits: 2 })).format(cost).replace(/\D00$/, "") : inDigits(cost);
+  return `${text} ${currency}`.trim();
 }
 
 // A cost, null if no price is known, without that of the models whose prices are not.
@@ -40,11 +43,15 @@ export function costWithout(cost, models, currency) {
   return cost === null ? `${words.board.unknown} (${names})` : `${money(cost, currency)} ${fill(words.board.without, { names })}`;
 }
 
-let exact = null;
+let exact = null, cents = null;
+
+const inDigits = (n) => (exact ??= new Intl.NumberFormat(locale, { maximumSignificantDigits: 4 })).format(n);
 
 // A number of a panel with its unit, with four digits that count.
 export function amount(n, unit = "") {
-  const shown = Number.isInteger(n) || Math.abs(n) >= 1000 ? short(Math.round(n)) : (exact ??= new Intl.NumberFormat(locale, { maximumSignificantDigits: 4 })).format(n);
+  if (unit === "s") return seconds(n).replace(".0 s", " s");
+  if (/^[A-Z]{3}$/.test(unit)) return money(n, unit);
+  const shown = Number.isInteger(n) || Math.abs(n) >= 1000 ? short(Math.round(n)) : inDigits(n);
   return `${shown} ${unit}`.trim();
 }
 

@@ -128,7 +128,7 @@ export function marksOf([span, steps]) {
   return Array.from({ length: steps + 1 }, (_, n) => (span * n) / steps);
 }
 
-export const markText = (s) => seconds(s).replace(".0 s", " s").replace(" min 0 s", " min").replace(" h 0 min", " h");
+export const markText = (s) => seconds(s).replace(".0 s", " s").replace(" min 0 s", " min").replace(" h 0 min", " h").replace(" d 0 h", " d");
 
 export class Selection {
   constructor(store, connection) {

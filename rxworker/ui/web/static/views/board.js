@@ -1,7 +1,7 @@
 // The panels of a dashboard, drawn from their states: numbers, lines, bars, tables, lanes and texts.
 
 import { el, morph, setData, setText, show } from "./dom.js";
-import { amount, seconds } from "../model/format.js";
+import { amount, money, seconds } from "../model/format.js";
 import { fill, locale, words } from "../model/language.js";
 
 const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MOST = 12;
@@ -154,9 +154,10 @@ function table(rows) {
   const every = [...new Set(rows.flatMap((row) => Object.keys(row)))], filled = every.filter((name) => rows.some((row) => ![undefined, null, ""].includes(row[name])));
   const names = filled.length > 0 ? filled : every;
   const kind = (value) => (typeof value === "number" ? "number" : null);
-  const cell = (value) => el("td", { class: kind(value), text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : text(value, "") });
+  const shown = (name, value) => (name === "cost" && typeof value === "number" ? money(value) : text(value, name === "seconds" ? "s" : ""));
+  const cell = (name, value) => el("td", { class: kind(value), text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : shown(name, value) });
   const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: kind(rows.find((row) => row[name] !== undefined && row[name] !== null)?.[name]), text: name })));
-  return [el("div", { class: "board-scroll", tabindex: 0, role: "group", "aria-label": words.board.rows }, el("table", { class: "board-table" }, el("thead", {}, head), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...names.map((name) => cell(row[name])))))))];
+  return [el("div", { class: "board-scroll", tabindex: 0, role: "group", "aria-label": words.board.rows }, el("table", { class: "board-table" }, el("thead", {}, head), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...names.map((name) => cell(name, row[name])))))))];
 }
 
 // The spans of each lane on one axis.
