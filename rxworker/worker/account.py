@@ -3,10 +3,10 @@
 Theory of operation. The task of a run has a `RunAccount` in a context variable. Each request that begins in this
 context passes through it; when it has ended, it is recorded as a run inside: the start of an attempt, the tokens and
 the status, with a ``path`` of its own. A run that begins there relays its records. The request of the turn itself is
-not counted here, since its events are recorded, unless an operator or a stage of the application may have changed
-these: then what all requests of the stage took is compared with what is recorded, and the rest is recorded when the
-stage has ended. What surprises: a watcher that is pushed to within the run begins nothing inside it, and after the end
-of the run nothing is inside it. A tool that begins a run by itself is not counted: `worker_tool` is.
+not counted here, since its events are recorded, as operators and stages of the application leave them. The other
+requests of these are recorded when the stage has ended, since only then it is known which is the response. What
+surprises: a watcher that is pushed to within the run begins nothing inside it, and after the end of the run nothing is
+inside it. A tool that begins a run by itself is not counted: `worker_tool` is.
 """
 
 from __future__ import annotations
@@ -77,52 +77,51 @@ class RunAccount(Struct, eq=False):
 
 @contextmanager
 def counting(context: RunContext) -> Generator[None]:
-    """Count the requests of the stage `respond`, of which some are the response of the turn."""
-    before, token = context.journal.state, ACCOUNT.set(RunAccount(context, "stage"))
+    """Count the requests of the stage `respond`. Those whose beginning is recorded are responses of the turn."""
+    journal, token = context.journal, ACCOUNT.set(RunAccount(context, "stage"))
+    begun, before = journal.hub.last_seq, journal.state
     try:
         yield
     finally:
         ACCOUNT.reset(token)
-        if asked := [one for one in context.requests if one.of_stage]:
-            now, known = context.journal.state, before.own_by_model
-            recorded = {
-                name: less(all_, known.get(name)) for name, all_ in now.own_by_model.items()
-            }
-            # Those of the models that have responded are first compared with the responses.
-            asked.sort(key=lambda one: not recorded.get(one.model.model, NOTHING).total_tokens)
-            pool = sum(recorded.values(), NOTHING)  # an operator may report another model, or a sum
-            settle(context, asked, pool, now.attempts - before.attempts)
+        if requests := [one for one in context.requests if one.of_stage]:
+            own = {id(record.event) for record in journal.hub.history.records(begun)}
+            response = journal.state.response
+            main = [one for one in requests if one.model is context.worker.model]
+            if main and response is not None and not response.is_over:  # it was cut off
+                own.add(id(main[-1].first))
+                if main[-1].usage not in (None, response.usage):
+                    journal.emit(main[-1].usage)
+            # An operator may report what others took, too.
+            pool = less(journal.state.own_usage, before.own_usage)
+            attempts = journal.state.attempts - before.attempts
+            for one in requests:
+                if id(one.first) in own:
+                    pool, attempts = less(pool, one.usage), attempts - 1
+                    context.requests.remove(one)
+                    if attempts < 0:  # an operator has sent it again, within one attempt
+                        _record(context, one, None)
+            settle(context, requests, pool)
 
 
-def settle(
-    context: RunContext, requests: Iterable[OwnRequest], pool: Usage = NOTHING, attempts: int = 0
-) -> None:
-    """Record what requests took, as far as it is not recorded.
-
-    Args:
-        context: The run.
-        requests: The requests.
-        pool: What is recorded of them as responses of the turn.
-        attempts: How many of them are recorded as such.
-    """
+def settle(context: RunContext, requests: Iterable[OwnRequest], pool: Usage = NOTHING) -> None:
+    """Record what requests took, as far as it is not in the pool of what is recorded."""
     for one in requests:
         if one in context.requests:
             context.requests.remove(one)
             rest, pool = less(one.usage, pool), less(pool, one.usage)
-            if attempts and not rest.total_tokens:
-                attempts -= 1
-            elif one.first is not None:
-                _record(context, one, rest)
+            if one.first is not None:
+                _record(context, one, None if one.usage is None else rest)
 
 
-def _record(context: RunContext, one: OwnRequest, usage: Usage) -> None:
+def _record(context: RunContext, one: OwnRequest, usage: Usage | None) -> None:
     journal, run = context.journal, context.journal.run_id
     path = f"request-{journal.hub.last_seq + 1}"
-    counted = () if one.usage is None else (usage,)
+    counted = () if usage is None else (usage,)
     for event in (attempt_start(context, one.model), *counted, Status(one.status), RunStop()):
         journal.relay(path, Record(0, run, journal.turn, 1, journal.clock(), event))
     for budget in context.budgets:
-        budget.report(f"{run}/{path}", usage, model_prices(one.model))
+        budget.report(f"{run}/{path}", usage or NOTHING, model_prices(one.model))
         budget.end(f"{run}/{path}")
 
 

@@ -117,8 +117,7 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
         left, taken = stages, scope.taken_up
         try:
             if taken is not None:  # no request is sent, unless the response is gone
-                with counting(context):
-                    await emitter.follow(stages[1](one), context.scheduler)
+                await emitter.follow(stages[1](one), context.scheduler)
                 left = stages[2:] if scope.taken_up is taken else stages
             for stage in left:
                 work = WORK.get(stage)

@@ -241,12 +241,12 @@ KINDS: dict[str, Callable[[Ledger], dict[str, Any]]] = {
     },
     "candidates of an operator": lambda _: {"operators": [best_of_two]},
     "candidates of a stage": candidates,
+    "an operator fails before the report": lambda _: {
+        "operators": [ops.delay(0.001), fails_at_its_end]
+    },
     "an operator rejects": lambda _: {"operators": [rejects(2)]},
     "an operator rejects at the end": lambda _: {"operators": [fails_at_its_end]},
     "an operator around the stage rejects": lambda _: {"around": {"respond": fails_at_its_end}},
-    "an operator drops what it took": lambda _: {
-        "operators": [ops.filter(lambda event: not isinstance(event, UsageEvent))]
-    },
     "a stage answers from a cache": lambda _: {"stages": {"respond": cached()}},
 }
 """What spends tokens beside the requests of the turns; the points and the stages by themselves."""

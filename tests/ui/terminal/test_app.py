@@ -231,7 +231,7 @@ async def test_the_cost_is_shown_where_the_prices_are_known(open_app: Open) -> N
     limits = Limits(prices=Prices(input=1_000.0, output=2_000.0))
     async with open_app(Worker(ScriptedModel(["Hi."]), limits=limits)) as person:
         await person.ask("Hi")
-        assert "10 tokens in, 5 out · cost 0.0200" in person.screen
+        assert "10 tokens in, 5 out · cost 0.02" in person.screen
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 8)])
