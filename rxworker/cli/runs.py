@@ -96,7 +96,9 @@ async def _fork(log: EventLog, run_id: str, at: int | None = None) -> None:
 
 async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
     await log.requeue(run_id, reason=reason)
-    write_line(f"{run_id} is queued")
+    write_line(
+        f"{run_id} is queued for a process that has its tools; list shows why it still waits"
+    )
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
@@ -243,6 +245,8 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
     title = one_line(info.error or info.row.title)
     if resumed:
         title = f"(as {resumed}) {title}"
+    elif info.is_cut_off() and info.row.reason:
+        title = f"({one_line(info.row.reason)}) {title}"
     return (
         f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
     )

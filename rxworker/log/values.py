@@ -81,7 +81,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         prices: The prices of models that the worker was given, by their names; others have those of the table of
             models.
         by_model: The tokens by the names of the models: read, written, from a cache, to a cache.
-        reason: Why it was aborted or paused.
+        reason: Why it was aborted or paused; while it waits for a process, why one could not continue it.
         outer: The id of the run that it is nested in.
         resumes: The id of the paused run that it continues.
         fork_of: The id of the run that it is a fork of.

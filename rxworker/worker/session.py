@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
@@ -932,7 +933,13 @@ class Session(SessionVerbs):
                 after = Continuation([])  # the process that takes it has the tools
             elif after is None:
                 self._check_matchers()
-                check_tools(stored.tools, self.worker.tools, run_id)
+                try:
+                    check_tools(stored.tools, self.worker.tools, run_id)
+                except ConfigurationError as error:
+                    with suppress(LogError):  # shown while it waits for another process
+                        row = replace(info.row, reason=error.message)
+                        await log.append(claim, [], after=claim.last_seq, row=row)
+                    raise
                 on_unknown = self.worker.on_unknown
                 if on_unknown == "ask" and info.row.outer:
                     on_unknown = "tell_model"  # a nested run cannot wait for a decision
@@ -943,7 +950,7 @@ class Session(SessionVerbs):
             raise
         is_first = info.status == "queued" or is_forked(stored)  # no process has ended
         recoveries = info.row.recoveries + (not is_first)
-        row = replace(info.row, status="running", recoveries=recoveries)
+        row = replace(info.row, status="running", reason="", recoveries=recoveries)
         scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
         scope.error = after.error
         return Beginning(

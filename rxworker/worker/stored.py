@@ -249,7 +249,7 @@ def check_tools(
         what = [f"lacks {', '.join(missing)}"] if missing else []
         what += [f"has other parameters of {', '.join(changed)}"] if changed else []
         raise ConfigurationError(
-            f"{run_id} cannot be continued by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
+            f"{run_id} cannot be continued by a worker that {' and '.join(what)}: start one with the tools that the run was started with"
         )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rxworker import Deny, Worker, tool
 from rxworker.cli import main
+from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog, RunInfo, SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import submit, work
@@ -205,9 +206,18 @@ def test_an_empty_message_is_not_sent(rxworker: Rxworker, path: Path) -> None:
 
 def test_an_aborted_run_is_put_back(rxworker: Rxworker, path: Path) -> None:
     aborted, finished = stored(path, "aborted", "finished")
-    assert rxworker("requeue", aborted) == f"{aborted} is queued"
+    assert rxworker("requeue", aborted).startswith(f"{aborted} is queued for a process")
     assert "finished" in rxworker("requeue", finished, code=1)
+
+    async def lacking() -> None:
+        async with SQLiteLog(path) as log:
+            with pytest.raises(ConfigurationError, match="lacks pay"):
+                await Worker(ScriptedModel([]), log=log).recover(aborted)
+
+    asyncio.run(lacking())
+    assert f"({aborted} cannot be continued by a worker that lacks pay" in rxworker("list")
     worked(path, aborted)
+    assert "lacks" not in rxworker("list")
     assert aborted in rxworker("list", "--status", "finished")
 
 

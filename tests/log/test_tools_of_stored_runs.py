@@ -11,7 +11,7 @@ import pytest
 from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.events import RunRecover, RunResume
-from rxworker.log import MemoryLog
+from rxworker.log import EventLog, MemoryLog, Replica
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command
 from rxworker.messages import ToolMeta
@@ -22,6 +22,7 @@ from rxworker.worker.decisions import Decided
 from rxworker.worker.paused import decide_command
 from rxworker.worker.queue import end_cancelled
 from rxworker.worker.stored import digest_of, is_same_tool
+from tests.log.conftest import OpenLog
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
@@ -46,7 +47,7 @@ def renamed() -> Tool:
     return transfer
 
 
-def worker(log: MemoryLog | None, *tools: Tool) -> Worker:
+def worker(log: EventLog | None, *tools: Tool) -> Worker:
     return Worker(ByTurn(REPLIES), tools=tools, log=log)
 
 
@@ -214,3 +215,35 @@ async def test_a_fork_by_a_worker_that_lacks_a_tool_stores_nothing() -> None:
         with pytest.raises(ConfigurationError, match="pay"):
             await worker(log).fork(run.id, run.last_seq - 1)
         assert [info.run_id for info in await log.list()] == [run.id]
+
+
+async def test_a_run_that_was_put_back_shows_which_tools_no_process_has(
+    open_store: OpenLog,
+) -> None:
+    async with open_store() as log:
+        run = worker(log, pay_tool()).run("Pay.")
+        await run.cancel()
+        await log.requeue(run.id)
+        assert (await log.existing(run.id)).row.reason == ""
+        async with asyncio.timeout(60):
+            lacking = asyncio.create_task(work(log, lambda _: worker(None)))
+            async for _ in log.changes(every=0.0):
+                if (await log.existing(run.id)).row.reason:
+                    break
+            waiting = await log.existing(run.id)
+            assert waiting.status == "queued"
+            assert waiting.row.reason == (
+                f"{run.id} cannot be continued by a worker that lacks pay: "
+                "start one with the tools that the run was started with"
+            )
+            replica = Replica(log, run.id)
+            having = asyncio.create_task(work(log, lambda _: worker(None, pay_tool())))
+            while (await log.existing(run.id)).status == "queued":  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            assert (await log.existing(run.id)).row.reason == ""
+            await replica.ended()
+            for task in (lacking, having):
+                task.cancel()
+            await asyncio.wait([lacking, having])
+            replica.close()
+        assert (await log.existing(run.id)).row.reason == ""

@@ -101,7 +101,7 @@ class StoredEntry(RunEntry):
             return self.info.error
         if self.status == "running":
             waits = self._waits_for
-            return "" if waits is None else WAITS[waits]
+            return "" if waits is None else self.info.row.reason or WAITS[waits]
         if not self.is_over:
             return self.run.state.reason
         return self.info.row.reason

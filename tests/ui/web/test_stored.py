@@ -13,7 +13,14 @@ import aiohttp
 import pytest
 
 from rxworker import Worker, before_tool_call, tool
-from rxworker.errors import LeaseHeldError, LogError, RunHandedOverError, RunStatusError
+from rxworker.errors import (
+    ConfigurationError,
+    LeaseHeldError,
+    LogError,
+    RunHandedOverError,
+    RunStatusError,
+    RxWorkerError,
+)
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, SQLiteLog, dismiss_run
 from rxworker.log.values import RunRow
@@ -403,6 +410,27 @@ async def test_users_see_their_own_runs_after_a_restart(tmp_path: Path) -> None:
                         server.url + "api/runs", headers={"X-User": name}
                     ) as response:
                         assert len((await response.json())["runs"]) == count, (turn, name)
+
+
+async def test_a_run_that_was_put_back_states_which_tool_no_process_has(sites: Sites) -> None:
+    desk, _ = await sites.open(queues=True)
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    run = Worker(ScriptedModel([]), tools=[pay], log=desk.log).run("Hi")
+    with pytest.raises(RxWorkerError):
+        await run  # it has no answer
+    async with asyncio.timeout(60):
+        while (await desk.listed(run.id)).get("can_requeue") is not True:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert (await desk.post(f"api/runs/{run.id}/requeue", {}))[0] == 200
+        with pytest.raises(ConfigurationError):
+            await Worker(ScriptedModel([]), log=desk.log).recover(run.id)
+        while "lacks pay: start one" not in (await desk.listed(run.id))["reason"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_processes(
