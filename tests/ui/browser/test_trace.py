@@ -264,6 +264,13 @@ async def test_a_long_trace_is_searched_and_has_an_overview(
             page.locator("#trace-found"),
             page.get_by_role("searchbox", name="Search the timeline"),
         )
+        # It has followed its end; what is over begins at its top.
+        assert await lanes.evaluate("(n) => n.scrollTop") > 0
+        await page.reload()
+        await desk.status(page, "finished")
+        await expect(lanes.locator(".lane").first).to_be_in_viewport()
+        assert await lanes.evaluate("(n) => n.scrollTop") == 0
+        await lanes.evaluate("(n) => (n.scrollTop = n.scrollHeight)")
         # What a tool took is on its row.
         await expect(lanes.locator(".lane", has_text="wait").locator(".lane-text")).to_have_text(
             re.compile(r"0\.\d s · waited")

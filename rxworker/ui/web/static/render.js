@@ -98,7 +98,8 @@ export class Renderer {
       this.part = [run, changed];
     }
     yield* conversation.draw(changed);
-    yield* lanes.draw(changed, now);
+    const { summary } = this.selection;
+    yield* lanes.draw(changed, now, summary && ["finished", "aborted"].includes(summary.status));
     if (run) {
       if (past) lanes.tick(now);
       inspector.draw(changed);

@@ -28,6 +28,7 @@ export class LanesView {
     this.sought = []; // the words that are searched for
     this.found = []; // the rows that have each of them
     this.here = null; // the one of these that was gone to
+    this.isNew = true; // whether nothing of the run was drawn
     this.drawn = () => {}; // called when rows have changed
     this.moved = () => {}; // called after the user has zoomed or moved
     this.list = root.querySelector(".lanes");
@@ -222,6 +223,7 @@ export class LanesView {
     if (timeline.run !== null) this.wanted = null;
     this.list.replaceChildren();
     this.end.follows = true;
+    this.isNew ||= !isSame;
     this.breaks = timeline.breaks();
     this.begun = 0; // number of runs that are drawn
   }
@@ -233,8 +235,8 @@ export class LanesView {
     if (before !== null) this.moved();
   }
 
-  // Yields where it may be interrupted.
-  *draw(changed, now) {
+  // Yields where it may be interrupted. What is over, if that is known, begins at its top, and what goes on at its end.
+  *draw(changed, now, isOver = null) {
     const { timeline } = this;
     this.time = now;
     while (this.begun < timeline.runs.length) {
@@ -259,6 +261,11 @@ export class LanesView {
     this.render();
     this.overview.soon();
     this.drawn();
+    if (this.isNew && !isEmpty && isOver !== null) {
+      this.isNew = false;
+      this.end.follows = !isOver;
+      if (isOver) this.list.scrollTop = 0;
+    }
     if (this.isSought && this.rows.some((row) => row.thing && row.begins >= this.window[0])) {
       this.isSought = false;
       this.seek(this.window[0]);
