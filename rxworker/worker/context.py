@@ -606,5 +606,6 @@ def end_reports(context: RunContext, *, paused: bool) -> None:
 
 
 def _reached(limit: str, value: float, emit: Emit) -> LimitExceededError:
+    value += 0  # the usual cost has a type of its own, which a log does not store
     emit(LimitReached(limit, value))
     return LimitExceededError(limit, value)

@@ -26,7 +26,7 @@ from rxworker.hooks import AbortContext, Hook, MessageSendContext, TurnEndContex
 from rxworker.log import MemoryLog
 from rxworker.messages import Conversation, Prices
 from rxworker.providers import Request
-from rxworker.testing import ScriptedModel, call, lint, say
+from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.transport import fallback, race
 from rxworker.worker import Budget
 
@@ -260,3 +260,15 @@ async def test_losers_of_a_race_in_a_hook_count_each_by_its_own_model() -> None:
     await run
     assert {*run.state.usage_by_model} >= {"judge"}
     assert run.state.usage.total_tokens == 15 + ASKED.total_tokens
+
+
+async def test_the_usual_limit_of_the_cost_is_recorded_in_a_log() -> None:
+    usage = Usage(20_000_000, 0)  # of more than 50 USD
+    replies = [call("look") + Reply(usage=usage), "Nothing there."]
+    model = ScriptedModel(replies, model="claude-opus-5-5")
+    async with MemoryLog() as log:
+        worker = Worker(model, tools=[look], log=log, limits=Limits(max_tokens=None))
+        run = worker.run("Go.")
+        with pytest.raises(LimitExceededError, match="max_cost"):
+            await run
+        assert (await log.existing(run.id)).row.cause == "limit"

@@ -11,6 +11,7 @@ from rxworker import tool
 from rxworker.messages import Prices
 from rxworker.testing import call, say, think
 from rxworker.ui.web import Settings
+from rxworker.views.amounts import money
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -102,7 +103,7 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
         # The usage is of all that is shown as one, as the line above it is.
         shown = await desk.usage(page, "Cost")
         await expect(shown).to_have_text(re.compile(rf"^{cost:.4g}\b"))
-        await expect(page.locator("#run-facts")).to_contain_text(f"cost {cost:.5f}")
+        await expect(page.locator("#run-facts")).to_contain_text(f"cost {money(cost)}")
 
 
 async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(
