@@ -31,7 +31,8 @@ from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.answer import settle_cancellations
-from rxworker.worker.account import settle
+from rxworker.transport.base import ACCOUNT
+from rxworker.worker.account import RunAccount, settle
 from rxworker.worker.context import RunContext, TurnScope, continues, ignore, request_of
 
 logger = logging.getLogger("rxworker.worker")
@@ -61,6 +62,7 @@ async def shut_down(context: RunContext, error: Exception) -> None:
     raised = _close_response(context, reason, emit) or raised
     for event in call_ends(context.journal.state, cause):
         emit(event)
+    ACCOUNT.set(RunAccount(context))  # the run may have been cut short before its turns
     raised = await _notify_hooks(context, cause, reason, error) or raised
     await end_children(context)
     emit(RunAbort(cause, reason))

@@ -220,6 +220,18 @@ async def test_hooks_at_an_abort_count_too() -> None:
     assert run.state.usage.total_tokens == ASKED.total_tokens
 
 
+async def test_hooks_at_the_abort_of_a_run_that_has_not_begun_count_too() -> None:
+    model = judge()
+
+    @on_abort
+    async def explain(_: AbortContext) -> None:
+        await model.stream(NOTHING)
+
+    run = Worker(ScriptedModel(["Fine."]), hooks=[explain]).run("Go.")
+    await run.cancel()
+    assert run.state.usage.total_tokens == ASKED.total_tokens
+
+
 async def test_a_run_in_a_thread_of_a_hook_counts() -> None:
     inner = Worker(judge())
 
