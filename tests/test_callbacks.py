@@ -78,6 +78,8 @@ def sources() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         if "templates" in info.name or info.name.endswith("__main__"):
             continue
         text = inspect.getsource(importlib.import_module(info.name))
+        if "TypeAlias" not in text and "TypedDict" not in text:
+            continue  # each worker reads the package while it collects
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.AnnAssign(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 import tomllib
 import traceback
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from rxworker import Worker, errors, tool
 from rxworker.cli import main
 from rxworker.cli.docs import (
+    Section,
     answers,
     docs_folder,
     find,
@@ -27,6 +30,22 @@ from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.testing import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
+
+
+names_once = cache(page_names)
+
+
+@cache
+def sections_once(folder: Path, page: str) -> tuple[Section, ...]:
+    return tuple(sections(folder, page))
+
+
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages are read and cut into sections once: each search would read all of them again."""
+    module = sys.modules["rxworker.cli.docs"]
+    monkeypatch.setattr(module, "page_names", names_once)
+    monkeypatch.setattr(module, "sections", sections_once)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
