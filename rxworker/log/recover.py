@@ -240,7 +240,14 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            self._try_again(info.run_id, error, "the worker of %s cannot be made", logging.ERROR)
+            pause = self.pending.retry(info.run_id, time.time())
+            logger.exception(
+                "the worker of %s cannot be made: %s. It is tried again in %g s",
+                info.run_id,
+                describe(error),
+                pause,
+                extra={"run": info.run_id},
+            )
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -265,7 +272,15 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            self._try_again(run, error, level=logging.ERROR)
+            pause = self.pending.retry(run, time.time())
+            logger.error(
+                "%s is not recovered now: %s. It is tried again in %g s",
+                run,
+                describe(error),
+                pause,
+                extra={"run": run},
+                exc_info=error,
+            )
         else:
             now = info
             with suppress(RxWorkerError):
@@ -278,19 +293,14 @@ class RunSource:
     def _retry(self, run_id: str, error: RxWorkerError) -> None:
         if self.log.is_closed:
             raise error
-        self._try_again(run_id, error)
-
-    def _try_again(
-        self,
-        run_id: str,
-        error: Exception,
-        what: str = "%s is not recovered now",
-        level: int = logging.WARNING,
-    ) -> None:
-        pause, is_foreign = self.pending.retry(run_id, time.time()), level == logging.ERROR
-        reason, trace = (describe(error), error) if is_foreign else (error, None)
-        text = f"{what}: %s. It is tried again in %g s"
-        logger.log(level, text, run_id, reason, pause, exc_info=trace, extra={"run": run_id})
+        pause = self.pending.retry(run_id, time.time())
+        logger.warning(
+            "%s is not recovered now: %s. It is tried again in %g s",
+            run_id,
+            error,
+            pause,
+            extra={"run": run_id},
+        )
 
     async def refresh(self, run_id: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""

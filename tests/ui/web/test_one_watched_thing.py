@@ -476,7 +476,7 @@ async def test_a_socket_whose_own_work_fails_is_closed_as_a_socket(
 ) -> None:
     """An HTTP response must not be written into it."""
     async with scene_of() as scene, asyncio.timeout(SECONDS):
-        monkeypatch.setattr("rxworker.ui.web.sockets.read_client_message", failing)
+        monkeypatch.setattr("rxworker.ui.web.sockets.wire.read_client_message", failing)
         async with scene.http.ws_connect("api/ws", headers=ADA) as socket:
             await socket.receive_json()
             await socket.send_json({"type": "list"})
