@@ -10,6 +10,7 @@ import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from _pytest.assertion import rewrite
@@ -19,6 +20,7 @@ from hypothesis import settings
 
 from rxworker.testing import checked_records
 from rxworker.watchdog import watchdog
+from tests.whole import IS_WHOLE
 
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
 # The examples of property tests are the same in each run, so that a random one does not fail an unrelated change.
@@ -114,6 +116,21 @@ def pytest_collection(session: pytest.Session) -> Generator[None, None, None]:
         yield
     finally:
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a product of cases the suite has a part, the same in each run; a test that is named is run."""
+    if IS_WHOLE or any("::" in argument for argument in config.args):
+        return
+    left_out = [item for item in items if not is_sampled(item)]
+    items[:] = [item for item in items if is_sampled(item)]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def is_sampled(item: pytest.Item) -> bool:
+    """Whether a test belongs to the part of its product that the suite has: one of as many as its mark says."""
+    mark = item.get_closest_marker("product")
+    return mark is None or crc32(item.nodeid.encode()) % mark.args[0] == 0
 
 
 def pytest_collection_finish() -> None:

@@ -152,6 +152,7 @@ def same(source: Observable[Event]) -> Observable[Event]:
     return source.pipe(ops.map(lambda event: event))
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("names", [*[(name,) for name in STAGES], STAGES], ids="+".join)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_a_stage_that_is_subscribed_to_emits_what_one_does_that_is_awaited(

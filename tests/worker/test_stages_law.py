@@ -217,6 +217,7 @@ def committed_by(records: list[Record]) -> list[Any]:
     return seen
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", STAGES)

@@ -224,6 +224,7 @@ def place(moment: str, record: Record) -> bool:
             return isinstance(record.event, RunStop)
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", ["observer", "follower", "events", "operator", "audience"])
@@ -265,6 +266,7 @@ def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseEx
         )
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("kind", ["observer", "follower", "events"])
 @pytest.mark.parametrize("fails", [False, True])
@@ -309,6 +311,7 @@ def test_a_tool_may_raise_anything(moment: str, error: type[BaseException]) -> N
     assert (ended is None) == (error is not KeyboardInterrupt)
 
 
+@pytest.mark.product(4)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("point", list(POINTS))

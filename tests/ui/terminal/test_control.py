@@ -21,6 +21,7 @@ from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ClientTool, ToolContext
 from rxworker.tools.reports import FileEdit, Plan, PlanStep
 from rxworker.ui.terminal.dialogs import ApprovalScreen
+from tests.whole import one_of
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
@@ -76,7 +77,7 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
         assert 'delete path="b.txt"' in person.screen
 
 
-@pytest.mark.parametrize("size", [(60, 20), (80, 24), (100, 40)])
+@pytest.mark.parametrize("size", one_of([(60, 20), (80, 24), (100, 40)]))
 async def test_the_buttons_of_a_long_form_are_seen_and_an_error_goes_with_the_next_key(
     open_app: Open, size: tuple[int, int]
 ) -> None:
@@ -168,7 +169,7 @@ async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
         assert it.deleted == ["a.txt"]
 
 
-@pytest.mark.parametrize("key", ["escape", "ctrl+d", "ctrl+c"])
+@pytest.mark.parametrize("key", one_of(["ctrl+c", "escape", "ctrl+d"]))
 async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(
     open_app: Open, key: str
 ) -> None:
@@ -239,7 +240,7 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
     assert sent == [("a\u202eb", "Dear Ada,\n\nsee you.", ["x"], 2, False)]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+@pytest.mark.parametrize("size", one_of([(40, 12), (80, 24)]))
 async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple[int, int]) -> None:
     it = Deleting(call("delete", path="a.txt") + call("delete", path="b.txt"), "Done.")
     async with open_app(it.worker, size=size) as person:
@@ -332,7 +333,7 @@ async def test_ctrl_c_twice_leaves(open_app: Open) -> None:
     released.set()
 
 
-@pytest.mark.parametrize(("key", "code"), [("ctrl+c", 130), ("ctrl+d", 0), ("ctrl+q", 0)])
+@pytest.mark.parametrize(("key", "code"), one_of([("ctrl+c", 130), ("ctrl+d", 0), ("ctrl+q", 0)]))
 async def test_at_rest_it_is_left_with_a_key(open_app: Open, key: str, code: int) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
         await person.pilot.press(key)
@@ -353,7 +354,7 @@ async def test_leaving_cancels_the_run_first(open_app: Open) -> None:
     assert worker.session.conversation.messages[-1].text == "Once"
 
 
-@pytest.mark.parametrize("keys", [["ctrl+d"], ["ctrl+c"], ["ctrl+q"], [*"/quit", "enter"]])
+@pytest.mark.parametrize("keys", one_of([["ctrl+c"], ["ctrl+d"], ["ctrl+q"], [*"/quit", "enter"]]))
 async def test_a_conversation_that_is_not_stored_is_lost_only_when_leaving_is_confirmed(
     open_app: Open, keys: list[str]
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from rxworker.testing import ReplayServer, ServedResponse, call, say
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
-from tests.whole import IS_WHOLE
+from tests.whole import one_of
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
@@ -25,7 +25,11 @@ SOON = 60.0
 """Seconds that it may take on a machine that does many other things."""
 
 
-@pytest.mark.parametrize("controls", [False, True], ids=["unsignalled", "signalled"])
+@pytest.mark.parametrize(
+    "controls",
+    one_of([True, False]),
+    ids=lambda controls: "signalled" if controls else "unsignalled",
+)
 def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None:
     with ReplayServer([]) as server:
         opened = chat(server.base_url, controls=controls)
@@ -34,7 +38,11 @@ def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None
         assert opened.end_unread(SOON) == HUNG_UP
 
 
-@pytest.mark.parametrize("controls", [False, True], ids=["unsignalled", "signalled"])
+@pytest.mark.parametrize(
+    "controls",
+    one_of([True, False]),
+    ids=lambda controls: "signalled" if controls else "unsignalled",
+)
 def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
     chat: Open, controls: bool, tmp_path: Path
 ) -> None:
@@ -59,7 +67,7 @@ def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at what a process does")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP][: 2 if IS_WHOLE else 1])
+@pytest.mark.parametrize("number", one_of([signal.SIGTERM, signal.SIGHUP]))
 def test_it_ends_with_a_signal_where_nothing_reads_its_output(
     chat: Open, number: signal.Signals
 ) -> None:
@@ -75,7 +83,7 @@ def test_it_ends_with_a_signal_where_nothing_reads_its_output(
         assert opened.end_unread(SOON) == 128 + number
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), one_of([(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
     chat: Open, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
