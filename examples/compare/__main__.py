@@ -66,6 +66,8 @@ PEERS = {
         ("langgraph", "langchain", "langgraph-checkpoint-sqlite"),
     ),
     "ag2": Peer("AG2", ("ag2[openai]",), ("ag2",)),
+    "agno": Peer("agno", ("agno[os]", "openai"), ("agno",)),
+    "strands": Peer("Strands Agents", ("strands-agents[openai]",), ("strands-agents",)),
     "openai": Peer("OpenAI SDK", ("openai",), ("openai",)),
     "anthropic": Peer("Anthropic SDK", ("anthropic",), ("anthropic",)),
 }
