@@ -93,7 +93,7 @@ async def work(tools: list[kit.Tool], again: bool) -> str:
     storage = LocalFileStorage(str(kit.FOLDER))
     session = SnapshotSessionManager("run", storage=storage, save_latest_on="message")
     worker = agent([tool(each) for each in tools], session)
-    # Without a prompt it goes on with the messages that it has, and calls the tools that the last one asks for.
+    # Without a prompt it continues its messages, and runs the calls of the last one.
     return str(await worker.invoke_async(None if again else "Work.")).rstrip("\n")
 
 
