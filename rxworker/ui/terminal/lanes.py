@@ -144,7 +144,7 @@ def user_lanes(record: events.Record) -> list[Lane]:
 def note_of(record: events.Record) -> Iterable[Lane]:
     """Return the lanes of a record that has a lane of its own.
 
-    >>> record = Record(1, "r", 1, 1, 0.0, HookMessage("clock", "message", "it is late"))
+    >>> record = events.Record(1, "r", 1, 1, 0.0, events.HookMessage("clock", "message", "it is late"))
     >>> [(lane.kind, lane.title, lane.text) for lane in note_of(record)]
     [('note', 'clock', 'it is late')]
     """
@@ -234,7 +234,7 @@ class Lanes:
     Attributes:
         view: The last run, with its last items.
 
-    >>> from rxworker.events import TextDelta
+    >>> from rxworker.events import Record, TextDelta
     >>> lanes = Lanes()
     >>> record = Record(seq=1, run_id="r", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
     >>> [(lane.kind, lane.text) for lane in lanes.feed([record])]
