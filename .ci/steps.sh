@@ -51,6 +51,17 @@ as_on_a_fresh_machine() { # a command of the README in the clone $scratch/fresh/
     bash -euo pipefail -c "$command" </dev/null)
 }
 
+starts() { # the program of a version of Python that starts here
+  local candidate
+  for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    if "$candidate" --version >/dev/null 2>&1; then
+      echo "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
 demo() { "$1" demo --fast </dev/null | tail -n 4; }
 
 environment() { # the README's test command up to the tests
