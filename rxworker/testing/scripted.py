@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -199,15 +198,14 @@ class ScriptedModel:
 
         The stream of a subscriber that comes when the script is at its end fails with `ScriptExhaustedError`.
         """
+        return self._answer(request, is_counted=False)
 
+    def _answer(self, request: Request, is_counted: bool) -> Observable[ResponseEvent]:
         def subscribe(
-            observer: abc.ObserverBase[ResponseEvent],
-            scheduler: abc.SchedulerBase | None = None,
-            *,
-            is_counted: bool = False,
+            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             if not is_counted and (account := ACCOUNT.get()) is not None:
-                answer = account.count(self, Observable(partial(subscribe, is_counted=True)))
+                answer = account.count(self, self._answer(request, is_counted=True))
                 return answer.subscribe(observer, scheduler=scheduler)
             self.requests.append(request)
             try:

@@ -184,16 +184,14 @@ class Client:
         cut, as often as ``retry`` allows without an event in between; disposing it also sends a request to cancel it. A
         request with a ``cursor`` continues one that another process has begun.
         """
-        full_request = as_request(request)
+        return self._answer(as_request(request), is_counted=False)
 
+    def _answer(self, full_request: Request, is_counted: bool) -> Observable[ResponseEvent]:
         def subscribe(
-            observer: abc.ObserverBase[ResponseEvent],
-            scheduler: abc.SchedulerBase | None = None,
-            *,
-            is_counted: bool = False,
+            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             if not is_counted and (account := ACCOUNT.get()) is not None:
-                answer = account.count(self, Stage(partial(subscribe, is_counted=True)))
+                answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
             given = scheduler if isinstance(scheduler, LoopClock) else None
