@@ -20,8 +20,8 @@ from tests.log.conftest import NewAddress
 from tests.whole import IS_WHOLE, SLOW_STORES
 
 PROGRAM = Path(__file__).with_name("taker.py")
-RUNS, PROCESSES = (2000, 4) if IS_WHOLE else (40, 2)
-SECONDS = 900 if IS_WHOLE else 100
+RUNS, PROCESSES = (400, 4) if IS_WHOLE else (40, 2)
+SECONDS = 300 if IS_WHOLE else 100
 
 
 async def all_ended(log: EventLog, infos: dict[str, RunInfo]) -> None:
