@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -45,8 +44,7 @@ async def forget(log: LogReader, infos: Sequence[RunInfo]) -> None:
     """
     gone = {info.run_id for info in infos}
     keys = [*{permissions_key(info.row.labels, info.run_id) for info in infos}]
-    stored = await asyncio.gather(*[log._load_fold(key) for key in keys])
-    left = {key for key, found in zip(keys, stored, strict=True) if found and found[1]}
+    left = await log._kept_of(keys)
     if left:  # seldom: all other runs are read
         async for page in log.list_pages():
             others = [each for each in page if each.run_id not in gone and not each.row.outer]

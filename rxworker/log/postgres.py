@@ -406,6 +406,9 @@ class PostgresLog(EventLog):
         found = await self._query(sql.LOAD_FOLD, {"key": key}, self._folding)
         return (found[0][0], found[0][1]) if found else None
 
+    async def _kept_of(self, keys: Sequence[str]) -> set[str]:
+        return {key for (key,) in await self._query(sql.KEPT_OF, {"keys": [*keys]}, self._folding)}
+
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
         values = {"key": key, "expected": expected, "data": data}
         query = sql.SAVE_FOLD if expected else sql.FIRST_FOLD

@@ -201,10 +201,12 @@ BEGIN
     AND (owner = '' OR lease <= date_part('epoch', clock_timestamp())) ORDER BY runs.run FOR UPDATE OF runs SKIP LOCKED) AS locked;
   WITH RECURSIVE kept(id) AS (SELECT base FROM bases WHERE base = ANY(gone) AND run <> ALL(gone) UNION SELECT bases.base FROM bases JOIN kept ON bases.run = kept.id)
     SELECT coalesce(array_agg(one), '{}') INTO gone FROM unnest(gone) AS one WHERE one NOT IN (SELECT id FROM kept);
-  DELETE FROM bases WHERE run = ANY(gone);
-  DELETE FROM entries WHERE run = ANY(gone);
-  DELETE FROM commands WHERE run = ANY(gone);
-  WITH buried AS (UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 WHERE id = ANY(gone) RETURNING run)
+  -- A join: with ANY each row of a table that is scanned is compared with each of them.
+  DELETE FROM bases USING unnest(gone) AS one(id) WHERE run = one.id;
+  DELETE FROM entries USING unnest(gone) AS one(id) WHERE run = one.id;
+  DELETE FROM commands USING unnest(gone) AS one(id) WHERE run = one.id;
+  WITH buried AS (UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0
+    FROM unnest(gone) AS one(id) WHERE runs.id = one.id RETURNING run)
     SELECT coalesce(array_agg(run), '{}') INTO names FROM buried;
   PERFORM publish(gone, names);
 END $$;
@@ -300,7 +302,10 @@ LOCK: LiteralString = (
 )
 HAS_BASES: LiteralString = "SELECT to_regclass('bases') IS NOT NULL"
 REFER: LiteralString = "SELECT refer_run(%b, %b, %b)"
-REFERRING: LiteralString = "SELECT runs.run FROM bases JOIN runs AS before ON before.id = bases.base JOIN runs ON runs.id = bases.run WHERE before.run = ANY(%b::text[])"
+REFERRING: LiteralString = (
+    "SELECT runs.run FROM unnest(%b::text[]) AS given(run) JOIN runs AS before ON before.run = given.run "
+    "JOIN bases ON bases.base = before.id JOIN runs ON runs.id = bases.run"
+)
 REFOLD: LiteralString = "SELECT refold_run(%b, %b, %b, %b)"
 PRUNE_REFERRED: LiteralString = (
     "SELECT prune_runs(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[])"
@@ -378,6 +383,9 @@ END $$
 """
 """Made by the first fold that is kept."""
 LOAD_FOLD: LiteralString = "SELECT number, data FROM folds WHERE key = %(key)b"
+KEPT_OF: LiteralString = (
+    "SELECT key FROM folds JOIN unnest(%(keys)b::text[]) AS given(key) USING (key) WHERE data <> ''"
+)
 FIRST_FOLD: LiteralString = (
     "INSERT INTO folds VALUES(%(key)b, 1, %(data)b) ON CONFLICT (key) DO NOTHING RETURNING number"
 )

@@ -90,6 +90,8 @@ class LogReader(Protocol):
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None: ...
 
+    async def _kept_of(self, keys: Sequence[str]) -> set[str]: ...
+
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int: ...
 
 
@@ -254,6 +256,11 @@ class Store(ABC):
     @abstractmethod
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
         """What was kept last under a key, with the number of that write; ``None`` if there is nothing."""
+
+    async def _kept_of(self, keys: Sequence[str]) -> set[str]:
+        """Those of some keys under which something is kept."""
+        found = await asyncio.gather(*[self._load_fold(key) for key in keys])
+        return {key for key, one in zip(keys, found, strict=True) if one and one[1]}
 
     @abstractmethod
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
