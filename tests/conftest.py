@@ -7,13 +7,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import pytest
-from _pytest.assertion import rewrite
 from _pytest.doctest import DoctestModule
 from aiohttp import web_app
 from hypothesis import settings
@@ -67,35 +65,6 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def test_files(config: pytest.Config) -> Iterator[Path]:
-    """The files of tests below the folders that are collected, in an order that all processes have."""
-    for folder in config.args:
-        for path, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name not in ("bench", "node_modules"))
-            yield from (
-                Path(path, name)
-                for name in sorted(names)
-                if name.startswith("test_") and name.endswith(".py")
-            )
-
-
-def compile_a_part(config: pytest.Config) -> None:
-    """Rewrite the assertions of a part of the tests, and then of those that no other process has rewritten.
-
-    All processes of xdist collect all tests at the same time, so that each would compile each test of a new clone.
-    """
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is None or sys.dont_write_bytecode:
-        return
-    files = [*test_files(config)]
-    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    for file in files[first:] + files[:first]:
-        compiled = rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}"
-        if rewrite._read_pyc(file, compiled) is None and rewrite.try_makedirs(compiled.parent):
-            stamp, code = rewrite._rewrite_test(file, config)
-            rewrite._write_pyc(config.stash[rewrite.assertstate_key], code, stamp, compiled)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
     file_path: Path,
@@ -108,10 +77,9 @@ def pytest_collect_file(
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, None, None]:
+def pytest_collection() -> Generator[None, None, None]:
     """Collect no garbage while tests are collected, which makes none: it takes a third of the time."""
     gc.disable()
-    compile_a_part(session.config)
     try:
         yield
     finally:

@@ -276,9 +276,8 @@ class RunGrammar:
             case events.HandOver():
                 self._is_cut = True
             case events.RunStop() | events.RunAbort() | events.RunPause():
-                if isinstance(
-                    event, events.RunAbort
-                ):  # a response that was broken off has no status
+                if isinstance(event, events.RunAbort):
+                    # A response that was broken off has no status.
                     yield from self._response.retract()
                 self._over = name
                 self._in_turn = False
