@@ -512,6 +512,15 @@ class SQLiteLog(EventLog):
 
         return await self._to_writer(work, durable=True)
 
+    async def _kept_of(self, keys: Sequence[str]) -> set[str]:
+        def work(db: sqlite3.Connection) -> set[str]:
+            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='folds'").fetchone():
+                return set()
+            query = "SELECT 1 FROM folds WHERE key=? AND data<>x''"
+            return {key for key in keys if db.execute(query, (key,)).fetchone()}
+
+        return await self._to_reader(work)
+
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
         def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
             if not db.execute("SELECT 1 FROM sqlite_master WHERE name='folds'").fetchone():
