@@ -16,7 +16,7 @@ from api_pages import Linker
 
 
 class LibraryExtension(griffe.Extension):
-    """Gives Structs their constructor, lists the members of enumerations, and links names that stand as code in docstrings."""  # noqa: W505
+    """Gives Structs their constructor and functions their options, lists the members of enumerations, and links names that stand as code in docstrings."""  # noqa: W505
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Complete all objects of the package once it is read."""
@@ -24,6 +24,8 @@ class LibraryExtension(griffe.Extension):
         for found in _objects(pkg):
             if isinstance(found, griffe.Class):
                 _complete(found)
+            if isinstance(found, griffe.Function):
+                _expand(found)
             if found.docstring is not None:
                 found.docstring.value = linked(found.docstring.value, found.path)
 
@@ -44,6 +46,24 @@ def _complete(found: griffe.Class) -> None:
         members = [n for n, member in found.members.items() if n.isupper() and member.is_attribute]
         listed = ", ".join(f"``{member}``" for member in members)
         found.docstring.value = f"{found.docstring.value}\n\nMembers: {listed}."
+
+
+def _expand(found: griffe.Function) -> None:
+    """Show the arguments of ``**options: Unpack[Options]`` by name, unless the docstring describes ``options``."""
+    last = found.parameters[-1] if len(found.parameters) else None
+    given = last and last.annotation
+    if last is None or not isinstance(given, griffe.ExprSubscript) or str(given.left) != "Unpack":
+        return
+    owner = found.parent if found.name == "__init__" else found
+    if owner and owner.docstring and f"{last.name}:" in owner.docstring.value:
+        return
+    del found.parameters[last.name]
+    options = found.modules_collection[given.slice.canonical_path]
+    for name, option in options.attributes.items():
+        kind = griffe.ParameterKind.keyword_only
+        found.parameters.add(
+            griffe.Parameter(name, annotation=option.annotation, kind=kind, default="...")
+        )
 
 
 def _bases(found: griffe.Class) -> list[griffe.Class]:
