@@ -349,12 +349,14 @@ _STORED: LiteralString = "date_part('epoch', clock_timestamp()), runs.run, data,
 _RUNS: LiteralString = "runs JOIN revisions ON revisions.run = runs.id"
 
 INFOS: LiteralString = f"SELECT query.n, {_STORED} FROM unnest(%b::text[]) WITH ORDINALITY AS query(run, n) JOIN ({_RUNS}) ON runs.run = query.run"
-# Each status has an index of its own, so that nothing reads the tombstones, of which there may be many.
+# Each status has a part of an index, so that nothing reads the tombstones, of which there may be many. A range of this
+# index has the runs of one status: for an equal status the server takes the index of the ids where it has no
+# statistics, and reads all runs.
 LIST: LiteralString = (
     f"SELECT {_STORED} FROM unnest(%(statuses)b::text[]) AS wanted CROSS JOIN LATERAL ("
-    "SELECT * FROM runs WHERE status = wanted AND (last = 0) = %(is_empty)b AND id < "
-    "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END "
-    "ORDER BY id DESC LIMIT %(limit)b) AS runs JOIN revisions ON revisions.run = runs.id ORDER BY runs.id DESC LIMIT %(limit)b"
+    "SELECT * FROM runs WHERE status >= wanted AND (last = 0) = %(is_empty)b AND (status, id) < "
+    "(wanted, CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END) "
+    "ORDER BY status DESC, id DESC LIMIT %(limit)b) AS runs JOIN revisions ON revisions.run = runs.id ORDER BY runs.id DESC LIMIT %(limit)b"
 )
 CHANGED: LiteralString = (
     f"SELECT {_STORED} FROM {_RUNS} WHERE revision > %b ORDER BY revision LIMIT %b"
