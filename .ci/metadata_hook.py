@@ -23,9 +23,7 @@ def with_addresses(readme: str, repository: str, version: str) -> str:
         kind = "raw" if link["picture"] else "blob"
         return f"{link['picture']}[{link['text']}]({repository}/{kind}/v{version}/{link['path']})"
 
-    return re.sub(
-        r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>(?![a-z]+:|#)[^)\s]+)\)", changed, readme
-    )
+    return re.sub(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>(?![a-z]+:|#)[^)\s]+)\)", changed, readme)
 
 
 class RepositoryMetadata(MetadataHookInterface):

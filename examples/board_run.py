@@ -45,9 +45,7 @@ CLEAR = "\033[2J\033[H"
 
 
 async def main() -> None:
-    run = Worker(Anthropic("claude-sonnet-5-5"), tools=[get_weather]).run(
-        "What is the weather in Kyoto and in Oslo?"
-    )
+    run = Worker(Anthropic("claude-sonnet-5-5"), tools=[get_weather]).run("What is the weather in Kyoto and in Oslo?")
     board = BOARD.show(run)
     if sys.stdout.isatty():
         board.changes.subscribe(lambda _: print(CLEAR, board_text(BOARD, board.states)))

@@ -38,9 +38,7 @@ async def main() -> None:
             worker = Worker(Anthropic("claude-sonnet-5-5"), log=log, labels={"tenant": tenant})
             await worker.run("A haiku about a pond, nothing else.")
         done = {"acme": 2, "globex": 1}
-        await board.changes.pipe(
-            ops.filter(lambda _: board.state("finished").value == done), ops.first()
-        )
+        await board.changes.pipe(ops.filter(lambda _: board.state("finished").value == done), ops.first())
         print(board_text(TEAM, board.states, width=60))
 
 

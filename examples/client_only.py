@@ -16,9 +16,7 @@ from rxworker.transport import Client
 async def main() -> None:
     client = Client(OpenAIChat("gpt-5.4-mini"))
     # Cold: each subscription, and so each await, makes its own request.
-    words = client.stream("Name three colours.").pipe(
-        text_deltas(), ops.reduce(str.__add__, ""), ops.map(str.split)
-    )
+    words = client.stream("Name three colours.").pipe(text_deltas(), ops.reduce(str.__add__, ""), ops.map(str.split))
     print(await words)
 
 

@@ -29,9 +29,7 @@ def gauge(run: Run) -> list[int]:
     def total(usage: Usage) -> int:
         return usage.total_tokens
 
-    run.events.pipe(only(Usage), ops.map(total), ops.distinct_until_changed()).subscribe(
-        shown.append
-    )
+    run.events.pipe(only(Usage), ops.map(total), ops.distinct_until_changed()).subscribe(shown.append)
     return shown
 
 

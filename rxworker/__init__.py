@@ -62,7 +62,10 @@ def __getattr__(name: str) -> object:
 
 
 # Where else a name may be: the package that a program imports it from.
-_PACKAGES = "operators providers testing tools hooks log boards panels messages events transport worker ui.web protocols state errors"
+_PACKAGES = (
+    "operators providers testing tools hooks log boards panels messages events transport worker ui.web protocols state "
+    "errors"
+)
 
 
 def _missing(name: str) -> Exception:
@@ -76,9 +79,7 @@ def _missing(name: str) -> Exception:
     places = {known: f"from rxworker import {known}" for known in _MODULE_OF}
     for package in _PACKAGES.split():
         module = importlib.import_module(f"rxworker.{package}")
-        for known in getattr(module, "__all__", ()) or [
-            n for n in vars(module) if n[-5:] == "Error"
-        ]:
+        for known in getattr(module, "__all__", ()) or [n for n in vars(module) if n[-5:] == "Error"]:
             places.setdefault(known, f"from rxworker.{package} import {known}")
     for known in ("PostgresLog", "NatsLog"):  # their extras may be missing
         places[known] = f"from rxworker.log.{known.removesuffix('Log').lower()} import {known}"

@@ -179,9 +179,7 @@ class HttpStatusError(TransportError):
         url: The address of the request.
     """
 
-    def __init__(
-        self, message: str, *, status: int, headers: Mapping[str, str], body: bytes, url: str
-    ) -> None:
+    def __init__(self, message: str, *, status: int, headers: Mapping[str, str], body: bytes, url: str) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers
@@ -213,9 +211,7 @@ class ProviderError(RxWorkerError):
         retry_after: float | None = None,
         request_id: str | None = None,
     ) -> None:
-        super().__init__(
-            message, retryable=retryable, retry_after=retry_after, request_id=request_id
-        )
+        super().__init__(message, retryable=retryable, retry_after=retry_after, request_id=request_id)
         self.kind = kind
         self.status = status
         self.code = code
@@ -394,9 +390,7 @@ class RunHandedOverError(WorkerError):
     page = "recover"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(
-            f"the run was handed over: {reason}; worker.recover(run) continues it in any process"
-        )
+        super().__init__(f"the run was handed over: {reason}; worker.recover(run) continues it in any process")
         self.reason = reason
 
 

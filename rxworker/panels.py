@@ -290,11 +290,7 @@ def tokens_by_kind(records: Observable[Record]) -> Observable[dict[str, int]]:
     def step(sums: dict[str, int], change: UsageChange) -> dict[str, int]:
         before, after = change.before, change.after
         added = ((kind, getattr(after, name), getattr(before, name)) for kind, name in KINDS)
-        return sums | {
-            kind: sums.get(kind, 0) + (new or 0) - (old or 0)
-            for kind, new, old in added
-            if new is not None
-        }
+        return sums | {kind: sums.get(kind, 0) + (new or 0) - (old or 0) for kind, new, old in added if new is not None}
 
     start: dict[str, int] = {}
     return records.pipe(usage_changes(), ops.scan(step, start))
@@ -777,9 +773,7 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
                 return sums
             return Partial(None if known.known is None else sums, (*known.missing,))
 
-        return records.pipe(
-            usage_changes(), ops.map(amount), by_time(step, steps), ops.map(with_missing)
-        )
+        return records.pipe(usage_changes(), ops.map(amount), by_time(step, steps), ops.map(with_missing))
 
     def failed(records: Observable[Record]) -> Observable[float]:
         return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.map(lambda _: 1.0))

@@ -45,9 +45,7 @@ class Watchdog:
         self.clock: Callable[[], float] = perf_counter
         self.held: dict[tuple[str, str], tuple[int, float]] = {}
         self.reported = 0.0
-        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, set[tuple[str, str]]] = (
-            WeakKeyDictionary()
-        )
+        self._known: WeakKeyDictionary[asyncio.AbstractEventLoop, set[tuple[str, str]]] = WeakKeyDictionary()
 
     def begin(self) -> float:
         """A mark, for `end`: the time now, less what was reported before."""
@@ -75,7 +73,8 @@ class Watchdog:
             return None
         known.add(key)
         logger.warning(
-            "%s %s held the event loop for %.2f s, and all runs with it: await what waits, or call it with asyncio.to_thread(...)",
+            "%s %s held the event loop for %.2f s, and all runs with it: await what waits, or call it with "
+            "asyncio.to_thread(...)",
             kind,
             name,
             seconds,

@@ -45,11 +45,7 @@ def odd(chance: random.Random, value: Any, values: list[Json] = ODD, share: floa
         return [odd(chance, one, values, share) for one in cast("list[Any]", value)]
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value).items()
-        return {
-            name: odd(chance, one, values, share)
-            for name, one in members
-            if chance.random() > share / 2
-        }
+        return {name: odd(chance, one, values, share) for name, one in members if chance.random() > share / 2}
     return value
 
 

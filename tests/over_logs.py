@@ -56,9 +56,7 @@ def log_of_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     kind: str = request.param
     if kind == "none":
         return None
-    log = (
-        request.getfixturevalue("sqlite_log") if kind == "sqlite" else make_log(kind, request.path)
-    )
+    log = request.getfixturevalue("sqlite_log") if kind == "sqlite" else make_log(kind, request.path)
     init = Worker.__init__
 
     def init_with_log(self: Worker, *args: Any, **options: Any) -> None:

@@ -26,17 +26,7 @@ def provider_of(recording: Path) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "recording" in metafunc.fixturenames:
-        files = [
-            p
-            for name in PROVIDERS
-            for p in sorted((RECORDINGS / FOLDERS.get(name, name)).glob("*"))
-        ]
+        files = [p for name in PROVIDERS for p in sorted((RECORDINGS / FOLDERS.get(name, name)).glob("*"))]
         absent = pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
-        rows = [
-            pytest.param(path, id=f"{provider_of(path)}-{path.stem}")
-            for path in files
-            if path.suffix in SUFFIXES
-        ]
-        metafunc.parametrize(
-            "recording", rows or [pytest.param(RECORDINGS, id="absent", marks=absent)]
-        )
+        rows = [pytest.param(path, id=f"{provider_of(path)}-{path.stem}") for path in files if path.suffix in SUFFIXES]
+        metafunc.parametrize("recording", rows or [pytest.param(RECORDINGS, id="absent", marks=absent)])

@@ -262,9 +262,7 @@ def arguments(seam: Seam, function: Any) -> tuple[list[Any], dict[str, Any]]:
     for parameter in known.values():
         is_it = parameter.name == seam.parameter
         owner = seam.path.partition(".")[0]
-        make = STAND_INS.get(f"{owner}.{parameter.name}") or STAND_INS.get(
-            parameter.name, MagicMock
-        )
+        make = STAND_INS.get(f"{owner}.{parameter.name}") or STAND_INS.get(parameter.name, MagicMock)
         if parameter.name == "self":
             assert seam.type is not None
             positional.append(OBJECTS.get(seam.type.__name__, MagicMock)())
@@ -309,9 +307,9 @@ async def give(seam: Seam, function: Any) -> str:
 
 def is_awaited(seam: Seam) -> bool:
     """Whether it is a seam that awaits: its annotation has an awaitable, or it takes any result."""
-    return bool(
-        re.search(r"Callable\[\.\.\., Any\]|Awaitable\[|\], object\]", seam.annotation)
-    ) and ("Defer" not in seam.annotation and "publish" not in seam.path)
+    return bool(re.search(r"Callable\[\.\.\., Any\]|Awaitable\[|\], object\]", seam.annotation)) and (
+        "Defer" not in seam.annotation and "publish" not in seam.path
+    )
 
 
 REFUSING = [seam for seam in seams() if not is_awaited(seam) and str(seam) not in EXEMPT]
@@ -369,9 +367,7 @@ async def events_of(run: Run[Any]) -> str:
 async def use_formatter(seam: Seam, function: Callable[..., Any]) -> str:
     model = ScriptedModel([call("fail"), "Done."])
     if seam.path == "Toolbox":
-        return await events_of(
-            Worker(model, tools=Toolbox([fail], error_formatter=function)).run("Hi")
-        )
+        return await events_of(Worker(model, tools=Toolbox([fail], error_formatter=function)).run("Hi"))
     return await events_of(Worker(model, tools=[fail], error_formatter=function).run("Hi"))
 
 
@@ -380,9 +376,7 @@ async def use_hook(seam: Seam, function: Callable[..., Any]) -> str:
     hooks: list[Any] = [Hook(function, point)]
     if point == "on_abort":
         hooks.append(Hook(HookStub("on_message_send", Cancel("no")), "on_message_send"))
-    return await events_of(
-        Worker(ScriptedModel([call("fail"), "Done."]), tools=[fail], hooks=hooks).run("Hi")
-    )
+    return await events_of(Worker(ScriptedModel([call("fail"), "Done."]), tools=[fail], hooks=hooks).run("Hi"))
 
 
 async def use_condition(seam: Seam, function: Callable[..., Any]) -> str:
@@ -423,9 +417,9 @@ async def use_check(seam: Seam, function: Callable[..., Any]) -> str:
         found.append(error)
         ended.set()
 
-    reactivex.of(TextDelta(0, "a text"), BlockStop(0, BlockType.TEXT)).pipe(
-        hold_back(function)
-    ).subscribe(found.append, end, end)
+    reactivex.of(TextDelta(0, "a text"), BlockStop(0, BlockType.TEXT)).pipe(hold_back(function)).subscribe(
+        found.append, end, end
+    )
     await ended.wait()
     return str(found)
 
@@ -444,9 +438,7 @@ class Catching:
 async def use_key(seam: Seam, function: Callable[..., Any]) -> str:
     given = {"region": "us-east-1", "project": "p", "location": "eu", seam.parameter: function}
     known = inspect.signature(seam.owner).parameters
-    provider = seam.owner(
-        "a-model", **{name: each for name, each in given.items() if name in known}
-    )
+    provider = seam.owner("a-model", **{name: each for name, each in given.items() if name in known})
     transport, found = Catching(), list[str]()
     client = Client(provider, transport=transport, retry=Retry(retries=0))
     request = Request(Conversation((Message.user("Hi"),)))
@@ -489,9 +481,7 @@ ALERTING = Dashboard([panel("Begun", count(RunStart), alert=above(0))])
 
 
 async def use_on_alert(seam: Seam, function: Callable[..., Any]) -> str:
-    async with WebServer(
-        Worker(ScriptedModel(["Hello!"])), port=0, dashboards=[ALERTING], on_alert=function
-    ) as server:
+    async with WebServer(Worker(ScriptedModel(["Hello!"])), port=0, dashboards=[ALERTING], on_alert=function) as server:
         run = server.state.runs.start("Hi").here
         assert run is not None
         await run
@@ -530,9 +520,7 @@ async def take(seam: Seam, log: MemoryLog, function: Callable[..., Any]) -> None
 async def use_on_taken(seam: Seam, function: Callable[..., Any]) -> str:
     log = MemoryLog()
     replica = Replica(log, await submit(log, "Hi"))
-    working = asyncio.create_task(
-        work(log, lambda _: Worker(ScriptedModel(["Hello!"])), on_run=function)
-    )
+    working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Hello!"])), on_run=function))
     await replica.ended()
     working.cancel()
     with suppress(asyncio.CancelledError):
@@ -542,9 +530,7 @@ async def use_on_taken(seam: Seam, function: Callable[..., Any]) -> str:
 
 NOT_AN_HTTP_REQUEST = "authorize returned object, not an HttpRequest"
 AWAITING: dict[str, Awaiting] = {
-    "error_formatter": Awaiting(
-        use_formatter, "In short: no.", "In short: no.", "which is not a text"
-    ),
+    "error_formatter": Awaiting(use_formatter, "In short: no.", "In short: no.", "which is not a text"),
     "function": Awaiting(use_hook, None, "", "answered <object"),
     "when": Awaiting(use_condition, True, "it was called", "neither True nor False"),
     "reconcile": Awaiting(use_reconcile, Done("saved"), "Done(content='saved'", "return Done(...)"),
@@ -552,9 +538,7 @@ AWAITING: dict[str, Awaiting] = {
     "check": Awaiting(use_check, True, "a text", "return True to let"),
     "api_key": Awaiting(use_key, "key-1", "key-1", "not a string"),
     "access_token": Awaiting(use_key, "key-1", "key-1", "not a string"),
-    "authorize": Awaiting(
-        use_authorize, HttpRequest("https://b", {}, b""), "https://b", NOT_AN_HTTP_REQUEST
-    ),
+    "authorize": Awaiting(use_authorize, HttpRequest("https://b", {}, b""), "https://b", NOT_AN_HTTP_REQUEST),
     "answers": Awaiting(use_stub, Cancel("no"), "Cancel(reason='no'"),
     "call_tool": Awaiting(use_call_tool, ToolResult("1", "found"), "found"),
     "user": Awaiting(use_user, "ada", "user ada", "user= returned"),
@@ -562,15 +546,11 @@ AWAITING: dict[str, Awaiting] = {
     "work.on_run": Awaiting(use_on_taken, None, "finished"),
     "on_alert": Awaiting(use_on_alert, None, ""),
     "ready": Awaiting(use_ready, None, ""),
-    "make_worker": Awaiting(
-        use_make_worker, Worker(ScriptedModel(["Hello!"] * 50)), "finished", "make_worker=lambda"
-    ),
+    "make_worker": Awaiting(use_make_worker, Worker(ScriptedModel(["Hello!"] * 50)), "finished", "make_worker=lambda"),
 }
 """How a function is used, by the name of its parameter."""
 
-AWAITED = [
-    seam for seam in seams() if is_awaited(seam) and str(seam) not in (*EXEMPT, "tool(function=)")
-]
+AWAITED = [seam for seam in seams() if is_awaited(seam) and str(seam) not in (*EXEMPT, "tool(function=)")]
 
 
 class Returning:
@@ -626,9 +606,7 @@ def use_of(seam: Seam) -> Awaiting:
     return found
 
 
-async def outcome(
-    seam: Seam, function: Callable[..., Any], caplog: pytest.LogCaptureFixture
-) -> str:
+async def outcome(seam: Seam, function: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> str:
     caplog.clear()
     try:
         found = await use_of(seam).use(seam, function)

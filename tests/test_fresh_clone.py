@@ -22,9 +22,7 @@ def test_a_test_over_recordings_is_skipped_where_there_are_none(tmp_path: Path) 
     shutil.copy(ROOT / "tests" / "over_recordings.py", clone / "tests")
     (clone / "tests" / "test_one.py").write_text(ONE_TEST)
     pytest = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [*pytest, f"--rootdir={clone}"], cwd=clone, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([*pytest, f"--rootdir={clone}"], cwd=clone, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "1 skipped" in run.stdout
     assert "recordings is absent" in run.stdout

@@ -183,12 +183,8 @@ ANSWERS: dict[str, Callable[[bytes], bytes]] = {
     "its headers": lambda sent: sent.partition(b"\r\n")[2],
     "a banner": lambda _: b"SSH-2.0-server\r\n",
     "nothing": lambda _: b"",
-    "an error with the request": lambda sent: (
-        b"HTTP/1.1 404 No\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent
-    ),
-    "a redirect": lambda sent: (
-        b"HTTP/1.1 302 Found\r\nLocation: http://x.example/" + sent.split()[1] + b"\r\n\r\n"
-    ),
+    "an error with the request": lambda sent: b"HTTP/1.1 404 No\r\nContent-Length: %d\r\n\r\n" % len(sent) + sent,
+    "a redirect": lambda sent: b"HTTP/1.1 302 Found\r\nLocation: http://x.example/" + sent.split()[1] + b"\r\n\r\n",
 }
 
 

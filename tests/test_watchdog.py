@@ -75,9 +75,7 @@ async def test_a_tool_that_blocks_is_named_once_in_the_log_and_among_the_records
     assert watchdog.held == {("tool", "search"): (2, 8.0)}
 
 
-async def test_a_tool_with_a_timeout_is_named_as_well(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_tool_with_a_timeout_is_named_as_well(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     @tool(timeout=60.0)
     async def search() -> str:
         clock.block()
@@ -103,9 +101,7 @@ async def test_a_hook_that_blocks_is_named_and_a_tool_that_it_runs_in_its_place(
     def permit(context: ToolCallContext) -> None:
         clock.block()
 
-    run = Worker(ScriptedModel([call("look"), "Done."]), tools=[look], hooks=[asks, permit]).run(
-        "Hi"
-    )
+    run = Worker(ScriptedModel([call("look"), "Done."]), tools=[look], hooks=[asks, permit]).run("Hi")
     await run
     assert names(caplog) == ["tool look", "hook permit"]
     assert LoopHold("hook", "permit", 4.0) in [record.event async for record in run]
@@ -138,18 +134,14 @@ async def test_a_panel_that_blocks_is_named_and_not_the_watcher_that_is_its_boar
         return ""
 
     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
-    board = Dashboard(
-        [panel("Slow", count(RunStart), group=group), panel("Quick", count(RunStart))]
-    )
+    board = Dashboard([panel("Slow", count(RunStart), group=group), panel("Quick", count(RunStart))])
     shown = board.show(run.records)
     await run
     assert "quick" in shown.states[1].panel
     assert names(caplog) == ["panel slow"]
 
 
-async def test_the_function_that_changes_messages_is_named(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_function_that_changes_messages_is_named(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     def slow(message: Message) -> Message:
         clock.block()
         return message
@@ -159,9 +151,7 @@ async def test_the_function_that_changes_messages_is_named(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_callback_that_blocks_is_named(
-    is_async: bool, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_callback_that_blocks_is_named(is_async: bool, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     def notify(_: int) -> None:
         clock.block()
 
@@ -178,9 +168,7 @@ async def test_a_callback_that_blocks_is_named(
     assert name.endswith("notify_later" if is_async else "notify")
 
 
-async def test_what_waits_or_stays_below_the_limit_is_not_named(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_waits_or_stays_below_the_limit_is_not_named(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async def wait() -> None:
         for _ in range(9):
             clock.block(0.1)

@@ -50,9 +50,7 @@ def stage() -> None:
 
 def theme(path: Path) -> str:
     """The colours of the web server's page, where the generator's pages choose between light and dark."""
-    return path.read_text(encoding="utf-8").replace(
-        ':root[data-theme="dark"]', '[data-md-color-scheme="slate"]'
-    )
+    return path.read_text(encoding="utf-8").replace(':root[data-theme="dark"]', '[data-md-color-scheme="slate"]')
 
 
 def toml(value: object) -> str:

@@ -149,9 +149,7 @@ def summary(definition: str) -> str:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
                 if docstring := ast.get_docstring(node):  # an overload has none
                     return docstring.partition("\n")[0]
-            case (
-                ast.AnnAssign(target=ast.Name(id=found)) | ast.Assign(targets=[ast.Name(id=found)])
-            ):
+            case ast.AnnAssign(target=ast.Name(id=found)) | ast.Assign(targets=[ast.Name(id=found)]):
                 if found == name and isinstance(below, ast.Expr):
                     return str(ast.literal_eval(below.value)).partition("\n")[0]
             case _:

@@ -61,9 +61,7 @@ def _expand(found: griffe.Function) -> None:
     options = found.modules_collection[given.slice.canonical_path]
     for name, option in options.attributes.items():
         kind = griffe.ParameterKind.keyword_only
-        found.parameters.add(
-            griffe.Parameter(name, annotation=option.annotation, kind=kind, default="...")
-        )
+        found.parameters.add(griffe.Parameter(name, annotation=option.annotation, kind=kind, default="..."))
 
 
 def _bases(found: griffe.Class) -> list[griffe.Class]:

@@ -239,9 +239,7 @@ class _Drawing:
     def _box(self, text: str, left: float, top: float, width: float, height: float) -> None:
         """An operator in its box, ``[ text ]``."""
         self._rect("box", left, top, width, height, 6)
-        self._text(
-            text[2:-2], left + width / 2, top + min(20, height / 2 + 4), "operator", "middle"
-        )
+        self._text(text[2:-2], left + width / 2, top + min(20, height / 2 + 4), "operator", "middle")
 
     def _x(self, column: float) -> float:
         """Where a column begins."""
@@ -256,11 +254,10 @@ class _Drawing:
     def _line(self, path: str) -> None:
         self._shape(f'path class="marble-line" d="{path}"')
 
-    def _rect(
-        self, name: str, left: float, top: float, width: float, height: float, radius: float
-    ) -> None:
+    def _rect(self, name: str, left: float, top: float, width: float, height: float, radius: float) -> None:
         self._shape(
-            f'rect class="marble-{name}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}"'
+            f'rect class="marble-{name}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+            f' rx="{radius}"'
         )
 
     def _text(self, text: str, at: float, y: float, name: str, anchor: str = "start") -> None:

@@ -25,11 +25,7 @@ PAGE = re.compile(r"\]\(([^)#:]+\.md)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:)([^)#\s]+)")
 Nav: TypeAlias = "str | list[Nav] | dict[str, Nav]"
-EXAMPLES = [
-    path
-    for path in sorted((ROOT / "examples").rglob("*"))
-    if path.is_file() and not BUILT & set(path.parts)
-]
+EXAMPLES = [path for path in sorted((ROOT / "examples").rglob("*")) if path.is_file() and not BUILT & set(path.parts)]
 
 
 def pages() -> dict[str, str]:
@@ -53,9 +49,7 @@ def nav() -> list[dict[str, Nav]]:
     for title, text in sections(linked(DOCS / "index.md"), "## ")[1:]:
         pages: list[Nav] = []
         for group, part in sections(text, "### "):
-            links: list[Nav] = [
-                page for page in dict.fromkeys(PAGE.findall(part)) if page not in seen
-            ]
+            links: list[Nav] = [page for page in dict.fromkeys(PAGE.findall(part)) if page not in seen]
             seen.update(PAGE.findall(part))
             pages.extend([{group: links}] if group else links)
         found.append({title: pages})
@@ -114,7 +108,10 @@ def home() -> str:
 def examples() -> str:
     """The list of the examples, with the first sentence of each program."""
     rows = [
-        f"- [{path.relative_to(ROOT / 'examples').as_posix()}]({place(path).removeprefix('examples/')}){described(path)}"
+        (
+            "- "
+            f"[{path.relative_to(ROOT / 'examples').as_posix()}]({place(path).removeprefix('examples/')}){described(path)}"
+        )
         for path in EXAMPLES
     ]
     return "# Examples\n\nEach program runs in the test suite.\n\n" + "\n".join(rows) + "\n"

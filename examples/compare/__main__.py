@@ -54,12 +54,8 @@ class Peer(NamedTuple):
 
 PEERS = {
     "rxworker": Peer("rxworker", (), ("rxworker",)),
-    "pydantic_ai": Peer(
-        "pydantic-ai", ("pydantic-ai-slim[openai,dbos]",), ("pydantic-ai-slim", "dbos")
-    ),
-    "openai_agents": Peer(
-        "openai-agents", ("openai-agents", "dbos-openai-agents"), ("openai-agents", "dbos")
-    ),
+    "pydantic_ai": Peer("pydantic-ai", ("pydantic-ai-slim[openai,dbos]",), ("pydantic-ai-slim", "dbos")),
+    "openai_agents": Peer("openai-agents", ("openai-agents", "dbos-openai-agents"), ("openai-agents", "dbos")),
     "langgraph": Peer(
         "LangGraph",
         ("langgraph", "langchain", "langchain-openai", "langgraph-checkpoint-sqlite"),
@@ -366,9 +362,7 @@ def cell(python: Path, name: str, row: Row) -> str:
     """Run what belongs to one cell of the table. Of several cancels it shows the slowest."""
     tries = CANCELS if row.case == "cancel" else 1
     results = [try_row(python, name, row) for _ in range(tries)]
-    slowest = max(
-        results, key=lambda result: float("inf") if result.closed is None else result.closed
-    )
+    slowest = max(results, key=lambda result: float("inf") if result.closed is None else result.closed)
     if slowest.outcome.get("missing"):
         return "—"
     open_ones = sum(result.closed is None for result in results)
@@ -392,13 +386,8 @@ def environment(folder: Path, name: str, peer: Peer) -> Path:
 def versions(python: Path, peer: Peer) -> str:
     """The versions of the packages, as that environment has them."""
     code = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    done = subprocess.run(
-        [python, "-c", code, *peer.shown], check=True, capture_output=True, text=True
-    )
-    return ", ".join(
-        f"{package} {version}"
-        for package, version in zip(peer.shown, done.stdout.split(), strict=True)
-    )
+    done = subprocess.run([python, "-c", code, *peer.shown], check=True, capture_output=True, text=True)
+    return ", ".join(f"{package} {version}" for package, version in zip(peer.shown, done.stdout.split(), strict=True))
 
 
 @contextlib.contextmanager

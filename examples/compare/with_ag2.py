@@ -44,8 +44,7 @@ async def watch(readers: list[kit.Reader], ended: kit.Ended) -> None:
     stream = MemoryStream(persist_all=True)
     joined = [asyncio.Event() for _ in readers]
     reading = [
-        asyncio.create_task(follow(stream, reader, event))
-        for reader, event in zip(readers, joined, strict=True)
+        asyncio.create_task(follow(stream, reader, event)) for reader, event in zip(readers, joined, strict=True)
     ]
     for event in joined:
         await event.wait()
@@ -56,9 +55,7 @@ async def watch(readers: list[kit.Reader], ended: kit.Ended) -> None:
 async def count() -> int:
     stream = MemoryStream()
     texts: list[str] = []
-    stream.where(ModelMessageChunk).subscribe(
-        lambda event: texts.append(event.content), sync_to_thread=False
-    )
+    stream.where(ModelMessageChunk).subscribe(lambda event: texts.append(event.content), sync_to_thread=False)
     await agent().ask("Count.", stream=stream)
     return len("".join(texts))
 

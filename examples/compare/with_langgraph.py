@@ -46,8 +46,7 @@ async def watch(readers: list[kit.Reader], ended: kit.Ended) -> None:
 
         branches = run.messages.atee(len(readers))
         reading = [
-            asyncio.create_task(follow(reader, branch))
-            for reader, branch in zip(readers, branches, strict=True)
+            asyncio.create_task(follow(reader, branch)) for reader, branch in zip(readers, branches, strict=True)
         ]
         ended((await run.output())["messages"][-1].text)
         await asyncio.gather(*reading, return_exceptions=True)

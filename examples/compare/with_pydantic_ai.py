@@ -18,9 +18,7 @@ PATH = "/v1/chat/completions"
 
 
 def model() -> OpenAIChatModel:
-    return OpenAIChatModel(
-        "gpt-5.2", provider=OpenAIProvider(base_url=f"{kit.URL}/v1", api_key="none")
-    )
+    return OpenAIChatModel("gpt-5.2", provider=OpenAIProvider(base_url=f"{kit.URL}/v1", api_key="none"))
 
 
 def text_of(event: object) -> str:

@@ -38,9 +38,7 @@ async def watch(readers: list[kit.Reader], ended: kit.Ended) -> None:
 
 async def count() -> int:
     run = Worker(model()).run("Count.")
-    return sum(
-        [len(record.event.text) async for record in run if isinstance(record.event, TextDelta)]
-    )
+    return sum([len(record.event.text) async for record in run if isinstance(record.event, TextDelta)])
 
 
 async def late() -> str:

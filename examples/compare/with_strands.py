@@ -28,9 +28,7 @@ class Retry(ModelRetryStrategy):
         return super().is_retryable(exception) or isinstance(exception, APIError)
 
 
-def agent(
-    tools: list[object] | None = None, session: SnapshotSessionManager | None = None
-) -> Agent:
+def agent(tools: list[object] | None = None, session: SnapshotSessionManager | None = None) -> Agent:
     client = {"base_url": f"{kit.URL}/v1", "api_key": "none"}
     return Agent(
         OpenAIModel(client_args=client, model_id="gpt-5.2"),

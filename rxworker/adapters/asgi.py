@@ -210,8 +210,7 @@ class AsgiRequest(WebRequest):
         self.headers = with_authorization(
             CIMultiDictProxy(
                 CIMultiDict(
-                    (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
-                    for name, value in headers
+                    (name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in headers
                 )
             )
         )
@@ -303,9 +302,7 @@ class AsgiRequest(WebRequest):
         sent = b"" if self.method == "HEAD" else bytes(body)
         await self.send_body(sent, kind)
 
-    async def send_body(
-        self, data: bytes, kind: str = "http.response", *, more: bool = False
-    ) -> None:
+    async def send_body(self, data: bytes, kind: str = "http.response", *, more: bool = False) -> None:
         """Send a part of a body in pieces; the last part unless there is ``more``.
 
         Raises:

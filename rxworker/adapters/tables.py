@@ -113,9 +113,7 @@ class _Batches:
         open_sink: Opens the sink for these columns.
     """
 
-    def __init__(
-        self, arrow: Any, row: type[Struct] | None, size: int, open_sink: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, arrow: Any, row: type[Struct] | None, size: int, open_sink: Callable[[Any], Any]) -> None:
         self._arrow = arrow
         self._schema = None if row is None else _schema(arrow, row)
         self._size = size
@@ -216,9 +214,7 @@ def _schema(arrow: Any, row: type[Struct]) -> Any:
         datetime: arrow.timestamp("us", tz="UTC"),
     }
     hints = get_type_hints(row)
-    return arrow.schema(
-        [(name, known.get(_plain(kind), arrow.string())) for name, kind in hints.items()]
-    )
+    return arrow.schema([(name, known.get(_plain(kind), arrow.string())) for name, kind in hints.items()])
 
 
 PLAIN = (str, bool, int, float, bytes, datetime)

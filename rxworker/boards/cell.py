@@ -127,9 +127,7 @@ class Cell:
         version: How often what it shows has changed.
     """
 
-    def __init__(
-        self, panel: Panel, on_alert: Callable[[AlertChange], object], board: str = ""
-    ) -> None:
+    def __init__(self, panel: Panel, on_alert: Callable[[AlertChange], object], board: str = "") -> None:
         self.panel = panel
         self._board = board
         self.version = 0
@@ -242,15 +240,11 @@ class Cell:
             del lanes[oldest]
         pipeline = self.panel.pipeline
         lane = lanes[name] = source_of(pipeline)
-        sink = Sink[Any](
-            partial(self._put, name), partial(self._stop, name), partial(self._end, name)
-        )
+        sink = Sink[Any](partial(self._put, name), partial(self._stop, name), partial(self._end, name))
         try:
             result = pipeline(lane)
             if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-                raise ConfigurationError(
-                    f"the pipeline returned {result!r:.60}, which is not an observable"
-                )
+                raise ConfigurationError(f"the pipeline returned {result!r:.60}, which is not an observable")
             self._subscriptions[name] = connect(result, sink, self._clock)
         except Exception as error:
             self._stop(name, error)
@@ -327,9 +321,7 @@ class Cell:
                 self._add_point(key, now, number)
             self._watch(key, number, missing)
 
-    def _greatest(
-        self, given: Mapping[object, object], missing: tuple[str, ...]
-    ) -> dict[str, float | None]:
+    def _greatest(self, given: Mapping[object, object], missing: tuple[str, ...]) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""
         panel = self.panel
         found: dict[str, float | None] = {}
@@ -338,9 +330,7 @@ class Cell:
                 str(key)[:LONGEST],
                 None if each is None and missing else _number(panel, each),
             )
-            found[name] = (
-                _sum(found[name], number) if name in found else number
-            )  # of a name that is cut
+            found[name] = _sum(found[name], number) if name in found else number  # of a name that is cut
         names = found.keys() - {OTHERS}
         if len(names) <= MOST_GROUPS:
             return found
@@ -488,5 +478,6 @@ def _span_row(name: str, value: object, panel: Panel) -> dict[str, Any]:
 def misfit(panel: Panel, value: object, takes: str) -> ConfigurationError:
     """The error of a value that a view does not show."""
     return ConfigurationError(
-        f"the pipeline emitted a {type(value).__name__}, and the view {panel.view!r} shows {takes}: add ops.map(...), or choose another view"
+        f"the pipeline emitted a {type(value).__name__}, and the view {panel.view!r} shows {takes}: add ops.map(...), "
+        "or choose another view"
     )

@@ -93,9 +93,7 @@ class Dashboard(Settings, frozen=True):
         wrong = [each for each in panels if not isinstance(each, Panel)]  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         if wrong or not panels:
             given = repr(wrong[0] if wrong else self.panels)
-            raise ConfigurationError(
-                f"Dashboard takes a list of panels, not {given:.80}: Dashboard([panel(...), ...])"
-            )
+            raise ConfigurationError(f"Dashboard takes a list of panels, not {given:.80}: Dashboard([panel(...), ...])")
         names = [each.name for each in panels]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -117,9 +115,7 @@ class Dashboard(Settings, frozen=True):
         """
         return self._fold(records, time).at(time)
 
-    def alerts_in(
-        self, records: Iterable[Record], time: float | None = None
-    ) -> tuple[AlertChange, ...]:
+    def alerts_in(self, records: Iterable[Record], time: float | None = None) -> tuple[AlertChange, ...]:
         """The alerts that there were until a moment, by folding the records again.
 
         Those that a board over them reports, at the same times.
@@ -335,9 +331,7 @@ class Board:
         pipeline = self._cell(name).panel.pipeline
         if isinstance(pipeline, XRay):
             return cast("XRay[Record, Any]", pipeline)
-        raise ConfigurationError(
-            "the operators of this board are not counted: use show(records, xray=True)"
-        )
+        raise ConfigurationError("the operators of this board are not counted: use show(records, xray=True)")
 
     def dispose(self) -> None:
         """Compute no more. No run is affected."""
@@ -354,9 +348,7 @@ class Board:
         cell = self._cells.get(name)
         if cell is None:
             known = ", ".join(self._cells)
-            raise ConfigurationError(
-                f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}"
-            )
+            raise ConfigurationError(f"the board has no panel {name!r}{nearest(name, self._cells)}; it has {known}")
         return cell
 
     def _now(self) -> float:
@@ -470,9 +462,7 @@ class Board:
         """Show what has changed, then or before."""
         if self._wakes_at is None or time < self._wakes_at:
             self._wakes_at = time
-            self._timer.put(
-                self._clock.schedule_relative(max(time - self._now(), 0.0), self._flush)
-            )
+            self._timer.put(self._clock.schedule_relative(max(time - self._now(), 0.0), self._flush))
 
     def _flush(self, *_: Any) -> None:
         self._wakes_at, now = None, self._now()

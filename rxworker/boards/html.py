@@ -96,9 +96,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     shown = rows[-MOST_SHOWN:]
     names = columns_of(shown)
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
-    lines = [
-        "".join(f"<td>{_text(cell(name, row.get(name)))}</td>" for name in names) for row in shown
-    ]
+    lines = ["".join(f"<td>{_text(cell(name, row.get(name)))}</td>" for name in names) for row in shown]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     earlier = len(rows) - len(shown)
     more = f"<small>and {earlier} earlier ones</small>" if earlier else ""
@@ -115,8 +113,7 @@ def _lanes(rows: Sequence[Mapping[str, Any]]) -> str:
         rect = f'<rect x="{at:.1f}" y="2" width="{wide:.1f}" height="10" fill="{COLOURS[0]}"/>'
         lanes[str(row["lane"])] = lanes.get(str(row["lane"]), "") + rect
     lines = [
-        f"<tr><td>{_text(name)}</td><td>{_svg(rects, 14)}</td></tr>"
-        for name, rects in [*lanes.items()][:MOST_SHOWN]
+        f"<tr><td>{_text(name)}</td><td>{_svg(rects, 14)}</td></tr>" for name, rects in [*lanes.items()][:MOST_SHOWN]
     ]
     return f"<table>{''.join(lines)}</table>"
 
@@ -135,12 +132,9 @@ def _lines(points: Mapping[str, Sequence[tuple[float, float]]]) -> str:
     lines: list[str] = []
     for name, series in points.items():
         places = " ".join(
-            f"{(time - first) * wide:.1f},{HEIGHT - 2 - (value - low) * tall:.1f}"
-            for time, value in series
+            f"{(time - first) * wide:.1f},{HEIGHT - 2 - (value - low) * tall:.1f}" for time, value in series
         )
-        lines.append(
-            f'<polyline points="{places}" fill="none" stroke="{colours[name]}" stroke-width="1.5"/>'
-        )
+        lines.append(f'<polyline points="{places}" fill="none" stroke="{colours[name]}" stroke-width="1.5"/>')
     return _svg("".join(lines), HEIGHT)
 
 

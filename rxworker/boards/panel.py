@@ -149,9 +149,7 @@ class Partial(Struct, frozen=True):
     missing: tuple[str, ...]
 
 
-Shown: TypeAlias = (
-    float | str | Mapping[str, float | None] | Mapping[str, str] | list[dict[str, Any]] | None
-)
+Shown: TypeAlias = float | str | Mapping[str, float | None] | Mapping[str, str] | list[dict[str, Any]] | None
 """What a panel shows: a number or a text, one of them for each group, or rows.
 
 A number that is not known is ``None``.
@@ -347,15 +345,11 @@ def panel(
     """
     expect_operator(pipeline)
     if view not in VIEWS:
-        raise ConfigurationError(
-            f"view={view!r}: the views are {', '.join(VIEWS)}{nearest(str(view), VIEWS)}"
-        )
+        raise ConfigurationError(f"view={view!r}: the views are {', '.join(VIEWS)}{nearest(str(view), VIEWS)}")
     if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError('a panel needs a title: panel("Cost", ...)')
     if group is not None and not callable(group):
-        raise ConfigurationError(
-            f"group={group!r:.60}: give a function of a record that returns the name of its group"
-        )
+        raise ConfigurationError(f"group={group!r:.60}: give a function of a record that returns the name of its group")
     check_plain("panel(group)", group)
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
@@ -466,7 +460,5 @@ def read_name(what: str, name: str, title: str) -> str:
     """
     name = name or slug(title)
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,79}", name):
-        raise ConfigurationError(
-            f"name={name!r}: give the {what} {title!r} a name of a-z, 0-9 and dashes"
-        )
+        raise ConfigurationError(f"name={name!r}: give the {what} {title!r} a name of a-z, 0-9 and dashes")
     return name

@@ -124,9 +124,7 @@ class Published(Stage[A]):
             message = f"name={name!r:.100}: give 1 to 80 characters without a slash"
             raise ConfigurationError(message)
         if not isinstance(observable, Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = (
-                f"{name} is {observable!r:.60}: give an observable, such as run.records.pipe(...)"
-            )
+            message = f"{name} is {observable!r:.60}: give an observable, such as run.records.pipe(...)"
             raise ConfigurationError(message)
         if user is not None and not (callable(user) or (isinstance(user, str) and user)):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = f"user={user!r:.60}: give the name of a user, or a function that takes one"
@@ -251,9 +249,7 @@ class Published(Stage[A]):
 
     # Watching.
 
-    def watch(
-        self, delivery: Delivery | None = None, *, after: int = 0, name: str = ""
-    ) -> WatchItems[A]:
+    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> WatchItems[A]:
         """A way of watching, with numbers.
 
         Each subscription to it, and each iteration over it, is a watcher of its own.
@@ -289,9 +285,7 @@ class Published(Stage[A]):
 
         return Stage(subscribe)
 
-    def _subscribe_core(
-        self, observer: abc.ObserverBase[A], scheduler: Scheduler = None
-    ) -> abc.DisposableBase:
+    def _subscribe_core(self, observer: abc.ObserverBase[A], scheduler: Scheduler = None) -> abc.DisposableBase:
         def push(item: Item[A]) -> None:
             observer.on_next(item.value)
 
@@ -342,9 +336,7 @@ class WatchItems(Stage[Item[A]], Generic[A]):
         for record in self._records:
             yield from _items((record,))
 
-    def _subscribe_core(
-        self, observer: abc.ObserverBase[Item[A]], scheduler: Scheduler = None
-    ) -> abc.DisposableBase:
+    def _subscribe_core(self, observer: abc.ObserverBase[Item[A]], scheduler: Scheduler = None) -> abc.DisposableBase:
         def push(record: Record) -> None:
             event: Any = record.event
             if event.__class__ is Item:
@@ -362,12 +354,11 @@ def _items(records: Sequence[Record]) -> list[Any]:
 
 def _checked(delivery: Delivery) -> Delivery:
     """The delivery, unless the source would have to wait for it. A hub refuses what is not a delivery."""
-    if (
-        isinstance(delivery, Reliable)
-        and delivery.limit is not None
-        and delivery.when_full == "wait"
-    ):
-        message = "an observable cannot wait for its watchers: use Reliable(when_full='detach'), Reliable(limit=None) or Coalesce()"
+    if isinstance(delivery, Reliable) and delivery.limit is not None and delivery.when_full == "wait":
+        message = (
+            "an observable cannot wait for its watchers: use Reliable(when_full='detach'), Reliable(limit=None) or "
+            "Coalesce()"
+        )
         raise ConfigurationError(message)
     return delivery
 

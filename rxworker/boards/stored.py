@@ -158,9 +158,7 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
     return all_records(log, since, noop)
 
 
-def all_records(
-    log: EventLog, since: float | None, on_read: Callable[[], object]
-) -> Observable[Record]:
+def all_records(log: EventLog, since: float | None, on_read: Callable[[], object]) -> Observable[Record]:
     """As `log_records`; calls a function when the stored records have been emitted."""
     return _LogRecords(log, since, on_read)
 
@@ -258,9 +256,7 @@ async def _in_order(
             await records.aclose()
 
 
-async def _begun(
-    log: EventLog, since: float | None, runs: Sequence[str] | None
-) -> list[tuple[float, str, str]]:
+async def _begun(log: EventLog, since: float | None, runs: Sequence[str] | None) -> list[tuple[float, str, str]]:
     """When the runs began at the earliest, their ids, and of forks the run that they copy, the last to begin first.
 
     Records of nested runs are in those of the outer ones.
@@ -276,9 +272,7 @@ async def _begun(
     return sorted(found, reverse=True)
 
 
-async def _records(
-    log: EventLog, run: str, source: str, unread: list[LogError] | None
-) -> AsyncGenerator[Record, None]:
+async def _records(log: EventLog, run: str, source: str, unread: list[LogError] | None) -> AsyncGenerator[Record, None]:
     """The records of a run; of a fork without those that it has copied."""
     is_copied = bool(source)
     try:

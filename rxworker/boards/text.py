@@ -139,9 +139,7 @@ def _spark(points: Sequence[tuple[float, float]], room: int) -> str:
             at += 1
         steps[place] = max(value for _, value in points[min(begin + 1, at) : at + 1])
     low, high = min(0.0, *steps) / 2, max(0.0, *steps) / 2  # halves, whose difference is finite
-    return "".join(
-        BARS[round((each / 2 - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps
-    )
+    return "".join(BARS[round((each / 2 - low) / ((high - low) or 1) * (len(BARS) - 1))] for each in steps)
 
 
 def _name(name: str) -> str:

@@ -71,9 +71,7 @@ class Webhook:
         Webhook(example.com, 0 waiting)
     """
 
-    def __init__(
-        self, url: str, *, secret: str | Iterable[str], retry: Retry = RETRY, limit: int = 256
-    ) -> None:
+    def __init__(self, url: str, *, secret: str | Iterable[str], retry: Retry = RETRY, limit: int = 256) -> None:
         self._url, self._host = url, _host_of(url)
         check_type("retry", retry, Retry, "retry=Retry(...)")
         check_number("limit", limit, least=2, whole=True)
@@ -106,9 +104,7 @@ class Webhook:
         if self._task is None or self._task.done():
             loop = asyncio.get_running_loop()
             # A context of its own: it must not keep the run that has caused the alert.
-            self._task = loop.create_task(
-                self._send_all(), name="rxworker webhook", context=Context()
-            )
+            self._task = loop.create_task(self._send_all(), name="rxworker webhook", context=Context())
 
     async def close(self, seconds: float = 5.0) -> None:
         """Send what waits, and nothing after that.
@@ -258,7 +254,7 @@ def _key_of(secret: str) -> bytes:
     if len(key) not in SECRET_BYTES:
         # Not with `from`: the error must not have the secret.
         raise ConfigurationError(
-            "the secret of a webhook is 24 to 64 bytes in base64: make one with "
-            "`python -c 'import base64, secrets; print(\"whsec_\" + base64.b64encode(secrets.token_bytes(32)).decode())'`"
+            "the secret of a webhook is 24 to 64 bytes in base64: make one with `python -c 'import base64, secrets;"
+            ' print("whsec_" + base64.b64encode(secrets.token_bytes(32)).decode())\'`'
         )
     return key

@@ -115,9 +115,7 @@ class XRay(Generic[A, B]):
         scope = Scope((), ("",), Counter())
         made: Any = Probe(live, source, live.source, scope).apply(self.pipeline, ("",))
         if not isinstance(made, Observable):
-            raise ConfigurationError(
-                f"the pipeline returned {made!r:.60}, which is not an observable"
-            )
+            raise ConfigurationError(f"the pipeline returned {made!r:.60}, which is not an observable")
         return cast("Observable[B]", made)
 
 

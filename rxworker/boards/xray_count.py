@@ -327,9 +327,7 @@ class CountedSource(Source[Record]):
         self._keep = self._edge.recent.append
         self._consumers: dict[Callable[[Record], None], Node | None] = {}
 
-    def attach(
-        self, observer: abc.ObserverBase[Record], consumer: Node | None
-    ) -> abc.DisposableBase:
+    def attach(self, observer: abc.ObserverBase[Record], consumer: Node | None) -> abc.DisposableBase:
         """Subscribe an observer of an operator."""
         live = self._live
         live.source.edge(consumer, is_inner=False)

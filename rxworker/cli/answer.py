@@ -110,9 +110,7 @@ Notification: TypeAlias = Record | BaseException | None
 """A record of the run, or its end, with the error if it failed; or a ``KeyboardInterrupt``: Ctrl-C was pressed."""
 
 
-def answer(
-    session: Session, background: Background, line: str, page: Page, *, counted: bool
-) -> Outcome:
+def answer(session: Session, background: Background, line: str, page: Page, *, counted: bool) -> Outcome:
     """Start a run, and print it until it has ended.
 
     Args:
@@ -143,9 +141,7 @@ def _begin(session: Session, line: str, notifications: SimpleQueue[Notification]
     return run
 
 
-def _follow(
-    run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page
-) -> Outcome:
+def _follow(run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page) -> Outcome:
     is_cancelling, printer = False, RunPrinter(page)
     while True:
         match notifications.get():
@@ -211,9 +207,7 @@ class RunPrinter:
                 page.note(f"-> {describe_call(call)}")
             case changes.CallProgress(progress=progress):
                 page.note(f".. {describe_json(progress)}")
-            case changes.CallResult(
-                result=result, seconds=seconds, is_placeholder=False, is_provided=False
-            ):
+            case changes.CallResult(result=result, seconds=seconds, is_placeholder=False, is_provided=False):
                 page.note(f"<- {describe_result(result)} ({duration(seconds)})")
             case changes.ViewPause(hook=hook, reason=reason, pending=pending):
                 for waiting in pending:

@@ -94,9 +94,7 @@ def chat(
             find_model = options.model_finder()
             models = [_find(find_model, each) for each in also]
             return _fill_screen(worker, log, models, find_model, goes_on=goes_on, again=again)
-        write_error(
-            "To fill the screen: pip install '/path/to/the/checkout[tui]'. Line by line: --plain."
-        )
+        write_error("To fill the screen: pip install '/path/to/the/checkout[tui]'. Line by line: --plain.")
     return converse(worker, is_person=is_person, log=log, goes_on=goes_on, again=again)
 
 
@@ -134,9 +132,7 @@ def _fill_screen(
     async def run() -> int:
         async with nullcontext() if log is None else open_log(log) as opened:
             session = Session(worker, log=opened)
-            code = await run_app_async(
-                session, wording=explain, models=models, find_model=find_model, goes_on=goes_on
-            )
+            code = await run_app_async(session, wording=explain, models=models, find_model=find_model, goes_on=goes_on)
             if opened is not None and session.conversation.messages:
                 write_error(GO_ON + again)
             return code
@@ -248,9 +244,7 @@ async def _go_on(session: Session, log: EventLog) -> str:
 
 
 @contextmanager
-def _session(
-    worker: Worker, background: Background, address: str | None
-) -> Generator[Session, None, None]:
+def _session(worker: Worker, background: Background, address: str | None) -> Generator[Session, None, None]:
     """A session of a worker, whose runs are stored in the log of this address."""
     if address is None:
         yield worker.session

@@ -42,9 +42,7 @@ def dash(
     """
     scheme, _, path = address.partition(":")
     if scheme == "sqlite" and not Path(path).exists():
-        raise CommandError(
-            f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
-        )
+        raise CommandError(f"there is no log at {path}: give --log sqlite:FILE of a worker with a log")
     found = dashboard_of(dashboard)
     if explained:
         panels = [replace(each, pipeline=explain(each.pipeline)) for each in found.panels]

@@ -161,14 +161,10 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
         text.append("\n" + clean(piece).strip("\n"), style=style)
     room = max(1, height - 2)
     lines = text.wrap(console, max(1, width - 4))
-    return Panel(
-        Text("\n").join(lines[-room:]), title="text", title_align="left", width=width, height=height
-    )
+    return Panel(Text("\n").join(lines[-room:]), title="text", title_align="left", width=width, height=height)
 
 
-def draw_usage(
-    view: RunView, seen: Mapping[str, int], width: int, height: int, *, published: int
-) -> Panel:
+def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, *, published: int) -> Panel:
     """Tokens by request, and how many records each watcher has received.
 
     Args:
@@ -218,13 +214,9 @@ def _numbers(usage: Usage) -> tuple[str, str, str]:
     return read, cached, written
 
 
-async def show(
-    views: Views, console: Console, is_over: Callable[[], bool], published: Callable[[], int]
-) -> None:
+async def show(views: Views, console: Console, is_over: Callable[[], bool], published: Callable[[], int]) -> None:
     """Redraw until the run has ended. The last frame stays on the screen."""
-    with Live(
-        draw(views, console, 0), console=console, auto_refresh=False, vertical_overflow="crop"
-    ) as live:
+    with Live(draw(views, console, 0), console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while not is_over():
             await asyncio.sleep(FRAME)
             live.update(draw(views, console, published()), refresh=True)

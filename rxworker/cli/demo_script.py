@@ -61,12 +61,7 @@ def second_answer(*, books: bool = False) -> Reply:
         "a view of the ferries. Shall I book it?"
     )
     booking = call("book_room", city="Lisbon", nights=2, guests=2)
-    return (
-        think(f"{thoughts} A booking costs money, so a person has to approve it.")
-        + say(text)
-        + booking
-        + used
-    )
+    return think(f"{thoughts} A booking costs money, so a person has to approve it.") + say(text) + booking + used
 
 
 @on_message_send(name="scripted demo")
@@ -83,9 +78,7 @@ def answers(*, fast: bool) -> list[ServedResponse]:
     2
     """
     pace = 0.0 if fast else PACE
-    return [
-        ServedResponse.from_reply(reply, pace=pace) for reply in (first_answer(), second_answer())
-    ]
+    return [ServedResponse.from_reply(reply, pace=pace) for reply in (first_answer(), second_answer())]
 
 
 def make_forecast(*, fast: bool) -> FunctionTool[..., object]:

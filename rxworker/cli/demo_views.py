@@ -215,9 +215,7 @@ def _line(
 ) -> Text:
     names, details, bars = columns
     row = item_row(item, view.began or 0.0, view.now)
-    marks: dict[BarKind, tuple[str, str]] = {
-        kind: (mark[ascii_only], mark[2]) for kind, mark in MARKS.items()
-    }
+    marks: dict[BarKind, tuple[str, str]] = {kind: (mark[ascii_only], mark[2]) for kind, mark in MARKS.items()}
     turn = str(item.turn) if before is None or before.turn != item.turn else ""
     sign = SIGNS[item.stage]
     name = item.block.tool or item.block.block_type.value

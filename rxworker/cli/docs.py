@@ -20,9 +20,7 @@ from rxworker.cli.process import CommandError, write_line
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\)", re.MULTILINE)
-FILLERS = re.compile(
-    r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|on|or|that|the|to|what|with)", re.I
-)
+FILLERS = re.compile(r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|on|or|that|the|to|what|with)", re.I)
 """The words of a question that a search does not look for."""
 SHOWN = 12
 """How many places a search lists."""
@@ -132,9 +130,7 @@ def find(folder: Path, topic: str) -> str:
     """
     page, _, anchor = topic.removesuffix(".md").lower().partition("#")
     names = page_names(folder)
-    named = [n for n in names if n.lower() == page] or [
-        n for n in names if n.lower().rpartition("/")[2] == page
-    ]
+    named = [n for n in names if n.lower() == page] or [n for n in names if n.lower().rpartition("/")[2] == page]
     for name in named:
         if not anchor:
             return (folder / f"{name}.md").read_text(encoding="utf-8")
@@ -187,8 +183,7 @@ def search(folder: Path, words: str) -> list[Section]:
         heading = f"{place.page.rpartition('/')[2]} {place.title}"
         return (
             sum(
-                weight
-                * (1 + min(count, 25) / 50 + bool(p.search(heading)) + bool(r.search(place.text)))
+                weight * (1 + min(count, 25) / 50 + bool(p.search(heading)) + bool(r.search(place.text)))
                 for weight, count, p, r in zip(weights, here, patterns, rows, strict=True)
                 if count
             )
@@ -200,15 +195,12 @@ def search(folder: Path, words: str) -> list[Section]:
     scored = [
         (-score(place, here), number)
         for number, (place, here) in enumerate(zip(places, counts, strict=True))
-        if sum(w for w, count in zip(weights, here, strict=True) if count) > least
-        or asked.get(place.name, 0.0) > least
+        if sum(w for w, count in zip(weights, here, strict=True) if count) > least or asked.get(place.name, 0.0) > least
     ]
     return [places[number] for _, number in sorted(scored)[:SHOWN]]
 
 
-def _spelt(
-    words: str, wanted: Sequence[str], having: Sequence[int], places: Sequence[Section]
-) -> str:
+def _spelt(words: str, wanted: Sequence[str], having: Sequence[int], places: Sequence[Section]) -> str:
     """The words, with each that no section has replaced by the most similar one of the pages."""
     import difflib  # after a mistake only
 

@@ -76,9 +76,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return done.code if isinstance(done.code, int) else 0
     if left:
         command = f"rxworker {args.command}" if args.command else "rxworker"
-        raise CommandError(
-            f"unrecognized arguments: {' '.join(left)} (see {command} --help)", MISUSED
-        )
+        raise CommandError(f"unrecognized arguments: {' '.join(left)} (see {command} --help)", MISUSED)
     if "function" not in args:
         write_error(parser.format_help().rstrip())
         return MISUSED
@@ -90,7 +88,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        message = f"rxworker {args.command} draws with rich, which is not installed: pip install '/path/to/the/checkout[cli]'"
+        message = (
+            f"rxworker {args.command} draws with rich, which is not installed: pip install '/path/to/the/checkout[cli]'"
+        )
         raise CommandError(message) from error
     return getattr(imported, function)(**_arguments(args))
 
@@ -110,7 +110,9 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-DESCRIPTION = "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
+DESCRIPTION = (
+    "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
+)
 DEMO = "show one run in several views at once; needs no key and no network"
 CHAT = """talk to a model in the terminal, with tools
 
@@ -440,7 +442,9 @@ def _add_dash(dash: Parser) -> None:
     add = dash.add_argument
     add("dashboard", metavar="MODULE:NAME", help="the dashboard")
     _add_several(dash, "--run", "runs", "RUN", "only this run")
-    about = "the moment that is shown: seconds since the epoch, or a date and a time; by default that of the last record"
+    about = (
+        "the moment that is shown: seconds since the epoch, or a date and a time; by default that of the last record"
+    )
     add("--at", type=_moment, metavar="TIME", help=about)
     about = "only runs that began in this time, such as 24h, 30d"
     add("--max-age", type=_duration, metavar="AGE", help=about)
@@ -468,9 +472,7 @@ STATUSES = (
 
 def _add_runs(runs: Parser) -> None:
     _add_address(runs)
-    actions = runs.add_subparsers(
-        dest="action", metavar="action", required=True, parser_class=Parser
-    )
+    actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
     for name, what in ACTIONS.items():
         add = _add_parser(actions, name, what).add_argument
         if name not in ("list", "import", "prune"):
@@ -502,14 +504,15 @@ def _add_runs(runs: Parser) -> None:
                     about = f"{verb} this call; may be given several times"
                     add(f"--{verb}", metavar="CALL", action="append", help=about)
                 add("--reason", metavar="TEXT", help="with --deny: why, for the model")
-                about = 'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type": "deny"}}}; - is standard input'
+                about = (
+                    'in place of these: the body of a request to resume, such as {"decisions": {"call_1": {"type":'
+                    ' "deny"}}}; - is standard input'
+                )
                 add("--decisions", metavar="JSON", action="append", help=about)
                 about = "go on, where no call waits"
                 add("--continue", dest="go_on", action="store_true", help=about)
             case "prune":
-                about = (
-                    "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
-                )
+                about = "delete runs whose last entry is older, such as 30d, 12h or a number of seconds"
                 add("--max-age", type=_duration, metavar="AGE", help=about)
                 add("--max-runs", type=_count, metavar="N", help="keep at most so many runs")
                 about = "keep at most so many bytes of entries, such as 5G, 300M"
@@ -558,9 +561,7 @@ def _bytes(text: str) -> int:
     return int(_scaled(text, SIZES, _count, "a size, such as 5G, 300M or a number of bytes"))
 
 
-def _scaled(
-    text: str, units: Mapping[str, float], read: Callable[[str], float], what: str
-) -> float:
+def _scaled(text: str, units: Mapping[str, float], read: Callable[[str], float], what: str) -> float:
     unit = units.get(text[-1:])
     try:
         return read(text) if unit is None else read(text[:-1]) * unit

@@ -41,9 +41,7 @@ def new(template: str, folder: str) -> int:
         target = target.resolve()
     name = target.resolve().name
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
-        raise CommandError(
-            f"{name!r} is not a name of a project: use letters, digits, - and _", MISUSED
-        )
+        raise CommandError(f"{name!r} is not a name of a project: use letters, digits, - and _", MISUSED)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandError(f"{target} has files: give a new folder", MISUSED)
     try:

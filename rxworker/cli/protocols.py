@@ -71,9 +71,7 @@ def mcp(
 
         about = "Plan a short trip. The answers come from a script."
         served.append(("demo", McpWorker(demo_worker, about)))
-    workers = by_name(
-        served, "mcp needs the function that makes a worker, --provider and --model, or --demo"
-    )
+    workers = by_name(served, "mcp needs the function that makes a worker, --provider and --model, or --demo")
     with misuse():
         McpServer(workers, settings=settings)
 

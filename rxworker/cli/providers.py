@@ -32,9 +32,7 @@ def find_provider(name: str) -> type[Service]:
     if found is None:
         close = difflib.get_close_matches(name.lower().replace("_", "-"), _known(), 1, 0.5)
         hint = f"did you mean {close[0]}? " if close else ""
-        raise CommandError(
-            f"unknown provider {one_line(name, 60)!r}: {hint}there are {provider_names()}", MISUSED
-        )
+        raise CommandError(f"unknown provider {one_line(name, 60)!r}: {hint}there are {provider_names()}", MISUSED)
     return found
 
 

@@ -72,9 +72,7 @@ class WorkerOptions(Struct, frozen=True):
         options = Options(max_tokens=self.max_tokens)
 
         def make() -> Worker:
-            return Worker(
-                provider, tools=toolbox, system=self.system, options=options, hooks=hooks()
-            )
+            return Worker(provider, tools=toolbox, system=self.system, options=options, hooks=hooks())
 
         return make
 
@@ -147,9 +145,7 @@ def by_name(served: Sequence[tuple[str, A]], missing: str) -> dict[str, A]:
     workers = dict(served)
     if len(workers) < len(served):
         names = ", ".join(name for name, _ in served)
-        raise CommandError(
-            f"two workers have one name ({names}): write NAME=MODULE:FUNCTION for one", MISUSED
-        )
+        raise CommandError(f"two workers have one name ({names}): write NAME=MODULE:FUNCTION for one", MISUSED)
     if not workers:
         raise CommandError(missing, MISUSED)
     return workers
@@ -188,11 +184,7 @@ def import_maker(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise CommandError(f"{name}: that is {found!r:.60}, not a function", MISUSED)
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    needed = [
-        each.name
-        for each in parameters_of(found)
-        if each.default is each.empty and each.kind not in variadic
-    ]
+    needed = [each.name for each in parameters_of(found) if each.default is each.empty and each.kind not in variadic]
     if len(needed) > 1:
         message = f"{name}: it needs {', '.join(needed)}: give a function of at most one argument"
         raise CommandError(message, MISUSED)

@@ -72,9 +72,7 @@ def runs(address: str, action: str, **options: Any) -> int:
     """
     scheme, _, path = address.partition(":")
     if action != "import" and scheme == "sqlite" and not Path(path).exists():
-        raise CommandError(
-            f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
-        )
+        raise CommandError(f"there is no log at {path}: give --log sqlite:FILE of a worker with a log")
 
     async def main() -> None:
         async with open_log(address) as log:
@@ -96,9 +94,7 @@ async def _fork(log: EventLog, run_id: str, at: int | None = None) -> None:
 
 async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
     await log.requeue(run_id, reason=reason)
-    write_line(
-        f"{run_id} is queued for a process that has its tools; list shows why it still waits"
-    )
+    write_line(f"{run_id} is queued for a process that has its tools; list shows why it still waits")
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
@@ -125,9 +121,7 @@ async def _cancel(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
         if info.status == "queued":
             await end_cancelled(log, run_id)
     info = await log.existing(resumed or run_id)
-    is_waiting = (
-        "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
-    )
+    is_waiting = "" if info.status == "aborted" else ": the process that runs it, or the next one, ends it"
     write_line(f"{info.run_id} is {_status(info)}{is_waiting}")
 
 
@@ -154,8 +148,7 @@ async def _decide(
     ways = [bool(approve or deny), bool(decisions), go_on]
     if is_stuck or sum(ways) != 1 or (reason is not None and not deny):
         waits = "; ".join(
-            f"{id_}: {describe_call(call)}"
-            + (f" ({pending.questions[at]})" if at in pending.questions else "")
+            f"{id_}: {describe_call(call)}" + (f" ({pending.questions[at]})" if at in pending.questions else "")
             for at, (id_, call) in enumerate(zip(pending.ids, pending.calls, strict=True))
         )
         how = f"{run_id} waits for {waits}. Give --approve ID or --deny ID [--reason TEXT], or --decisions JSON"
@@ -247,9 +240,7 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
         title = f"(as {resumed}) {title}"
     elif info.is_cut_off() and info.row.reason:
         title = f"({one_line(info.row.reason)}) {title}"
-    return (
-        f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
-    )
+    return f"{info.run_id:28} {status:9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
 
 
 async def _show(log: EventLog, run_id: str) -> None:
@@ -278,9 +269,7 @@ async def _replay(log: EventLog, run_id: str, speed: float = 1.0) -> None:
     def write(record: Record) -> None:
         write_line(escape_controls(encode_record(record).decode()))
 
-    await replay(log, run_id, speed=speed, until=until).pipe(
-        ops.do_action(write), ops.last_or_default(None)
-    )
+    await replay(log, run_id, speed=speed, until=until).pipe(ops.do_action(write), ops.last_or_default(None))
 
 
 async def _diff(log: EventLog, run_id: str, other: str) -> None:

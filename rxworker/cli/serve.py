@@ -80,15 +80,14 @@ def serve(
     """
     settings = settings_of(f"--host {host}", host, token_env, allowed_hosts, close_delay)
     if queue and log is None:
-        raise CommandError(
-            "--queue needs --log, through which other processes take the runs", MISUSED
-        )
+        raise CommandError("--queue needs --log, through which other processes take the runs", MISUSED)
     served = [import_named(given) for given in makers]
     for given, (_, make) in zip(makers, served, strict=True):
         if any(one.annotation in (RunInfo, "RunInfo") for one in parameters_of(make)):
             # It would be given the request of a client in place of a stored run.
             raise CommandError(
-                f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, or name a function without it",
+                f"{given}: its parameter is a RunInfo, which rxworker work gives it: serve its runs with --queue KIND, "
+                "or name a function without it",
                 MISUSED,
             )
     served += [(kind, partial(QueuedWorker, kind)) for kind in queue]
@@ -120,16 +119,12 @@ def serve(
     )
 
 
-def _webhook(
-    dashboards: Sequence[Dashboard], url: str | None, secret_env: str | None
-) -> Webhook | None:
+def _webhook(dashboards: Sequence[Dashboard], url: str | None, secret_env: str | None) -> Webhook | None:
     secret = read_variable("--alert-secret-env", secret_env)
     if url is None and secret is None:
         return None
     if url is None or secret is None:
-        raise CommandError(
-            "--on-alert URL and --alert-secret-env NAME belong together: alerts are signed", MISUSED
-        )
+        raise CommandError("--on-alert URL and --alert-secret-env NAME belong together: alerts are signed", MISUSED)
     if not any(panel.alert for dashboard in dashboards for panel in dashboard.panels):
         raise CommandError(
             "--on-alert needs a --dashboard with a panel that has alert=: the ready ones have none",

@@ -50,9 +50,7 @@ def work(
                 port = await stack.enter_async_context(serving)
                 write_line(f"Its health is on port {port}: /healthz and /readyz.")
             log = opened = await stack.enter_async_context(await open_patiently(address))
-            write_line(
-                f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
-            )
+            write_line(f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over.")
             working = asyncio.create_task(
                 work_on(
                     log,
@@ -96,11 +94,7 @@ def submit(
 
     async def main() -> None:
         async with open_log(address) as log:
-            write_line(
-                await submit_run(
-                    log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id
-                )
-            )
+            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id))
 
     run_async(main())
     return 0

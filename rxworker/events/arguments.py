@@ -23,9 +23,7 @@ Many read them with recursion, and a model may write any number of brackets.
 _TOO_DEEP = f"more than {MAX_DEPTH} arrays and objects within one another"
 _NO_FORM = ", which has no JSON form"
 _UNCHANGED = (str, int, type(None))
-_SEGMENT = re.compile(
-    r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
-)
+_SEGMENT = re.compile(r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL)
 _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 

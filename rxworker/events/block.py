@@ -35,9 +35,7 @@ class BlockType(Enum):
     OPAQUE = "opaque"
 
 
-class ToolUseMetadata(
-    Struct, frozen=True, tag="tool_use", omit_defaults=True, repr_omit_defaults=True, gc=False
-):
+class ToolUseMetadata(Struct, frozen=True, tag="tool_use", omit_defaults=True, repr_omit_defaults=True, gc=False):
     """Which tool is called, by the client or by the provider itself.
 
     Attributes:
@@ -183,13 +181,7 @@ class BlockAbort(Struct, frozen=True, tag="block_abort", omit_defaults=True):
 
 
 Delta: TypeAlias = (
-    TextDelta
-    | ThinkingDelta
-    | RefusalDelta
-    | InputJsonDelta
-    | InputValueDelta
-    | SignatureDelta
-    | CitationDelta
+    TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta
 )
 """Any delta."""
 BlockEvent: TypeAlias = BlockStart | Delta | BlockStop | BlockAbort

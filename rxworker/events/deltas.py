@@ -176,9 +176,7 @@ def flatten(parts: Iterable[E | Deltas[E]]) -> Iterator[E]:
 def adds_to_same(delta: Any, other: Any) -> bool:
     """Whether two mergeable deltas of one type are of one block and one choice."""
     # Arguments have no choice: their block has it.
-    return delta.index == other.index and (
-        delta.__class__ is InputJsonDelta or delta.choice == other.choice
-    )
+    return delta.index == other.index and (delta.__class__ is InputJsonDelta or delta.choice == other.choice)
 
 
 def _merge_from(start: int, gathered: list[Any]) -> None:

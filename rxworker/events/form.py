@@ -26,9 +26,7 @@ KEYWORDS: dict[str, frozenset[str]] = {
     "array": frozenset({"minItems", "maxItems", "items"}),
 }
 """The members that a property of each type may have besides those of `ABOUT`."""
-MEMBERS = frozenset(
-    {"$schema", "type", "properties", "required", "title", "description", "additionalProperties"}
-)
+MEMBERS = frozenset({"$schema", "type", "properties", "required", "title", "description", "additionalProperties"})
 ITEMS = frozenset({"type", "title", "description", "enum", "anyOf", "oneOf"})
 CHOICE = frozenset({"const", "title", "description"})
 

@@ -31,9 +31,7 @@ class ResponseStatus(Enum):
     FAILED = "Failed"
 
 
-class Status(
-    Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True, gc=False
-):
+class Status(Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True, gc=False):
     """A response started or ended. A second ``STARTED`` retracts the events of the response before it.
 
     Attributes:

@@ -44,9 +44,7 @@ class Question(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
     def __str__(self) -> str:
         """The question, with its source and its whole address."""
-        return f"{self.source} has a question: {self.message}" + (
-            f"\n{self.url}" if self.url else ""
-        )
+        return f"{self.source} has a question: {self.message}" + (f"\n{self.url}" if self.url else "")
 
 
 class Reply(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

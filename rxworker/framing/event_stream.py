@@ -126,9 +126,7 @@ def _message(data: bytes, of_headers: int) -> EventStreamMessage:
     if crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise _damaged("it has another checksum")
     start = _PRELUDE.size
-    return EventStreamMessage(
-        dict(_headers(data[start : start + of_headers])), data[start + of_headers : end]
-    )
+    return EventStreamMessage(dict(_headers(data[start : start + of_headers])), data[start + of_headers : end])
 
 
 def _headers(data: bytes) -> Iterator[tuple[str, str]]:

@@ -103,9 +103,7 @@ class Hook(Generic[C]):
             ConfigurationError: A setting is invalid.
         """
         kept = self._settings.copy()
-        if (
-            "matcher" in settings
-        ):  # that of a ready hook may match no tool; one that is given may not
+        if "matcher" in settings:  # that of a ready hook may match no tool; one that is given may not
             kept["unmatched"] = None
         kept.update(settings)
         changed: Hook[C] = Hook(self._function, self.point, **kept)

@@ -84,9 +84,7 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-PLAIN = {
-    _plain(name): point for name, point in (*zip(POINTS, POINTS, strict=True), *OLDER_NAMES.items())
-}
+PLAIN = {_plain(name): point for name, point in (*zip(POINTS, POINTS, strict=True), *OLDER_NAMES.items())}
 """Each point by its names, in small letters and without underscores."""
 
 
@@ -108,9 +106,7 @@ def _at(point: HookPoint, settings: HookSettings) -> HookSettings:
     kept = settings.copy()
     if point not in MATCHED:
         kept["matcher"] = None
-    if kept.get("on_failure") in {way for ways in FAILURES.values() for way in ways}.difference(
-        FAILURES[point]
-    ):
+    if kept.get("on_failure") in {way for ways in FAILURES.values() for way in ways}.difference(FAILURES[point]):
         kept["on_failure"] = None
     return kept
 

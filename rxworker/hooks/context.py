@@ -101,9 +101,7 @@ class HookContext:
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(
-            f"{name!r} of a {type(self).__name__} cannot be deleted", name=name, obj=self
-        )
+        raise AttributeError(f"{name!r} of a {type(self).__name__} cannot be deleted", name=name, obj=self)
 
     def _assign(self, name: str, value: object) -> None:
         """Assign a field that a hook cannot assign."""
@@ -273,9 +271,7 @@ class HookContext:
         Raises:
             CommandError: It could not be started, or took too long.
         """
-        return await run_command(
-            command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env
-        )
+        return await run_command(command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env)
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         """Put messages at the end of the conversation. They stay.

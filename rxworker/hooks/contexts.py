@@ -330,7 +330,8 @@ class ToolCallContext(CallContext):
             )
         if call.name != known.name:
             raise self._broken(
-                f"the call is one of {call.name!r} instead of {known.name!r}, which hooks and a person may have approved",
+                f"the call is one of {call.name!r} instead of {known.name!r}, which hooks and a person may have "
+                "approved",
                 kind="verdict",
             )
         given = self.call.input
@@ -423,14 +424,10 @@ class ToolResultContext(CallContext):
                 f"the result is {left!r:.60}, which is not a ToolResult; for a text use set_content(...)"
             )
         if left.tool_use_id != self.call.id:
-            raise self._broken(
-                f"the result is for the call {left.tool_use_id!r} instead of {self.call.id!r}"
-            )
+            raise self._broken(f"the result is for the call {left.tool_use_id!r} instead of {self.call.id!r}")
         content = cast("object", left.content)
         blocks = cast("list[object]", content) if isinstance(content, list | tuple) else [content]
-        if not isinstance(content, str) and not all(
-            isinstance(block, RESULT_BLOCKS) for block in blocks
-        ):
+        if not isinstance(content, str) and not all(isinstance(block, RESULT_BLOCKS) for block in blocks):
             raise self._broken(
                 f"the content of the result is {content!r:.60}, which is neither a text nor content blocks"
             )

@@ -89,9 +89,7 @@ class PointDecorator(Generic[C, V]):
 
 on_message_send = PointDecorator[MessageSendContext, MessageSendVerdict](HookPoint.ON_MESSAGE_SEND)
 """Decorator of a hook that is called before each request, with a `MessageSendContext`."""
-before_tool_call = PointDecorator[ToolCallContext, BeforeToolCallVerdict](
-    HookPoint.BEFORE_TOOL_CALL
-)
+before_tool_call = PointDecorator[ToolCallContext, BeforeToolCallVerdict](HookPoint.BEFORE_TOOL_CALL)
 """Decorator of a hook that is called before each tool call, with a `ToolCallContext`."""
 after_tool_call = PointDecorator[ToolResultContext, AfterToolCallVerdict](HookPoint.AFTER_TOOL_CALL)
 """Decorator of a hook that is called with each result of a tool, in a `ToolResultContext`."""

@@ -97,9 +97,7 @@ COMPLETED = "a hook has completed the turn"
 NO_FINISH = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_ABORT)
 
 
-def understood(
-    function: LegacyFunction | ContextOperator[Any], point: HookPoint
-) -> HookFunction[Any]:
+def understood(function: LegacyFunction | ContextOperator[Any], point: HookPoint) -> HookFunction[Any]:
     """The function, with its older results turned into verdicts."""
     made = as_operator(function)
     if isinstance(made, OperatorFunction) or not callable(made):

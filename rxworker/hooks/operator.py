@@ -192,9 +192,7 @@ async def verdict_from(
     return judge(items, context, point, reason) if error is None else refused(point, error)
 
 
-def judge(
-    items: Sequence[object], context: HookContext, point: HookPoint, reason: str | None
-) -> Verdict | None:
+def judge(items: Sequence[object], context: HookContext, point: HookPoint, reason: str | None) -> Verdict | None:
     """The verdict for the items that an operator emitted for a context.
 
     Raises:
@@ -242,9 +240,7 @@ class _Clock(LoopScheduler):
     They wait on the event loop, and what need not wait is done at once.
     """
 
-    def schedule(
-        self, action: abc.ScheduledAction[A], state: A | None = None
-    ) -> abc.DisposableBase:
+    def schedule(self, action: abc.ScheduledAction[A], state: A | None = None) -> abc.DisposableBase:
         return CurrentThreadScheduler.singleton().schedule(action, state)
 
 
@@ -359,9 +355,7 @@ class StatefulOperator(OperatorFunction[C]):
         for pending in meant:
             pending.answer(item)
             if len(meant) > 1:
-                pending.answer(
-                    item
-                )  # one for several contexts is a mistake, as several for one are
+                pending.answer(item)  # one for several contexts is a mistake, as several for one are
         if not meant:
             logger.warning(
                 "hook %s emitted %r while no context was pending",

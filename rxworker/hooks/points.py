@@ -143,9 +143,7 @@ AfterToolCallVerdict: TypeAlias = Continue | Abort | Finish
 """What a hook of ``after_tool_call`` may return."""
 TurnEndVerdict: TypeAlias = Finish | ContinueWithMessages | Pause
 """What a hook of ``on_turn_end`` may return."""
-Verdict: TypeAlias = (
-    Continue | Cancel | Skip | Answer | Abort | Pause | Finish | ContinueWithMessages
-)
+Verdict: TypeAlias = Continue | Cancel | Skip | Answer | Abort | Pause | Finish | ContinueWithMessages
 """Any verdict."""
 
 
@@ -163,9 +161,7 @@ class HookPoint(Enum):
     <HookPoint.BEFORE_TOOL_CALL: 'before_tool_call'>
     """
 
-    __hash__ = (
-        object.__hash__
-    )  # that of an Enum is a function in Python, called at each look into a table
+    __hash__ = object.__hash__  # that of an Enum is a function in Python, called at each look into a table
 
     ON_MESSAGE_SEND = "on_message_send"
     BEFORE_TOOL_CALL = "before_tool_call"

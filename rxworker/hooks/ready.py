@@ -73,9 +73,7 @@ def dangerous_command_guard(
     )
 
 
-def _after_change(
-    show: Callable[[ToolResultContext], Awaitable[None]], matcher: Matcher, name: str
-) -> Hook[Any]:
+def _after_change(show: Callable[[ToolResultContext], Awaitable[None]], matcher: Matcher, name: str) -> Hook[Any]:
     """A hook that shows what tools have changed: the run goes on if it fails."""
     return Hook[Any](
         show,
@@ -138,9 +136,7 @@ def git_status(*, matcher: Matcher = FILE_TOOLS, name: str = "git_status") -> Ho
     return _after_change(send_status, matcher, name)
 
 
-def auto_read(
-    *, matcher: Matcher = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
-) -> Hook[Any]:
+def auto_read(*, matcher: Matcher = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read") -> Hook[Any]:
     """Send the watchers the content of a file after a tool has changed it. The model does not receive it.
 
     The path is that of the result, where it is JSON with a ``file_path``, or of the call's arguments. A file outside of

@@ -25,7 +25,9 @@ from rxworker.hooks.runner import NamedVerdict, Report, ignore, is_going_on, run
 from rxworker.hooks.settings import HookSettings
 
 logger = logging.getLogger("rxworker.hooks")
-REMEDY = 'Give a regular expression for the whole name, a collection of names, or unmatched="warn" for tools that come later'
+REMEDY = (
+    'Give a regular expression for the whole name, a collection of names, or unmatched="warn" for tools that come later'
+)
 
 
 def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
@@ -231,9 +233,7 @@ class Hooks:
             what, near = " and ".join(map(repr, missing)), nearest(missing[0], tools)
             if not left and hook.unmatched == "error":
                 text = f"hook {hook.name!r} would never run: its matcher {what} matches none of the tools"
-                raise ConfigurationError(
-                    f"{text} ({', '.join(tools) or 'none'}){near or '.'} {REMEDY}"
-                )
+                raise ConfigurationError(f"{text} ({', '.join(tools) or 'none'}){near or '.'} {REMEDY}")
             if tools and hook.name not in self._warned:
                 self._warned.add(hook.name)
                 logger.warning(
@@ -271,9 +271,7 @@ class Hooks:
             return answer
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
 
-    def operator(
-        self, point: HookPoint | str, report: Report = ignore
-    ) -> ContextOperator[HookContext]:
+    def operator(self, point: HookPoint | str, report: Report = ignore) -> ContextOperator[HookContext]:
         """The hooks of a point as one operator over contexts, which are taken one by one, in order.
 
             --c-----d--|     the contexts
@@ -330,9 +328,7 @@ class Hooks:
 
     def _take(self, hooks: tuple[AnyHook, ...]) -> None:
         points = dict.fromkeys(hook.point for hook in hooks)
-        orders = {
-            point: in_order([hook for hook in hooks if hook.point is point]) for point in points
-        }
+        orders = {point: in_order([hook for hook in hooks if hook.point is point]) for point in points}
         self._hooks, self._orders = hooks, orders
         self.has_matchers = any(map(_has_matcher, hooks))
         self._checked = None

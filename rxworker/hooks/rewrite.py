@@ -55,9 +55,7 @@ def changed(messages: Sequence[Message], change: Change) -> list[Message]:
         if left is None:
             continue
         if not isinstance(left, Message):
-            raise TypeError(
-                f"message {place} became {left!r}, which is not a Message; write Message.user('...')"
-            )
+            raise TypeError(f"message {place} became {left!r}, which is not a Message; write Message.user('...')")
         for complaint in _complaints(message, left):
             raise _refused(f"message {place}: {complaint}")
         kept.append(left)

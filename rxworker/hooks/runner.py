@@ -115,9 +115,7 @@ def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-async def _run(
-    hook: AnyHook, context: HookContext, report: Report, name: str
-) -> NamedVerdict | None:
+async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.enter(name)
     context.prepare()
@@ -156,9 +154,7 @@ async def _run(
     return answer
 
 
-async def _in_time(
-    hook: AnyHook, context: HookContext, report: Report, name: str
-) -> NamedVerdict | None:
+async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
     """The hook's answer, if it comes in time. What it raises becomes a `HookError`."""
     task = asyncio.current_task()
     cancels = task.cancelling() if task is not None else 0
@@ -203,9 +199,7 @@ async def _kept(
         return error
 
 
-async def _answer(
-    hook: AnyHook, context: HookContext, report: Report, name: str
-) -> NamedVerdict | None:
+async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
     task = asyncio.current_task()
 
     def held(seconds: float) -> None:
@@ -245,18 +239,12 @@ def _odd_field(verdict: Verdict) -> str | None:
     match verdict:
         case Cancel() | Skip() | Abort() | Pause():
             reason = cast("object", verdict.reason)
-            return (
-                None
-                if isinstance(reason, str)
-                else f"the reason {reason!r:.60}, which is not a string"
-            )
+            return None if isinstance(reason, str) else f"the reason {reason!r:.60}, which is not a string"
         case Answer(content=content) if isinstance(cast("object", content), ToolResult):
             return "a ToolResult as its content; write Answer(result.content, is_error=result.is_error)"
         case Finish(final=flag) | Answer(is_error=flag):
             given = cast("object", flag)
-            return (
-                None if isinstance(given, bool) else f"the flag {given!r:.60}, which is not a bool"
-            )
+            return None if isinstance(given, bool) else f"the flag {given!r:.60}, which is not a bool"
         case ContinueWithMessages():
             return _odd_messages(cast("object", verdict.messages))
         case _:
@@ -265,9 +253,7 @@ def _odd_field(verdict: Verdict) -> str | None:
 
 def _odd_messages(given: object) -> str | None:
     if not isinstance(given, list | tuple):
-        return (
-            f"{given!r:.60}, which is not a list of messages; write ContinueWithMessages.user(text)"
-        )
+        return f"{given!r:.60}, which is not a list of messages; write ContinueWithMessages.user(text)"
     for message in cast("list[object]", given):
         if not isinstance(message, Message):
             return f"{message!r:.60}, which is not a Message; write Message.user('...')"
@@ -287,9 +273,7 @@ def is_going_on(verdict: Verdict) -> bool:
     return isinstance(verdict, Continue) or (isinstance(verdict, Finish) and not verdict.final)
 
 
-def _failed(
-    hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError
-) -> NamedVerdict | None:
+def _failed(hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError) -> NamedVerdict | None:
     report(_event(hook, name, context, "Failed", message_of(error)))
     if hook.on_failure == "abort":
         raise error
@@ -303,9 +287,7 @@ def _failed(
     return refused, name
 
 
-def _event(
-    hook: AnyHook, name: str, context: HookContext, verdict: str, reason: str
-) -> HookVerdict:
+def _event(hook: AnyHook, name: str, context: HookContext, verdict: str, reason: str) -> HookVerdict:
     return HookVerdict(name, hook.point.value, verdict, reason, context.call_id)
 
 
@@ -318,9 +300,7 @@ def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
     if isinstance(error, AttributeError) and text.endswith(tuple(INSTEAD)):
         text += f"; {INSTEAD[text.rsplit(' ', 1)[1]]}"
     if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):
-        text += (
-            "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
-        )
+        text += "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
     return _error(hook, name, text)
 
 

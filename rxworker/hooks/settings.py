@@ -75,9 +75,7 @@ def called(name: str | None) -> str | None:
     """
     given = cast("object", name)
     if given is not None and not isinstance(given, str):
-        method = (
-            " It is a method: write name = '...', or make it a property." if callable(given) else ""
-        )
+        method = " It is a method: write name = '...', or make it a property." if callable(given) else ""
         raise ConfigurationError(f"name={given!r}: the name of a hook is a text.{method}")
     return name
 
@@ -161,9 +159,7 @@ def failure_of(on_failure: OnFailure | None, point: HookPoint, name: str) -> OnF
     if on_failure is None:
         return allowed[0]
     if on_failure not in allowed:
-        message = (
-            f"on_failure={on_failure!r} of hook {name!r}: at {point.value} give one of {allowed}"
-        )
+        message = f"on_failure={on_failure!r} of hook {name!r}: at {point.value} give one of {allowed}"
         raise ConfigurationError(message)
     return on_failure
 

@@ -98,9 +98,7 @@ def raise_from_loop(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrup
         loop.call_soon_threadsafe(raise_it)
 
 
-def end_stream(
-    observer: abc.ObserverBase[Any] | None, name: str, error: Exception | None, on_raise: OnRaise
-) -> None:
+def end_stream(observer: abc.ObserverBase[Any] | None, name: str, error: Exception | None, on_raise: OnRaise) -> None:
     """Complete the stream of an observer, or end it with an error, and report what the observer raises then."""
     if observer is None:
         return
@@ -117,9 +115,7 @@ def end_stream(
         raised.__traceback__ = trace if raised is error else raised.__traceback__
 
 
-def fail_stream(
-    observer: abc.ObserverBase[Any] | None, name: str, error: BaseException, on_raise: OnRaise
-) -> None:
+def fail_stream(observer: abc.ObserverBase[Any] | None, name: str, error: BaseException, on_raise: OnRaise) -> None:
     """End the stream of an observer that has raised with what it raised, and report it.
 
     Operators may be subscribed downstream, and a program may await what they emit.

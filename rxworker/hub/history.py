@@ -157,9 +157,7 @@ def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[
     times = deltas.times
     for index, event in enumerate(deltas[start:stop], start):
         time = entry.time if times is None else times[index]
-        yield Record(
-            first + index, entry.run_id, entry.turn, entry.attempt, time, event, entry.path
-        )
+        yield Record(first + index, entry.run_id, entry.turn, entry.attempt, time, event, entry.path)
 
 
 def _rest(entry: Record, after: int) -> Record:
@@ -194,9 +192,7 @@ def merge(entries: Iterable[Record], after: int) -> list[Record]:
         first = max(after + 1, group[0].first)
         head, last = group[0], group[-1]
         event = replace(_like_of(head), text=text)
-        records.append(
-            replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1)
-        )
+        records.append(replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1))
     return records
 
 

@@ -81,7 +81,10 @@ class Hub(WatcherRegistry, Stage[Record]):
             message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
             raise ConfigurationError(message)
         if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"after={after!r} is not the number of a record: pass the number of the last record that is not needed, or 0"
+            message = (
+                f"after={after!r} is not the number of a record: pass the number of the last record that is not needed,"
+                " or 0"
+            )
             raise ConfigurationError(message)
         return Watch(self, delivery, max(after, 0), name)
 
@@ -120,9 +123,7 @@ class Hub(WatcherRegistry, Stage[Record]):
         stage.is_direct, stage.timing = True, self.timing
         return stage
 
-    def _subscribe_core(
-        self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None
-    ) -> abc.DisposableBase:
+    def _subscribe_core(self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None) -> abc.DisposableBase:
         return noted(self.push_to(observer), scheduler)
 
     def __aiter__(self) -> AsyncIterator[Record]:

@@ -59,9 +59,7 @@ class WatcherRegistry:
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
             reporter.on_interrupt = self._keep_interrupt
-        self.flush_scheduler = FlushScheduler(
-            self.history, self.loop, defer, reporter.report, scheduler
-        )
+        self.flush_scheduler = FlushScheduler(self.history, self.loop, defer, reporter.report, scheduler)
         self._immediate = ImmediateWatchers(self.history, reporter.report)
         self.ended = False
         self.error: Exception | None = None
@@ -181,9 +179,7 @@ class WatcherRegistry:
         takes: Takes = "records",
     ) -> Watcher:
         """Attach a new watcher that is pushed to; see `Watcher`."""
-        watcher = Watcher(
-            self.detach, delivery, after, self.name_watcher(name), observer, takes=takes
-        )
+        watcher = Watcher(self.detach, delivery, after, self.name_watcher(name), observer, takes=takes)
         self.attach(watcher)
         return watcher
 

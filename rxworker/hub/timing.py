@@ -43,16 +43,12 @@ class WatcherClock(AsyncIOScheduler):
         watcher: The name of the watcher at the other end of the pipeline, as soon as there is one.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]) -> None:
         super().__init__(loop)
         self.watcher = ""
         self._fail = fail
 
-    def schedule(
-        self, action: typing.ScheduledAction[A], state: A | None = None
-    ) -> abc.DisposableBase:
+    def schedule(self, action: typing.ScheduledAction[A], state: A | None = None) -> abc.DisposableBase:
         """Run an action that does not wait, as soon as the calling thread has finished those before it."""
         return TRAMPOLINE.schedule(action, state)
 

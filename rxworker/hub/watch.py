@@ -138,9 +138,7 @@ class Watch(Stage[Record]):
         return noted(watcher, scheduler)
 
 
-async def iterate(
-    source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail"
-) -> AsyncGenerator[A, None]:
+async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail") -> AsyncGenerator[A, None]:
     """The items of an observable, one by one. Leaving the loop disposes the subscription.
 
     A `Run` does not need this: it can be iterated without a buffer, since it keeps its records.

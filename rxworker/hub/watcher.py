@@ -109,9 +109,7 @@ class Watcher(abc.DisposableBase):
         self.delivered = 0
         self.observer = observer
         self.push: Callable[[Any], None] = noop if observer is None else observer.on_next
-        self.push_many: Many[Any] = (
-            many(observer) if observer is not None and delivery is None else noop
-        )
+        self.push_many: Many[Any] = many(observer) if observer is not None and delivery is None else noop
         self.push_batch: Callable[[list[Record]], None] | None = getattr(observer, "on_batch", None)
         self.push_record = self.push if takes != "events" else _push_events(self.push)
         self.takes = takes
@@ -136,9 +134,7 @@ class Watcher(abc.DisposableBase):
         self.seen = batch[-1].seq
         self.delivered += count(batch, self.delivery)
 
-    def state(
-        self, last_seq: int, seen: int | None = None, delivered: int | None = None
-    ) -> WatcherState:
+    def state(self, last_seq: int, seen: int | None = None, delivered: int | None = None) -> WatcherState:
         """Its state; ``seen`` and ``delivered`` default to its own."""
         seen = self.seen if seen is None else seen
         delivered = self.delivered if delivered is None else delivered

@@ -41,9 +41,7 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
         1
     """
 
-    def __init__(
-        self, hub: Hub, make_scheduler: Callable[[], abc.SchedulerBase], seconds: float = PAUSE
-    ) -> None:
+    def __init__(self, hub: Hub, make_scheduler: Callable[[], abc.SchedulerBase], seconds: float = PAUSE) -> None:
         super().__init__()
         self._hub = hub
         self._make_scheduler = make_scheduler
@@ -108,9 +106,7 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
         return CompositeDisposable(timer, Disposable(remove_callback))
 
 
-def when_idle(
-    hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
-) -> abc.DisposableBase:
+def when_idle(hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]) -> abc.DisposableBase:
     """Call a function after a time without watchers.
 
     Args:

@@ -110,9 +110,7 @@ class EventLog(Store):
         super().__init_subclass__()
         checks_arguments(cls)
 
-    def __init__(
-        self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
-    ) -> None:
+    def __init__(self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE) -> None:
         check_number("lease", lease)
         check_type("owner", owner, str, "owner='desk-1'")
         if codec is not None and not callable(getattr(codec, "encode", None)):
@@ -169,14 +167,13 @@ class EventLog(Store):
         # and count as a death.
         if create and not is_storable(run_id):
             raise LogError(
-                f"{run_id!r} cannot be the id of a run: give a text that is not empty, without null characters and without half characters"
+                f"{run_id!r} cannot be the id of a run: give a text that is not empty, without null characters and "
+                "without half characters"
             )
         if not create:
             if self.heartbeat.renews(run_id):
                 raise LeaseHeldError(run_id, self.owner, time.time() + self.lease)
-            await self.info(
-                run_id
-            )  # raises where the row, which is written again, cannot be decoded
+            await self.info(run_id)  # raises where the row, which is written again, cannot be decoded
         self._loop = asyncio.get_running_loop()
         encoded = self._encoding.encode(row or RunRow(), run_id) if create else None
         claim = await self._claim(run_id, encoded, frozenset(statuses))
@@ -452,9 +449,7 @@ class EventLog(Store):
         found = await self._info(run_id)
         return None if found is None else self._encoding.decode_info(found)
 
-    async def list(
-        self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
-    ) -> list[RunInfo]:
+    async def list(self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100) -> list[RunInfo]:
         """Stored runs, the newest first, without deleted ones and without those that have no entry yet.
 
         One whose values cannot be decoded has an ``error``.
@@ -465,9 +460,7 @@ class EventLog(Store):
             limit: At most so many.
         """
         self._check_open()
-        return [
-            self._encoding.decode_info(found) for found in await self._list(status, before, limit)
-        ]
+        return [self._encoding.decode_info(found) for found in await self._list(status, before, limit)]
 
     async def list_pages(
         self, *, status: StoredStatus | None = None, before: str = ""
@@ -521,18 +514,14 @@ class EventLog(Store):
                 if (tool and info.row.tool_calls) or (words and self.searches_texts):
                     # One that cannot be decoded, or was deleted meanwhile, has no texts.
                     with suppress(LogError):
-                        read = texts_of(
-                            [(entry.kind, entry.body) async for entry in self.read(info.run_id)]
-                        )
+                        read = texts_of([(entry.kind, entry.body) async for entry in self.read(info.run_id)])
                         texts, tools = read.text.lstrip(), read.tools
                 if not self.searches_texts:
                     texts = ""
                 if matches(words, f"{title}\n{texts}") and (not tool or tool in tools):
                     yield Found(info, excerpt(words, title, texts))
 
-    async def changes(
-        self, *, limit: int | None = 100, every: float = 0.25
-    ) -> AsyncGenerator[list[RunInfo], None]:
+    async def changes(self, *, limit: int | None = 100, every: float = 0.25) -> AsyncGenerator[list[RunInfo], None]:
         """The stored runs, and then those that have changed or whose lease was renewed or has ended, by any process.
 
         It yields the stored runs in pages, then an empty list, and then lists of changed runs. A run may come again
@@ -591,9 +580,7 @@ class EventLog(Store):
             finished
         """
 
-        def subscribe(
-            observer: abc.ObserverBase[RunInfo], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[RunInfo], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             task = asyncio.get_running_loop().create_task(self._push_changes(observer, every))
             return Call(task.cancel)
 
@@ -610,9 +597,7 @@ class EventLog(Store):
         else:
             observer.on_completed()
 
-    def runs(
-        self, *, since: float | None = None, where: Where | None = None
-    ) -> Observable[StoredRun]:
+    def runs(self, *, since: float | None = None, where: Where | None = None) -> Observable[StoredRun]:
         """The runs of the log as one observable.
 
         Those that are stored, and then each one that begins, in any process, each once.
@@ -757,10 +742,7 @@ class EventLog(Store):
     async def sent(self, run_id: str) -> list[Command]:
         """The commands to a run so far."""
         self._check_open()
-        return [
-            self._encoding.decode_command(run_id, *found)
-            for found in await self._read_commands(run_id, 0)
-        ]
+        return [self._encoding.decode_command(run_id, *found) for found in await self._read_commands(run_id, 0)]
 
     # The whole log
 
@@ -783,9 +765,7 @@ class EventLog(Store):
                 self.followers.wake(run_id)
                 return
             await asyncio.sleep(0.05)
-        raise LogError(
-            f"a run that continues {run_id} begins just now: delete it again", retryable=True
-        )
+        raise LogError(f"a run that continues {run_id} begins just now: delete it again", retryable=True)
 
     async def prune(
         self,
@@ -834,9 +814,7 @@ class EventLog(Store):
             for row in page:
                 run, _, status, *_, updated, of_run, _, _ = row
                 runs, size = runs + 1, size + of_run
-                is_over = (max_runs is not None and runs > max_runs) or (
-                    max_bytes is not None and size > max_bytes
-                )
+                is_over = (max_runs is not None and runs > max_runs) or (max_bytes is not None and size > max_bytes)
                 is_old = max_age is not None and updated < now - max_age
                 if status in OPEN or not (is_over or is_old):
                     continue
@@ -1050,9 +1028,7 @@ async def release_shielded(log: EventLog, claim: Claim, seconds: float | None = 
         raise
 
 
-async def append_events(
-    log: EventLog, claim: Claim, last: Record, events: Sequence[Event], row: RunRow
-) -> None:
+async def append_events(log: EventLog, claim: Claim, last: Record, events: Sequence[Event], row: RunRow) -> None:
     """Append events of now to a run that is not running, after its last record.
 
     Raises:

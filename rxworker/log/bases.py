@@ -60,9 +60,7 @@ class Bases:
             gone = weakref.ref(conversation, lambda _: self._origins.pop(key, None))
             self._origins[key] = gone, run_id, seq
 
-    async def cut(
-        self, claim: Claim, record: Record, before: Conversation
-    ) -> tuple[Record, Base | None]:
+    async def cut(self, claim: Claim, record: Record, before: Conversation) -> tuple[Record, Base | None]:
         """Take out of the first record of a run what another run has of its conversation.
 
         Args:
@@ -115,9 +113,7 @@ class Bases:
             while not entries or entries[-1].last < at.seq:
                 page = await self._read(at.run, entries[-1].last if entries else 0, PAGE)
                 if not page:
-                    raise LogError(
-                        f"the log of {at.run} lacks its record {at.seq}, which a later run continues"
-                    )
+                    raise LogError(f"the log of {at.run} lacks its record {at.seq}, which a later run continues")
                 entries += page
             chain.append((at, entries))
             at = base_of(entries[0], at.run)
@@ -175,9 +171,7 @@ def _common(conversation: Conversation, before: Conversation) -> int:
     ours, theirs = conversation.messages, before.messages
     if ours[: len(theirs)] == theirs:
         return len(theirs)
-    return next(
-        (n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours)
-    )
+    return next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))
 
 
 def _rest(event: RunStart | RunResume, base: Base) -> Conversation:

@@ -29,9 +29,7 @@ class Codec(Protocol):
         ...
 
 
-StoredRow: TypeAlias = tuple[
-    str, bytes, StoredStatus, int, int, str, float, float, float, int, int, int
-]
+StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, str, float, float, float, int, int, int]
 """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
 _decode_row = msgspec.json.Decoder(RunRow).decode
@@ -78,9 +76,7 @@ class Encoding:
             return self._codec.encode(data, run_id)
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as error:  # SystemExit in a task would end the event loop, and all runs with it
+        except BaseException as error:  # SystemExit in a task would end the event loop, and all runs with it
             text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
             raise LogError(text) from error
 
@@ -96,9 +92,7 @@ class Encoding:
         Raises:
             LogError: Its values cannot be decoded, and ``is_strict`` is given.
         """
-        run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = (
-            stored
-        )
+        run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = stored
         row, why = RunRow(status), ""
         if data:
             try:
@@ -108,9 +102,7 @@ class Encoding:
                     raise
                 why = str(error)
                 row = RunRow(status, reason=why)
-        return RunInfo(
-            run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why
-        )
+        return RunInfo(run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why)
 
     def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
         """A stored command, with its number and the time when it was stored.
@@ -142,7 +134,8 @@ class Encoding:
                 raise
             except BaseException as error:  # whatever a library for encryption raises
                 raise LogError(
-                    f"the codec cannot decode what is stored of {run_id}: {describe(error)}. Open the log with the codec and the key that it was written with"
+                    f"the codec cannot decode what is stored of {run_id}: {describe(error)}. Open the log with the "
+                    "codec and the key that it was written with"
                 ) from error
         if data[:1] != b"{":
             raise LogError(f"what is stored of {run_id} was encoded: open the log with its codec=")

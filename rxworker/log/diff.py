@@ -36,9 +36,7 @@ from rxworker.providers.models import cost_of
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import RunStatus
 
-_NOT_COMPARED = frozenset(
-    {Ping, Fork, RunRecover, RunRequeue, HandOver, CommandTaken, LoopHold, WatcherDetach, Gap}
-)
+_NOT_COMPARED = frozenset({Ping, Fork, RunRecover, RunRequeue, HandOver, CommandTaken, LoopHold, WatcherDetach, Gap})
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
 # Seals, names and times that are made anew each time.
 _RANDOM = frozenset(
@@ -143,11 +141,7 @@ async def diff_runs(log: EventLog, a: str, b: str) -> RunDiff:
     common = 0
     first_a = first_b = None
     for first_a, first_b in zip_longest(_compared(of_a), _compared(of_b)):
-        if (
-            first_a is None
-            or first_b is None
-            or _record_key(first_a, ids_a) != _record_key(first_b, ids_b)
-        ):
+        if first_a is None or first_b is None or _record_key(first_a, ids_a) != _record_key(first_b, ids_b):
             break
         common, first_a, first_b = first_a.seq, None, None
     state_a, state_b = fold_run(of_a), fold_run(of_b)

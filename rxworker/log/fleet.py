@@ -219,9 +219,7 @@ class Fleet:
 
     def last(self, seconds: float, now: float) -> Totals:
         """The consumption in the last seconds, to the minute for up to an hour, else to the hour."""
-        unit, buckets = (
-            (MINUTE, self.minutes) if seconds <= MINUTE * MINUTES else (HOUR, self.hours)
-        )
+        unit, buckets = (MINUTE, self.minutes) if seconds <= MINUTE * MINUTES else (HOUR, self.hours)
         first = (now - seconds) // unit
         totals = Totals()
         for at, bucket in buckets.items():
@@ -236,12 +234,7 @@ class Fleet:
         """
         source = info.row.resumes or info.row.fork_of
         # A source that was deleted never comes.
-        if (
-            source
-            and source not in self._infos
-            and info.row.copied is None
-            and len(self._heirs) < self._most_runs
-        ):
+        if source and source not in self._infos and info.row.copied is None and len(self._heirs) < self._most_runs:
             self._heirs.setdefault(source, []).append(info.run_id)
         for run in self._heirs.pop(info.run_id, ()):
             heir = self._infos.get(run)

@@ -106,7 +106,9 @@ def fold_stored(
         start = msgspec.json.encode(initial)
         msgspec.json.decode(start, type=type(initial))
     except (msgspec.MsgspecError, TypeError) as error:
-        text = f"initial={initial!r} cannot be kept as JSON: {error}. Give a number, a text, a tuple, a dict or a Struct"
+        text = (
+            f"initial={initial!r} cannot be kept as JSON: {error}. Give a number, a text, a tuple, a dict or a Struct"
+        )
         raise ConfigurationError(text) from error
 
     def subscribe(observer: abc.ObserverBase[S], _: Scheduler = None) -> abc.DisposableBase:
@@ -227,7 +229,8 @@ class _Fold(Generic[S]):
             kept = self._log._encoding.decode(data, self._name, _decode_kept)
             if kept.version > self._version:
                 raise LogError(
-                    f"the fold {self._key!r} was kept by a newer program, in version {kept.version}: use that, or another key"
+                    f"the fold {self._key!r} was kept by a newer program, in version {kept.version}: use that, or "
+                    "another key"
                 )
         if kept is None or kept.version < self._version:
             kept = Kept(self._type.__qualname__, self._version, msgspec.Raw(self._start))
@@ -237,7 +240,8 @@ class _Fold(Generic[S]):
             self._value = msgspec.json.decode(kept.value, type=self._type)
         except msgspec.MsgspecError as error:
             raise LogError(
-                f"the fold {self._key!r} has a value that is not a {self._type.__qualname__} ({error}): give version={kept.version + 1} to fold anew, or another key"
+                f"the fold {self._key!r} has a value that is not a {self._type.__qualname__} ({error}): give "
+                f"version={kept.version + 1} to fold anew, or another key"
             ) from error
         self._kept, self._recent, self._older = kept, set(kept.finished), None
         self._is_dirty, self._due = False, time.time() + SAVED_EVERY
@@ -247,7 +251,8 @@ class _Fold(Generic[S]):
         kept, log = self._kept, self._log
         if type(self._value) is not self._type:
             raise ConfigurationError(
-                f"step of the fold {self._key!r} returned a {type(self._value).__qualname__}, and initial= is a {self._type.__qualname__}: let both have one type"
+                f"step of the fold {self._key!r} returned a {type(self._value).__qualname__}, and initial= is a "
+                f"{self._type.__qualname__}: let both have one type"
             )
         self._due = time.time() + SAVED_EVERY
         if len(kept.finished) >= PART:
@@ -277,9 +282,7 @@ class _Fold(Generic[S]):
             for part in self._kept.parts:
                 found = await self._log._load_fold(f"{self._key}/{part}")
                 if found is None:
-                    raise LogError(
-                        f"a part of the fold {self._key!r} is missing: give a new version="
-                    )
+                    raise LogError(f"a part of the fold {self._key!r} is missing: give a new version=")
                 decoded = self._log._encoding.decode(found[1], self._name, _decode_part)
                 self._older.update(decoded.finished)
         return digest in self._older
@@ -315,9 +318,7 @@ class _Fold(Generic[S]):
         return self._where is None or self._where(info)
 
     def _leave_out(self, run_id: str, why: object) -> None:
-        logger.warning(
-            "%s is not in the fold %r: %s", run_id, self._key, why, extra={"run": run_id}
-        )
+        logger.warning("%s is not in the fold %r: %s", run_id, self._key, why, extra={"run": run_id})
 
     async def _page(self, info: RunInfo) -> list[Record] | None:
         """The next records of a run, up to those that its row has; ``None`` if there are none."""

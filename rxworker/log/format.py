@@ -189,9 +189,7 @@ def round_time(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def entries_of(
-    records: Iterable[Record], epoch: int, private: Mapping[int, Private] | None = None
-) -> list[Entry]:
+def entries_of(records: Iterable[Record], epoch: int, private: Mapping[int, Private] | None = None) -> list[Entry]:
     """The entries of adjacent records of a run; adjacent deltas of one block become one span.
 
     Args:
@@ -282,7 +280,8 @@ def records_of(entries: Iterable[Entry], run_id: str, after: int = 0) -> Iterato
     for entry in entries:
         if entry.first != after + 1 or entry.last < entry.first:
             raise LogError(
-                f"the log of {run_id} is damaged: record {after + 1} is missing, and {entry.first} to {entry.last} follow"
+                f"the log of {run_id} is damaged: record {after + 1} is missing, and {entry.first} to {entry.last} "
+                "follow"
             )
         after = entry.last
         yield record_of(entry, run_id)
@@ -466,10 +465,11 @@ def _damaged(entry: Entry, run_id: str, why: object) -> LogError:
     numbers = str(entry.first) if entry.first == entry.last else f"{entry.first} to {entry.last}"
     newer = ""
     if entry.version > VERSION:
-        newer = f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a newer one."
-    return LogError(
-        f"the log of {run_id} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}"
-    )
+        newer = (
+            f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a newer"
+            " one."
+        )
+    return LogError(f"the log of {run_id} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}")
 
 
 def check_continuable(entries: Sequence[Entry], run_id: str) -> None:
@@ -484,8 +484,8 @@ def check_continuable(entries: Sequence[Entry], run_id: str) -> None:
         )
         if entry.changes_state and not is_read:
             raise LogError(
-                f"{run_id} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does not know. "
-                "Continue it with the rxworker that wrote it, or a newer one; this one can show it"
+                f"{run_id} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does "
+                "not know. Continue it with the rxworker that wrote it, or a newer one; this one can show it"
             )
 
 
@@ -525,11 +525,10 @@ def read_line(line: bytes | str) -> Entry:
     is_numbered = 0 < read.first <= read.last <= MOST_NUMBER and 0 <= read.epoch <= MOST_NUMBER
     if not (is_numbered and isfinite(read.time) and 0 < read.v <= MOST_NUMBER):
         raise LogError(
-            f"this is not an entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time}, in version {read.v}"
+            f"this is not an entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time},"
+            f" in version {read.v}"
         )
-    return Entry(
-        read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v
-    )
+    return Entry(read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v)
 
 
 def _read_line(line: bytes | str) -> _Line:

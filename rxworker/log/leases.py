@@ -57,9 +57,7 @@ class Heartbeat:
         with self._lock:
             self._held[claim.run_id] = claim, lost
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._beat, name="rxworker heartbeat", daemon=True
-                )
+                self._thread = threading.Thread(target=self._beat, name="rxworker heartbeat", daemon=True)
                 self._thread.start()
 
     def renews(self, run_id: str) -> bool:
@@ -90,9 +88,7 @@ class Heartbeat:
                     return
             try:
                 lost = self._renew(claims)
-            except (
-                BaseException
-            ) as error:  # a thread that ends would lose all claims of the process
+            except BaseException as error:  # a thread that ends would lose all claims of the process
                 # The next beat tries again; if the lease ends before that, an append is refused.
                 logger.warning(
                     "the claims of %d runs could not be renewed: %s",

@@ -109,9 +109,7 @@ class MemoryLog(EventLog):
             raise no_run(run_id)
         return found
 
-    async def _claim(
-        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         now = self._clock()
         with self._lock:
             if row is not None:
@@ -188,8 +186,7 @@ class MemoryLog(EventLog):
         wanted = (
             found
             for at in range(end - 1, -1, -1)
-            if ((found := self._listed[at]).last_seq == 0) is is_empty
-            and (status is None or found.status == status)
+            if ((found := self._listed[at]).last_seq == 0) is is_empty and (status is None or found.status == status)
         )
         return [found.stored() for found in islice(wanted, limit)]
 
@@ -213,10 +210,7 @@ class MemoryLog(EventLog):
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         commands = self._get(run_id).commands
-        return [
-            (number, stored, data)
-            for number, (stored, _, data) in enumerate(commands[after:], after + 1)
-        ]
+        return [(number, stored, data) for number, (stored, _, data) in enumerate(commands[after:], after + 1)]
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
         with self._lock:
@@ -258,9 +252,7 @@ class MemoryLog(EventLog):
         gone: set[str] = set()
         with self._lock:
             # A run that continues another one is newer.
-            for run, _, _, epoch, last, *_, sent in sorted(
-                rows, key=lambda row: -self._runs[row[0]].number
-            ):
+            for run, _, _, epoch, last, *_, sent in sorted(rows, key=lambda row: -self._runs[row[0]].number):
                 found = self._runs[run]
                 is_held = found.owner and found.lease_until > now
                 if (
@@ -309,12 +301,13 @@ def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:
     epoch, last_seq, _ = found
     if epoch != claim.epoch:
         return FencedError(
-            f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was written, "
-            "and this process stops working on it. Watch the run through the log",
+            f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was written,"
+            " and this process stops working on it. Watch the run through the log",
             run_id=run,
         )
     return FencedError(
-        f"the log of {run} ends with record {last_seq}, and an append would continue after {append.after}: nothing was written",
+        f"the log of {run} ends with record {last_seq}, and an append would continue after {append.after}: nothing was "
+        "written",
         run_id=run,
     )
 
@@ -349,6 +342,4 @@ def check_command(run_id: str, status: str) -> None:
 
 def conflict(run_id: str, key: str) -> CommandConflictError:
     """The error for a second command with the same key."""
-    return CommandConflictError(
-        f"{run_id} has a command with the key {key!r} already: the first one counts"
-    )
+    return CommandConflictError(f"{run_id} has a command with the key {key!r} already: the first one counts")

@@ -156,9 +156,7 @@ class NatsLog(EventLog):
             patience=self.patience,
             on_return=self._returned,
         )
-        session = OwnedRuns(
-            connection, self._address.name, self._clock, self.owner, self._watch_subject
-        )
+        session = OwnedRuns(connection, self._address.name, self._clock, self.owner, self._watch_subject)
         try:
             await session.prepare(self._address, self._wanted, self._replicas)
         except BaseException:
@@ -183,18 +181,14 @@ class NatsLog(EventLog):
 
     # Owners
 
-    async def _claim(
-        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         session = await self._open()
         await self._receive_marks(session)
         claim = await session.claim(run_id, row, self.lease, statuses)
         self._expect(run_id, claim.last_seq)
         return claim
 
-    async def _claim_any(
-        self, runs: Sequence[str], statuses: Collection[StoredStatus]
-    ) -> Claim | None:
+    async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         # Those that look at the same moment do not try the same ones in the same order.
         rest = random.sample(runs[1:], len(runs) - 1)
         return await super()._claim_any([runs[0], *rest], statuses)
@@ -250,9 +244,7 @@ class NatsLog(EventLog):
         if last is not None and known[1].status != "deleted":
             head = last[1]
             row = known[1]
-            if head.row_seq > row.last_seq or (
-                head.last >= row.last_seq and head.status != row.status
-            ):
+            if head.row_seq > row.last_seq or (head.last >= row.last_seq and head.status != row.status):
                 known = await session.repair(run_id, known, head)
             if head.last > known[1].last_seq:
                 row = replace(known[1], last_seq=head.last, size=head.size, updated=head.time)
@@ -351,10 +343,7 @@ class NatsLog(EventLog):
             await tail.close()
 
     async def _unfollow(self, run_id: str) -> None:
-        if (
-            run_id not in self.followers.runs
-            and (tail := self._tails.pop(run_id, None)) is not None
-        ):
+        if run_id not in self.followers.runs and (tail := self._tails.pop(run_id, None)) is not None:
             await tail.close()
 
     # Watchers
@@ -459,9 +448,7 @@ class NatsLog(EventLog):
         await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
         return gone
 
-    async def _bury(
-        self, session: OwnedRuns, run_id: str, expected: StoredRow | None = None
-    ) -> bool:
+    async def _bury(self, session: OwnedRuns, run_id: str, expected: StoredRow | None = None) -> bool:
         """Delete a run; returns whether it is as expected."""
         while True:
             found = await session.ownership(run_id)
@@ -487,9 +474,7 @@ class NatsLog(EventLog):
         await session.purge(run_id)
 
         def empty(row: Listed) -> Listed | None:
-            return replace(
-                row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0
-            )
+            return replace(row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0)
 
         await session.put_row(run_id, empty)
         return True

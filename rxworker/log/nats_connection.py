@@ -261,9 +261,7 @@ class Connection:
         )
         try:
             waiting: list[asyncio.Future[Any]] = [connecting, refused]
-            await asyncio.wait(
-                waiting, timeout=min(FIRST, self.patience), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait(waiting, timeout=min(FIRST, self.patience), return_when=asyncio.FIRST_COMPLETED)
             if refused.done():
                 raise self._unreachable(refused.result())
             if not connecting.done() or connecting.exception() is not None:
@@ -271,8 +269,9 @@ class Connection:
             version = client.connected_server_version
             if (version.major, version.minor) < OLDEST:
                 raise LogError(
-                    f"NATS at {self._address!r} is version {version.major}.{version.minor}.{version.patch}, and a log needs nats-server "
-                    f"{OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an owner that was taken over"
+                    f"NATS at {self._address!r} is version {version.major}.{version.minor}.{version.patch}, and a log "
+                    f"needs nats-server {OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an "
+                    "owner that was taken over"
                 )
             self._inbox = client.new_inbox()
             await _subscribe(client, f"{self._inbox}.*", self._answered)
@@ -295,13 +294,15 @@ class Connection:
         error = error or self._error
         if error is not None and _is_about_credentials(error):
             return LogError(
-                f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, of the address"
+                f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, "
+                "of the address"
             )
         if self._was_connected:
             return AwayError("it cannot be reached")
         why = "" if error is None else f" ({type(error).__name__})"
         return LogError(
-            f"NATS at {self._address!r} cannot be reached{why}: start nats-server with -js, or check the address and the credentials"
+            f"NATS at {self._address!r} cannot be reached{why}: start nats-server with -js, or check the address and "
+            "the credentials"
         )
 
     async def close(self) -> None:
@@ -376,8 +377,8 @@ class Connection:
                 if self._is_closed or self.loop.time() + pause > until:
                     why = str(error) if isinstance(error, AwayError) else type(error).__name__
                     raise LogError(
-                        f"NATS at {self._address!r} has not answered for {self.patience:g} s ({why}): start its servers, a majority of them in a cluster, "
-                        "with JetStream, and recover the runs that ended",
+                        f"NATS at {self._address!r} has not answered for {self.patience:g} s ({why}): start its "
+                        "servers, a majority of them in a cluster, with JetStream, and recover the runs that ended",
                         retryable=True,
                     ) from None
             except ApiError as error:
@@ -399,9 +400,7 @@ class Connection:
             raise _raised(error)
         return answer.data
 
-    async def request(
-        self, subject: str, body: object = None, *, unless: int | None = None
-    ) -> bytes | None:
+    async def request(self, subject: str, body: object = None, *, unless: int | None = None) -> bytes | None:
         """The answer of the API of JetStream, requested until it comes.
 
         ``None`` if it refuses with the code ``unless``.
@@ -431,7 +430,8 @@ class Connection:
                 await waiting
         except TimeoutError:
             raise LogError(
-                f"{what} has not arrived for {self.patience:g} s: start the servers of NATS, a majority of them in a cluster",
+                f"{what} has not arrived for {self.patience:g} s: start the servers of NATS, a majority of them in a "
+                "cluster",
                 retryable=True,
             ) from None
 
@@ -548,9 +548,7 @@ class Connection:
         prefix = self._inbox.rpartition(".")[0] or "_INBOX"
         return f"{prefix}.{uuid.uuid4().hex}"
 
-    async def subscribe(
-        self, subject: str, receive: Callable[[Msg], Awaitable[None]], queue: str = ""
-    ) -> Subscription:
+    async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]], queue: str = "") -> Subscription:
         """Receive the messages of a subject; of those that name a queue, one receives each."""
         return await _subscribe(await self._ready(), subject, receive, queue)
 

@@ -75,12 +75,11 @@ class Address:
         replicas = query.pop("replicas", "")
         if parts.scheme not in ("nats", "tls") or not hosts or query:
             raise ConfigurationError(
-                f"{self._shown!r} is not the address of a NATS log: give nats://HOST:4222/NAME, and ?replicas=3 for three replicas"
+                f"{self._shown!r} is not the address of a NATS log: give nats://HOST:4222/NAME, and ?replicas=3 for "
+                "three replicas"
             )
         if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
-            raise ConfigurationError(
-                f"{self.name!r} cannot be the name of a NATS log: use letters, digits, - and _"
-            )
+            raise ConfigurationError(f"{self.name!r} cannot be the name of a NATS log: use letters, digits, - and _")
         if replicas and replicas not in ("1", "2", "3", "4", "5"):
             raise ConfigurationError(f"replicas={replicas}: NATS keeps 1 to 5 replicas")
         self.replicas = int(replicas) if replicas else None

@@ -42,9 +42,7 @@ class Index(Feed):
         self._floor = 0
         super().__init__(session.connection, f"{session.name}-rows", [f"{session.name}.>"])
 
-    async def list(
-        self, status: StoredStatus | None, before: str, limit: int, is_empty: bool
-    ) -> list[StoredRow]:
+    async def list(self, status: StoredStatus | None, before: str, limit: int, is_empty: bool) -> list[StoredRow]:
         """Runs, the newest first: those with entries, or those without."""
         await self._catch_up()
         end = len(self._orders)

@@ -144,9 +144,7 @@ class Renewer:
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._loop.run_forever, name="rxworker log heartbeat", daemon=True
-            )
+            self._thread = threading.Thread(target=self._loop.run_forever, name="rxworker log heartbeat", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
 

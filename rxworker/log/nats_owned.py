@@ -71,9 +71,7 @@ class OwnedRuns(Session):
         watch_subject: The subject on which it is notified of watchers of its runs.
     """
 
-    def __init__(
-        self, connection: Connection, name: str, clock: ServerClock, owner: str, watch_subject: str
-    ) -> None:
+    def __init__(self, connection: Connection, name: str, clock: ServerClock, owner: str, watch_subject: str) -> None:
         super().__init__(connection, name, clock)
         self._owner = owner
         self._watch_subject = watch_subject
@@ -83,9 +81,7 @@ class OwnedRuns(Session):
         """The run was deleted."""
         self._held.pop(run_id, None)
 
-    async def claim(
-        self, run_id: str, row: bytes | None, lease: float, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def claim(self, run_id: str, row: bytes | None, lease: float, statuses: Collection[StoredStatus]) -> Claim:
         """As in the base."""
         message_id = uuid.uuid4().hex
         while True:
@@ -113,9 +109,7 @@ class OwnedRuns(Session):
                 row=known.row if row is None else as_raw(row),
             )
             try:
-                fence = await self.own(
-                    owner, 0 if found is None else found.seq, f"{message_id}.{owner.epoch}"
-                )
+                fence = await self.own(owner, 0 if found is None else found.seq, f"{message_id}.{owner.epoch}")
             except SequenceError:
                 continue  # another process was faster
             break
@@ -207,8 +201,9 @@ class OwnedRuns(Session):
         number = 0 if last is None else last[1].last
         if number < held.head.last:
             raise LogError(
-                f"NATS has lost the records {number + 1} to {held.head.last} of {run}, which it had acknowledged: nothing was written after them. "
-                "Recover the run; to lose nothing when a server loses power, keep replicas, or set sync_interval: always"
+                f"NATS has lost the records {number + 1} to {held.head.last} of {run}, which it had acknowledged: "
+                "nothing was written after them. Recover the run; to lose nothing when a server loses power, keep "
+                "replicas, or set sync_interval: always"
             )
         held.checked = returns
 

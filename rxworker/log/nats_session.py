@@ -150,11 +150,13 @@ class Session:
         config = decode(found.data, Config, self.name)
         if config.v > FORMAT:
             raise LogError(
-                f"{address!r} is a log of version {config.v}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
+                f"{address!r} is a log of version {config.v}, and this rxworker knows versions up to {FORMAT}: use a "
+                "newer rxworker"
             )
         if wanted is not None and wanted != config.streams:
             raise ConfigurationError(
-                f"{address!r} has {config.streams} streams, and streams={wanted} was given: leave it out, since the number decides in which stream a run is"
+                f"{address!r} has {config.streams} streams, and streams={wanted} was given: leave it out, since the "
+                "number decides in which stream a run is"
             )
         self.streams = config.streams
         # The process that has made it may have ended before the last of them.
@@ -171,9 +173,7 @@ class Session:
             {"allow_atomic": True, "max_consumers": CONSUMERS},
         )
 
-    async def _create(
-        self, stream: str, subjects: list[str], replicas: int, more: dict[str, object]
-    ) -> None:
+    async def _create(self, stream: str, subjects: list[str], replicas: int, more: dict[str, object]) -> None:
         config = {
             "name": stream,
             "subjects": subjects,
@@ -199,14 +199,10 @@ class Session:
         """Keep data under a key. Returns its sequence number; 0 if the last one is not the expected one."""
         if not expected:  # logs of earlier versions have no such stream
             subjects = [f"{self.name}.fold.*"]
-            await self._create(
-                f"{self.name}-folds", subjects, replicas, {"max_msgs_per_subject": 1}
-            )
+            await self._create(f"{self.name}-folds", subjects, replicas, {"max_msgs_per_subject": 1})
         subject = f"{self.name}.fold.{subject_token(key)}"
         try:
-            return await self.connection.publish(
-                subject, data, {EXPECTED: str(expected)}, uuid.uuid4().hex
-            )
+            return await self.connection.publish(subject, data, {EXPECTED: str(expected)}, uuid.uuid4().hex)
         except SequenceError:
             return 0
 
@@ -238,9 +234,7 @@ class Session:
             SequenceError: Another process has done so.
         """
         subject = self.place(owner.run_id).owner
-        return await self.connection.publish(
-            subject, encode(owner), {EXPECTED: str(expected)}, message_id
-        )
+        return await self.connection.publish(subject, encode(owner), {EXPECTED: str(expected)}, message_id)
 
     async def check_free(self, found: Ownership) -> None:
         """Check that the lease of a run has expired.
@@ -302,7 +296,8 @@ class Session:
                 entries += assembler.feed(message.data)
                 if assembler.is_broken:
                     raise LogError(
-                        f"the log of {run_id} is damaged: record {assembler.last + 1} is missing. If its servers have lost power, restore the streams from a backup"
+                        f"the log of {run_id} is damaged: record {assembler.last + 1} is missing. If its servers have "
+                        "lost power, restore the streams from a backup"
                     )
             seq = messages[-1].seq + 1
         self._positions[run_id, assembler.last] = seq

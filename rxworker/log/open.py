@@ -13,9 +13,7 @@ from rxworker.log.sqlite import SQLiteLog
 EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/DATABASE, nats://HOST/NAME, or memory:"
 
 
-def open_log(
-    address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
-) -> EventLog:
+def open_log(address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE) -> EventLog:
     """Open the log at an address.
 
     ``sqlite:runs.db`` (relative to the working directory), ``sqlite:/var/lib/runs.db``,

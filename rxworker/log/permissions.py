@@ -114,9 +114,7 @@ async def grant(log: EventLog, labels: Mapping[str, str], pair: Pair, run_id: st
     await change_kept(log, permissions_key(labels, run_id), Permissions, given)
 
 
-async def set_given(
-    log: EventLog, labels: Mapping[str, str], pair: Pair, run_id: str, *, is_allowed: bool
-) -> None:
+async def set_given(log: EventLog, labels: Mapping[str, str], pair: Pair, run_id: str, *, is_allowed: bool) -> None:
     """Allow a pair in a conversation without a decision, or withdraw it. It counts when this returns.
 
     Args:
@@ -144,9 +142,7 @@ async def set_given(
                 await log.append(claim, [], after=claim.last_seq, row=row)
 
 
-async def settle(
-    log: EventLog, run_id: str, labels: Mapping[str, str], allowed: Collection[Pair]
-) -> None:
+async def settle(log: EventLog, run_id: str, labels: Mapping[str, str], allowed: Collection[Pair]) -> None:
     """Set what is known to be decided in a conversation to what a program allows.
 
     Raises:

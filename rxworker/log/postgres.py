@@ -140,9 +140,7 @@ class _Pump:
         work: Does jobs on it, and sets their results.
     """
 
-    def __init__(
-        self, link: Link, work: Callable[[AsyncConnection, Sequence[_Job[Any]]], Awaitable[None]]
-    ) -> None:
+    def __init__(self, link: Link, work: Callable[[AsyncConnection, Sequence[_Job[Any]]], Awaitable[None]]) -> None:
         self._link = link
         self._work = work
         self._waiting: list[_Job[Any]] = []
@@ -218,17 +216,13 @@ class PostgresLog(EventLog):
 
     patience = PATIENCE
 
-    def __init__(
-        self, address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
-    ) -> None:
+    def __init__(self, address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
         self._server = server = Server(address)
         self.address = server.address
         try:
             with server.connect_now() as connection:
-                self.id, clock, self.keeps_bases, self._channel = _prepare(
-                    connection, server, self.owner
-                )
+                self.id, clock, self.keeps_bases, self._channel = _prepare(connection, server, self.owner)
         except psycopg.Error as error:
             raise server.explained(error) from error
         self._ahead = clock - time.time()  # the clock of the server, before ours
@@ -254,9 +248,7 @@ class PostgresLog(EventLog):
 
     # Owners
 
-    async def _claim(
-        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         def judge(found: Row, _: bool) -> Claim:
             is_taken, epoch, last, status, owner, remaining = found
             if is_taken:
@@ -281,9 +273,7 @@ class PostgresLog(EventLog):
         )
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
-    async def _claim_any(
-        self, runs: Sequence[str], statuses: Collection[StoredStatus]
-    ) -> Claim | None:
+    async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         if not self.calls:
             return await super()._claim_any(runs, statuses)
 
@@ -441,9 +431,7 @@ class PostgresLog(EventLog):
             return number
 
         token = uuid.uuid4().hex
-        return await self._writes.put(
-            _Job(sql.SEND, (run_id, key or token, token, data), judge, durable=True)
-        )
+        return await self._writes.put(_Job(sql.SEND, (run_id, key or token, token, data), judge, durable=True))
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         def judge(rows: list[Row], _: bool) -> list[tuple[int, float, bytes]]:
@@ -535,9 +523,7 @@ class PostgresLog(EventLog):
                 job.is_repeated = True
             raise
 
-    async def _write_once(
-        self, connection: AsyncConnection, jobs: Sequence[_Job[Any]], is_new: bool
-    ) -> None:
+    async def _write_once(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]], is_new: bool) -> None:
         appends = [job for job in jobs if isinstance(job, _AppendJob)]
         others = [job for job in jobs if not isinstance(job, _AppendJob)]
         # Rows are locked in this order by everything that locks several of them.
@@ -547,9 +533,7 @@ class PostgresLog(EventLog):
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
         async with pipelined(connection) as pipeline:
             if appends:
-                cursor = await connection.execute(
-                    sql.APPEND, _arrays(appends), prepare=True, binary=True
-                )
+                cursor = await connection.execute(sql.APPEND, _arrays(appends), prepare=True, binary=True)
                 found.append((appends, cursor))
             for job in others:
                 if found:
@@ -702,9 +686,7 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
     if connection.info.server_version < OLDEST * 10_000:
         raise LogError(f"{server.address} is older than Postgres {OLDEST}: use a newer server")
     with connection.transaction():
-        connection.execute(
-            "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || %s, 0))", (schema,)
-        )
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || %s, 0))", (schema,))
         query = "SELECT to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL"
         names = (schema, f"{schema}.log", f"{schema}.runs")
         has_schema, has_log, has_runs = connection.execute(query, names).fetchall()[0]
@@ -718,7 +700,8 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
             connection.execute(sql.DURABLE)
         try:
             found = connection.execute(
-                "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), 'DELETE'), to_regclass('bases') IS NOT NULL FROM log"
+                "SELECT id, format, date_part('epoch', clock_timestamp()), has_table_privilege(to_regclass('waiting'), "
+                "'DELETE'), to_regclass('bases') IS NOT NULL FROM log"
             ).fetchone()
         except psycopg.errors.UndefinedColumn as error:
             raise LogError(_other(server)) from error
@@ -727,7 +710,8 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
         identity, version, clock, can_call, has_bases = found
         if version > sql.FORMAT:
             raise LogError(
-                f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
+                f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows "
+                f"versions up to {sql.FORMAT}: use a newer rxworker"
             )
         # The functions of an earlier version are brought up to this one. The tables and the runs stay as they are.
         for earlier in range(version, sql.FORMAT):
@@ -747,7 +731,10 @@ def _prepare(connection: Connection, server: Server, owner: str) -> tuple[str, f
 
 
 def _other(server: Server) -> str:
-    return f"the schema {server.schema} of {server.address} has other tables, but not a log of rxworker: give another one with schema="
+    return (
+        f"the schema {server.schema} of {server.address} has other tables, but not a log of rxworker: give another one "
+        "with schema="
+    )
 
 
 def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:

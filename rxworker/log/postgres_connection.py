@@ -55,8 +55,8 @@ _LOST = frozenset(
 )
 _SETTINGS = (
     # All queries look up keys; a plan that was made while a table was empty must not read all of it later.
-    "SELECT set_config('search_path', %s, false), set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false), "
-    "set_config('synchronous_commit', 'off', false)"
+    "SELECT set_config('search_path', %s, false), set_config('enable_seqscan', 'off', false), set_config('jit', 'off', "
+    "false), set_config('synchronous_commit', 'off', false)"
 )
 
 
@@ -93,8 +93,8 @@ class Server:
         except psycopg.Error:
             # The error of the library quotes what it does not understand, which may be the password.
             raise ConfigurationError(
-                f"{self.address} is not the address of a Postgres database: give postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
-                "with %XX for characters that have a meaning in it"
+                f"{self.address} is not the address of a Postgres database: give "
+                "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %XX for characters that have a meaning in it"
             ) from None
         passwords = (options.get("password"), options.get("sslpassword"))
         self._secrets = [str(each) for each in passwords if each]
@@ -112,9 +112,7 @@ class Server:
 
     async def connect(self) -> AsyncConnection:
         """Connect."""
-        connection: AsyncConnection = await psycopg.AsyncConnection.connect(
-            self._conninfo, autocommit=True
-        )
+        connection: AsyncConnection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
         try:
             connection.adapters.register_dumper(int, Int8BinaryDumper)
             await connection.execute(_SETTINGS, (self.schema,))
@@ -145,13 +143,16 @@ def is_lost(error: BaseException | None) -> bool:
 def _advice(error: psycopg.Error) -> str:
     if is_lost(error):
         return (
-            ". Check that the server runs and accepts connections, and the host, the user, the password and the database in the address; "
-            "recover the runs that ended"
+            ". Check that the server runs and accepts connections, and the host, the user, the password and the "
+            "database in the address; recover the runs that ended"
         )
     if isinstance(error, psycopg.errors.DiskFull):
         return ". Make room on the disk of the server, and recover the runs that ended"
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return ". Grant the user CREATE on the database, or open the log once as a user that has it, and grant the rights to its schema"
+        return (
+            ". Grant the user CREATE on the database, or open the log once as a user that has it, and grant the rights "
+            "to its schema"
+        )
     if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.UndefinedFunction):
         return ". The tables of the log were removed: open it again"
     return ""
@@ -187,9 +188,7 @@ class Link:
         prepare: Called with each new connection, before it is used.
     """
 
-    def __init__(
-        self, server: Server, prepare: Callable[[AsyncConnection], Awaitable[object]] | None = None
-    ) -> None:
+    def __init__(self, server: Server, prepare: Callable[[AsyncConnection], Awaitable[object]] | None = None) -> None:
         self.server = server
         self._prepare = prepare
         self._connection: AsyncConnection | None = None

@@ -340,9 +340,7 @@ class RunSource:
                 pause = next(failures, pause)
                 if self.log.is_closed or time.monotonic() + pause > since + PATIENCE:
                     raise
-                logger.warning(
-                    "the log cannot be read: %s. It is tried again in %g s", error, pause
-                )
+                logger.warning("the log cannot be read: %s. It is tried again in %g s", error, pause)
                 await asyncio.sleep(pause)
 
     def _note(self, infos: list[RunInfo]) -> None:
@@ -351,9 +349,7 @@ class RunSource:
             self.pending.note(info, now)
             if info.error and info.status in OPEN and info.run_id not in self._unreadable:
                 self._unreadable.add(info.run_id)
-                logger.warning(
-                    "%s is not recovered: %s", info.run_id, info.error, extra={"run": info.run_id}
-                )
+                logger.warning("%s is not recovered: %s", info.run_id, info.error, extra={"run": info.run_id})
             for outer in (info.run_id, info.row.resumes) if self._nested else ():
                 if outer != info.run_id or info.status not in OPEN:
                     for nested in self._nested.pop(outer, ()):
@@ -682,9 +678,7 @@ async def change_row(
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
         async for infos in changes:
             # At first in any case, since the log has noted no change since.
-            if not infos or any(
-                one.run_id == run_id and one.lease_until <= time.time() for one in infos
-            ):
+            if not infos or any(one.run_id == run_id and one.lease_until <= time.time() for one in infos):
                 with suppress(LeaseHeldError):
                     async with claimed(log, run_id, statuses) as (claim, info):
                         await log.append(claim, [], after=claim.last_seq, row=change(info))

@@ -152,9 +152,7 @@ class _Replay(abc.DisposableBase):
                 # The first entry may be a span that begins before.
                 before = min(self._after, page[0].first - 1)
                 records = list(records_of(page, self._run, before))
-                self._records = (
-                    one for each in records for one in expand(each, self._after, self._until)
-                )
+                self._records = (one for each in records for one in expand(each, self._after, self._until))
                 self._page = asyncio.get_running_loop().create_future()
                 self._emit()
                 await self._page

@@ -60,9 +60,7 @@ class Replica:
         True Hello!
     """
 
-    def __init__(
-        self, log: EventLog, run_id: str, *, barrier: Callable[[], Awaitable[object]] | None = None
-    ) -> None:
+    def __init__(self, log: EventLog, run_id: str, *, barrier: Callable[[], Awaitable[object]] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self.id = run_id
         self.log = log

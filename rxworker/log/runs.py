@@ -102,9 +102,7 @@ class StoredRun(Struct, frozen=True, eq=False):
 
 def is_copy(source: str, record: Record) -> bool:
     """Whether the record is before that of the fork from this run."""
-    return bool(record.path) or not (
-        isinstance(record.event, Fork) and record.event.source == source
-    )
+    return bool(record.path) or not (isinstance(record.event, Fork) and record.event.source == source)
 
 
 class _Pages(Struct, frozen=True):

@@ -180,9 +180,7 @@ def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str
 
 def _said(messages: list[Any]) -> list[str]:
     users = [message for message in messages if message["role"] == "user"]
-    return [
-        part["text"] for one in users for part in one.get("content", []) if part["type"] == "text"
-    ]
+    return [part["text"] for one in users for part in one.get("content", []) if part["type"] == "text"]
 
 
 def _plain(value: object) -> str:
@@ -251,8 +249,8 @@ class SearchIndex:
             db = self._db
             (since,) = db.execute("SELECT revision FROM search_state").fetchone()
             changed = db.execute(
-                "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN searched ON searched.id=runs.id "
-                "WHERE revision>? ORDER BY revision LIMIT ?",
+                "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN "
+                "searched ON searched.id=runs.id WHERE revision>? ORDER BY revision LIMIT ?",
                 (since, BATCH),
             ).fetchall()
             if not changed:
@@ -295,8 +293,8 @@ class SearchIndex:
             where.append("instr(tools, ?)")
             values.append(f"\n{tool}\n")
         query = (
-            f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched ON searched.id=search.rowid "
-            f"WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
+            f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched "
+            f"ON searched.id=search.rowid WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
         )
         with self._lock:
             return [(row[0], row[1], row[2:]) for row in self._db.execute(query, (*values, limit))]

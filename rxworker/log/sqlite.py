@@ -60,9 +60,14 @@ WATCHED = 10.0
 BASES = (
     "CREATE TABLE bases(run INTEGER PRIMARY KEY, base INTEGER NOT NULL)",
     "CREATE INDEX bases_by_base ON bases(base)",
-    "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) BEGIN SELECT RAISE(IGNORE); END",
-    "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM bases WHERE base=NEW.id) "
-    "BEGIN SELECT RAISE(IGNORE); END",
+    (
+        "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) BEGIN"
+        " SELECT RAISE(IGNORE); END"
+    ),
+    (
+        "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM "
+        "bases WHERE base=NEW.id) BEGIN SELECT RAISE(IGNORE); END"
+    ),
 )
 """Which run refers to which. Files of earlier versions have it from `upgrade` on.
 
@@ -103,7 +108,9 @@ CREATE TABLE log(id TEXT NOT NULL, barriers INTEGER NOT NULL);
 INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
-WAITING = "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
+WAITING = (
+    "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
+)
 """The processes that wait for a run, each with the kinds that it takes, one a line; none for all.
 
 Files of earlier versions get it when they are opened.
@@ -179,9 +186,7 @@ class SQLiteLog(EventLog):
         []
     """
 
-    def __init__(
-        self, path: str | Path, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
-    ) -> None:
+    def __init__(self, path: str | Path, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE) -> None:
         super().__init__(codec=codec, owner=owner, lease=lease)
         check_type("path", path, (str, Path), "SQLiteLog('runs.db')")
         self.path = Path(path)
@@ -206,9 +211,7 @@ class SQLiteLog(EventLog):
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="rxworker log writer", daemon=True)
-        self._reader = threading.Thread(
-            target=self._read_on, name="rxworker log reader", daemon=True
-        )
+        self._reader = threading.Thread(target=self._read_on, name="rxworker log reader", daemon=True)
         self._writer.start()
         self._reader.start()
 
@@ -219,14 +222,10 @@ class SQLiteLog(EventLog):
 
     # Owners
 
-    async def _claim(
-        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         return await self._to_writer(lambda db: self._take(db, run_id, row, statuses), durable=True)
 
-    async def _claim_any(
-        self, runs: Sequence[str], statuses: Collection[StoredStatus]
-    ) -> Claim | None:
+    async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         def work(db: sqlite3.Connection) -> Claim | None:
             for run in runs:
                 with contextlib.suppress(LeaseHeldError, RunStatusError):
@@ -272,9 +271,7 @@ class SQLiteLog(EventLog):
         await self._to_writer(work)
 
     async def _dismiss_call(self) -> None:
-        await self._to_writer(
-            lambda db: db.execute("DELETE FROM waiting WHERE owner=?", (self.owner,))
-        )
+        await self._to_writer(lambda db: db.execute("DELETE FROM waiting WHERE owner=?", (self.owner,)))
 
     async def _call(self, kind: str, to_all: bool) -> None:
         values = (kind, f"\n{kind}\n", -1 if to_all else 1)
@@ -294,14 +291,12 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> bool:
             now = time.time()
             found: tuple[int, float, str] | None = db.execute(
-                f"UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status), {_REVISE} "
-                "WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
+                f"UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status), {_REVISE}"
+                " WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
                 (last, now, size, row, status, run, epoch, append.after),
             ).fetchone()
             if found is None:
-                stored = db.execute(
-                    "SELECT epoch, last, status FROM runs WHERE run=?", (run,)
-                ).fetchone()
+                stored = db.execute("SELECT epoch, last, status FROM runs WHERE run=?", (run,)).fetchone()
                 raise refusal(append, stored)
             key, watched, watcher = found
             db.executemany(
@@ -369,9 +364,7 @@ class SQLiteLog(EventLog):
         ]
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
         values = {"before": before, "limit": limit}
-        return await self._to_reader(
-            lambda db: [self._shown(row[:-1]) for row in db.execute(query, values).fetchall()]
-        )
+        return await self._to_reader(lambda db: [self._shown(row[:-1]) for row in db.execute(query, values).fetchall()])
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
@@ -435,7 +428,8 @@ class SQLiteLog(EventLog):
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         return await self._to_reader(
             lambda db: db.execute(
-                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? ORDER BY number",
+                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? ORDER"
+                " BY number",
                 (run_id, after),
             ).fetchall()
         )
@@ -501,7 +495,8 @@ class SQLiteLog(EventLog):
             gone: dict[int, str] = {}
             for run, _, _, epoch, last, *_, sent in rows:
                 found = db.execute(
-                    "SELECT id FROM runs WHERE run=? AND epoch=? AND last=? AND sent=? AND status<>'deleted' AND (owner='' OR lease<=?)",
+                    "SELECT id FROM runs WHERE run=? AND epoch=? AND last=? AND sent=? AND status<>'deleted' AND "
+                    "(owner='' OR lease<=?)",
                     (run, epoch, last, sent, now),
                 ).fetchone()
                 if found is not None:
@@ -577,9 +572,7 @@ class SQLiteLog(EventLog):
 
     # The writer thread
 
-    async def _to_writer(
-        self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False
-    ) -> T:
+    async def _to_writer(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
         job = _Job(work, durable=durable)
         self._writes.put(job)
         return await job
@@ -616,9 +609,7 @@ class SQLiteLog(EventLog):
                     else:
                         results = [self._in_savepoint(db, job) for job in jobs]
                     if durable:
-                        (count,) = db.execute(
-                            "UPDATE log SET barriers=barriers+1 RETURNING barriers"
-                        ).fetchone()
+                        (count,) = db.execute("UPDATE log SET barriers=barriers+1 RETURNING barriers").fetchone()
         except BaseException as error:
             results = [(None, error)] * len(jobs)
         else:
@@ -627,9 +618,7 @@ class SQLiteLog(EventLog):
         for job, (result, error) in zip(jobs, results, strict=True):
             job.done(result, error)
 
-    def _in_savepoint(
-        self, db: sqlite3.Connection, job: _Job
-    ) -> tuple[object, BaseException | None]:
+    def _in_savepoint(self, db: sqlite3.Connection, job: _Job) -> tuple[object, BaseException | None]:
         """Do one job, so that its failure undoes it alone. A failure of the store fails them all."""
         db.execute("SAVEPOINT job")
         try:
@@ -763,8 +752,8 @@ def _check_barriers(db: sqlite3.Connection, path: Path) -> None:
     (count,) = db.execute("SELECT barriers FROM log").fetchone()
     if counted > count:
         raise LogError(
-            f"{path} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
-            f"Restore all of its files from one backup; to accept the loss, delete {file}"
+            f"{path} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, "
+            f"damaged or replaced. Restore all of its files from one backup; to accept the loss, delete {file}"
         )
 
 
@@ -787,7 +776,8 @@ def _create(path: Path) -> None:
         pass
     except OSError as error:
         raise LogError(
-            f"{path} cannot be created ({error.strerror}): check that its folder exists and that this user may write to it"
+            f"{path} cannot be created ({error.strerror}): check that its folder exists and that this user may write "
+            "to it"
         ) from error
 
 
@@ -816,7 +806,8 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             raise LogError(f"{path} is a database, but not a log of rxworker")
         if version > FORMAT:
             raise LogError(
-                f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
+                f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer "
+                "rxworker"
             )
         if not tables:
             for statement in (*TABLES.split(";"), *BASES):
@@ -852,13 +843,19 @@ def _is_busy(error: sqlite3.Error) -> bool:
 def _explanation(path: Path, error: sqlite3.Error) -> str:
     text = str(error)
     if _is_busy(error):
-        return f"{path} is locked by another process for more than {BUSY:g} s: end the process that holds a transaction in it"
+        return (
+            f"{path} is locked by another process for more than {BUSY:g} s: end the process that holds a transaction "
+            "in it"
+        )
     if "full" in text or "disk I/O" in text:
         return f"{path} cannot be written ({text}): make room on its disk, and recover the runs that ended"
     if "malformed" in text or "not a database" in text or "corrupt" in text:
         return f"{path} is damaged ({text}): restore it from a backup, together with its -wal and -barriers files"
     if "readonly" in text or "unable to open" in text:
-        return f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write to it"
+        return (
+            f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write "
+            "to it"
+        )
     return f"{path}: {text}"
 
 

@@ -62,9 +62,7 @@ class LogReader(Protocol):
     is_closed: bool
     _encoding: Encoding
 
-    def pages(
-        self, run_id: str, after: int = 0, *, until: int | None = None
-    ) -> AsyncGenerator[list[Entry], None]:
+    def pages(self, run_id: str, after: int = 0, *, until: int | None = None) -> AsyncGenerator[list[Entry], None]:
         """The entries of a run after a number, in pages."""
         ...
 
@@ -80,9 +78,7 @@ class LogReader(Protocol):
         """All of them, in pages."""
         ...
 
-    def changes(
-        self, *, limit: int | None = 100, every: float = 0.25
-    ) -> AsyncGenerator[list[RunInfo], None]:
+    def changes(self, *, limit: int | None = 100, every: float = 0.25) -> AsyncGenerator[list[RunInfo], None]:
         """Some stored runs, and then those that have changed."""
         ...
 
@@ -144,9 +140,7 @@ class Store(ABC):
     async def _dismiss_call(self) -> None:  # noqa: B027
         """Call this process no more."""
 
-    async def _claim_any(
-        self, runs: Sequence[str], statuses: Collection[StoredStatus]
-    ) -> Claim | None:
+    async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
         """Claim the first of the runs that can be claimed; ``None`` if none can."""
         for run in runs:
             with suppress(LeaseHeldError, RunStatusError):
@@ -160,9 +154,7 @@ class Store(ABC):
         """Called when nothing follows a run any more."""
 
     @abstractmethod
-    async def _claim(
-        self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
-    ) -> Claim:
+    async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         """Raise the epoch of a run, and set its owner and the end of its lease.
 
         Args:

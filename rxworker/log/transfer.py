@@ -119,29 +119,22 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
                 records.append(_check_entry(entry, head.run_id))
         except LogError as error:
             is_joined = "trailing characters" in str(error)
-            cause = (
-                ". It has several lines in one: write each with its newline" if is_joined else ""
-            )
+            cause = ". It has several lines in one: write each with its newline" if is_joined else ""
             raise LogError(f"line {number} of the exported run: {error}{cause}") from error
         if entry.first != after + 1:
-            raise LogError(
-                f"the exported run {head.run_id} lacks record {after + 1}: line {number} has {entry.first}"
-            )
+            raise LogError(f"the exported run {head.run_id} lacks record {after + 1}: line {number} has {entry.first}")
         after = entry.last
         entries.append(entry)
     if head is None or not entries:
-        raise LogError(
-            "this is not an exported run: give all lines of export_run, a head and at least one record"
-        )
+        raise LogError("this is not an exported run: give all lines of export_run, a head and at least one record")
     try:
         status = fold_run(records).status
     except Exception as error:  # of whatever record is in a place where it cannot be
-        raise LogError(
-            f"the records of the exported run {head.run_id} make no run: {describe(error)}"
-        ) from error
+        raise LogError(f"the records of the exported run {head.run_id} make no run: {describe(error)}") from error
     if head.row.status in OPEN and status in ("finished", "paused", "aborted"):
         raise LogError(
-            f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it again"
+            f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it "
+            "again"
         )
     # A permission belongs to the run that it was given to, and a file may contain any.
     await _store(log, head.run_id, replace(head.row, allowed=(), imported=after, held={}), entries)
@@ -164,9 +157,7 @@ def _read_head(line: bytes | str) -> _Head:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise LogError(f"this is not an exported run: {error}") from error
     if not is_storable(head.run_id) or head.row.status == "deleted":
-        raise LogError(
-            f"this is not an exported run: its id is {head.run_id!r}, and its status {head.row.status}"
-        )
+        raise LogError(f"this is not an exported run: its id is {head.run_id!r}, and its status {head.row.status}")
     return head
 
 
@@ -256,9 +247,7 @@ RESULTS = frozenset({*STEPS, "tool_start", "tool_stop", "tool_output"})
 """The kinds of the entries from which the results of calls are known."""
 
 
-def _results_at(
-    entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run_id: str
-) -> dict[int, ToolResult]:
+def _results_at(entries: Sequence[Entry], later: Iterable[Entry], row: RunRow, run_id: str) -> dict[int, ToolResult]:
     """The results that a fork has from the first.
 
     Of calls that have ended where the hooks have not seen the results yet, and those that a person has given.
@@ -281,10 +270,7 @@ def _results_at(
         match record.event:
             case ToolStart(place=place):
                 missing.discard(place)
-            case (
-                ToolStop(place=place, result=ToolResult() as result)
-                | ToolOutput(result=result, place=place)
-            ):
+            case ToolStop(place=place, result=ToolResult() as result) | ToolOutput(result=result, place=place):
                 if place in missing:
                     found[place] = result
             case ToolStop():
@@ -310,9 +296,7 @@ async def _store(log: EventLog, run_id: str, row: RunRow, entries: list[Entry]) 
         for start in range(0, len(entries), MANY):
             some = entries[start : start + MANY]
             is_last = start + MANY >= len(entries)
-            await log.append(
-                claim, some, after=after, row=row if is_last else None, durable=is_last
-            )
+            await log.append(claim, some, after=after, row=row if is_last else None, durable=is_last)
             after = some[-1].last
     finally:
         await log.release(claim)

@@ -22,9 +22,7 @@ StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "ab
 """The status of a stored run."""
 END_WORDS = {"error": "failed", "cancel": "cancelled", "limit": "stopped", "abort": "aborted"}
 """What an aborted run is called, by the cause of its end: the same word in every list, on every screen."""
-LISTED: tuple[StoredStatus, ...] = tuple(
-    [status for status in get_args(StoredStatus) if status != "deleted"]
-)
+LISTED: tuple[StoredStatus, ...] = tuple([status for status in get_args(StoredStatus) if status != "deleted"])
 """The statuses of the runs that a list shows."""
 OPEN: tuple[StoredStatus, ...] = ("queued", "running")
 """The statuses of a run that has not ended: a process runs it, or may take it."""
@@ -303,13 +301,14 @@ def checked_command(command: Command) -> Command:
         if sent.messages and sent.withdraws:
             raise TypeError("it sends messages and withdraws others, which are two commands")
     except (msgspec.ValidationError, TypeError, RecursionError) as error:
-        text = f"a run cannot take this {kind} command: {error}. A message is Message.user('...'), data is JSON, a key is a text"
+        text = (
+            f"a run cannot take this {kind} command: {error}. A message is Message.user('...'), data is JSON, a key is "
+            "a text"
+        )
         raise ConfigurationError(text) from error
     if kind != "send" or sent.withdraws:
         return command
-    if any(
-        m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(sent.messages)
-    ):
+    if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in to_messages(sent.messages)):
         text = "only messages of the user or the system can be sent to a run: give a text, or Message.user(...)"
         raise ConfigurationError(text)
     return command

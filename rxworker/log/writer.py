@@ -91,9 +91,7 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 # Constants, since a member of an enumeration is slow to look up.
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
 # After these the results of the turn are in the conversation, or nothing comes of them.
-_SEEN = frozenset(
-    {events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort}
-)
+_SEEN = frozenset({events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort})
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
@@ -206,9 +204,7 @@ class RunWriter:
 
     def _lose(self) -> None:
         """Called in the thread of the heartbeat."""
-        error = FencedError(
-            f"{self._run} was taken over by another process: this one stops", run_id=self._run
-        )
+        error = FencedError(f"{self._run} was taken over by another process: this one stops", run_id=self._run)
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._fail, error)
 
@@ -250,9 +246,7 @@ class RunWriter:
         if self._unseen and not record.path:
             if event.__class__ is events.ToolOutput or event.__class__ is events.ToolStop:
                 self._unseen.pop(event.place, None)
-            elif event.__class__ in _SEEN or (
-                event.__class__ is events.MessageAdd and event.source == "tools"
-            ):
+            elif event.__class__ in _SEEN or (event.__class__ is events.MessageAdd and event.source == "tools"):
                 self._unseen.clear()
         if event.__class__ is events.ToolStop and not record.path:
             held = self._results.pop(event.place, None)
@@ -289,9 +283,7 @@ class RunWriter:
     def is_full(self) -> bool:
         """Whether the source should wait."""
         return self._outstanding > MOST or (
-            self._task is not None
-            and bool(self._pending)
-            and self._loop.time() - self._since > MOST_SECONDS
+            self._task is not None and bool(self._pending) and self._loop.time() - self._since > MOST_SECONDS
         )
 
     def hold(self) -> asyncio.Future[None] | None:
@@ -401,9 +393,7 @@ class RunWriter:
                 return None
             return Claim(self._run, info.epoch, info.last_seq, info.owner)
 
-        found = await self._insist(
-            lambda: self.log.claim(self._run, create=True, row=self.row()), claimed
-        )
+        found = await self._insist(lambda: self.log.claim(self._run, create=True, row=self.row()), claimed)
         if self.state is _FAILED:
             await self._release(found)
         else:
@@ -490,9 +480,7 @@ class RunWriter:
             if not closed.done():
                 closed.set_result(None)
 
-    async def _insist(
-        self, call: Callable[[], Awaitable[T]], is_done: Callable[[RunInfo], T | None]
-    ) -> T:
+    async def _insist(self, call: Callable[[], Awaitable[T]], is_done: Callable[[RunInfo], T | None]) -> T:
         """Call the log, and again if this task was cancelled, because the event loop closes.
 
         Args:
@@ -520,9 +508,7 @@ class RunWriter:
         encoded = _encode(variables)
         if encoded != self._stored_variables:
             self._stored_variables = encoded
-            private[seq] = replace(
-                private.get(seq, Private()), variables=msgspec.json.decode(encoded)
-            )
+            private[seq] = replace(private.get(seq, Private()), variables=msgspec.json.decode(encoded))
 
     def _unhold(self) -> None:
         if self._held is not None and not self._held.done() and not self.is_full:

@@ -53,9 +53,7 @@ def _tokens(block: Content) -> int:
         case ToolResult(content=str(text)):
             return MESSAGE_TOKENS + _of_text(text)
         case ToolResult(content=parts):
-            return MESSAGE_TOKENS + sum(
-                _tokens(part) for part in parts if not isinstance(part, str)
-            )
+            return MESSAGE_TOKENS + sum(_tokens(part) for part in parts if not isinstance(part, str))
         case Image():
             return IMAGE_TOKENS
         case Document():
@@ -86,6 +84,4 @@ def _of_json(value: object) -> int:
 def _of_document(block: Document) -> int:
     if not block.data or not block.media_type.startswith("text/"):
         return DOCUMENT_TOKENS
-    return -(
-        -len(block.data) * 3 // 4 // BYTES_PER_TOKEN
-    )  # base64 has four letters for three bytes
+    return -(-len(block.data) * 3 // 4 // BYTES_PER_TOKEN)  # base64 has four letters for three bytes

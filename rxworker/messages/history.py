@@ -64,9 +64,7 @@ def starts(messages: Sequence[Message]) -> list[int]:
     whole = 0  # the index of the last result of the calls so far
     answered = False  # whether the model has spoken in this turn
     for place, message in enumerate(messages):
-        is_on = (
-            message.role == "assistant" and place > 0 and messages[place - 1].role == "assistant"
-        )
+        is_on = message.role == "assistant" and place > 0 and messages[place - 1].role == "assistant"
         if answered and place > whole and not is_on:
             begins.append(place)
             answered = False
@@ -131,9 +129,7 @@ def trim(
     kept = rounds[: max(keep_first, 0)]
     first = kept[-1].end if kept else 0
     fixed += sum(costs[:first])
-    fixed += sum(
-        c for c, m in zip(costs[first:], messages[first:], strict=True) if m.role == "system"
-    )
+    fixed += sum(c for c, m in zip(costs[first:], messages[first:], strict=True) if m.role == "system")
     tail = 0
     begin, question = len(messages), range(0)
     for one in reversed(rounds[len(kept) :]):
@@ -150,9 +146,7 @@ def trim(
     return conversation.with_messages((*messages[:first], *between, *messages[begin:]))
 
 
-def shorten(
-    conversation: Conversation, max_tokens: float, max_turns: float
-) -> tuple[int, tuple[Message, ...]]:
+def shorten(conversation: Conversation, max_tokens: float, max_turns: float) -> tuple[int, tuple[Message, ...]]:
     """Where the last turns of a conversation begin, and the messages before them that stay.
 
     System messages, and the question that the first of these turns helps to answer.
@@ -173,11 +167,7 @@ def shorten(
         if number and (number >= max_turns or tail > max_tokens):
             break
         begin, question = one.begin, one.question
-    stays = (
-        message
-        for place, message in enumerate(messages[:begin])
-        if message.role == "system" or place in question
-    )
+    stays = (message for place, message in enumerate(messages[:begin]) if message.role == "system" or place in question)
     return begin, tuple(stays)
 
 

@@ -55,7 +55,5 @@ def read_input(given: Input | Sequence[Input]) -> tuple[Message, ...]:
         return tuple(part for part in parts if isinstance(part, Message))
     if parts and all(isinstance(part, str | Content) for part in parts):
         return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
-    message = (
-        f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
-    )
+    message = f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
     raise ConfigurationError(message)

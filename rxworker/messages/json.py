@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    Json: TypeAlias = (
-        "bool | int | float | str | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
-    )
+    Json: TypeAlias = "bool | int | float | str | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
     """Any value that JSON text decodes to."""
 else:
     # msgspec resolves the annotations of a Struct when it first decodes one, and has no recursive aliases.

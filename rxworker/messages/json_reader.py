@@ -68,10 +68,7 @@ class JsonReader:
         self._changed = False
         place = 0
         while place < len(text) and not self.is_broken:
-            if self._string is not None:
-                place = self._read_string(text, place)
-            else:
-                place = self._read_token(text, place)
+            place = self._read_string(text, place) if self._string is not None else self._read_token(text, place)
         if self._string is not None and not self.is_broken:
             self._show_open_string()
         return self._changed

@@ -202,18 +202,13 @@ def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
         calls = calls_of(message)
         numbers = range(number, number + len(calls))
         number = numbers.stop
-        due = tuple(
-            _result(call, answers.get(n), ids[n], reason)
-            for call, n in zip(calls, numbers, strict=True)
-        )
+        due = tuple(_result(call, answers.get(n), ids[n], reason) for call, n in zip(calls, numbers, strict=True))
         yield _renamed(message, [ids[n] for n in numbers])
     if due:
         yield Message("user", due)
 
 
-def _result(
-    call: ToolCall, answer: PairedResult | None, call_id: str, reason: Reason
-) -> ToolResult:
+def _result(call: ToolCall, answer: PairedResult | None, call_id: str, reason: Reason) -> ToolResult:
     if answer is None:
         return ToolResult(call_id, _why(call, reason), is_error=True, name=call.name)
     result = answer.result
@@ -261,15 +256,12 @@ def _answering(message: Message, due: tuple[ToolResult, ...]) -> Message:
 
 def _sourced(blocks: Iterable[Content]) -> list[Content]:
     return [
-        _lost(block) if isinstance(block, Image | Document) and not has_source(block) else block
-        for block in blocks
+        _lost(block) if isinstance(block, Image | Document) and not has_source(block) else block for block in blocks
     ]
 
 
 def _lost(block: ResultBlock) -> Text:
-    return Text(
-        "(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)"
-    )
+    return Text("(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)")
 
 
 def _with_content(message: Message, content: list[Content]) -> Message:

@@ -13,9 +13,7 @@ class StopKind(Enum):
     ``INCOMPLETE`` is an end before its time that has no form of its own, such as a cancel by the server.
     """
 
-    __hash__ = (
-        object.__hash__
-    )  # that of an Enum is a function in Python, called at each look into a table
+    __hash__ = object.__hash__  # that of an Enum is a function in Python, called at each look into a table
 
     END_TURN = "EndTurn"
     MAX_TOKENS = "MaxTokens"

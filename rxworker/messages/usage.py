@@ -10,9 +10,7 @@ from rxworker.messages.json import JsonObject
 from rxworker.messages.settings import Settings, check_number, check_type
 
 
-class Usage(
-    Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defaults=True, gc=False
-):
+class Usage(Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defaults=True, gc=False):
     """Tokens of one response so far: a snapshot, never a difference. The last one holds.
 
     The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the

@@ -109,7 +109,8 @@ def scheduler_of(verb: str, scheduler: Scheduler, default: Scheduler) -> abc.Sch
     found = scheduler or default
     if found is None:
         raise ConfigurationError(
-            f"{verb} has no scheduler: give it one, or subscribe with scheduler=. Operators on a run have that of the run"
+            f"{verb} has no scheduler: give it one, or subscribe with scheduler=. Operators on a run have that of "
+            "the run"
         )
     return found
 
@@ -161,9 +162,7 @@ def operator(
     return apply
 
 
-def observing(
-    make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]], events: str = ""
-) -> Operator[A, B]:
+def observing(make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]], events: str = "") -> Operator[A, B]:
     """An operator that is one observer in front of another; see `stage`.
 
     Args:

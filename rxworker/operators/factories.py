@@ -34,7 +34,10 @@ def expect_operator(operator: object) -> None:
         raise ConfigurationError(message)
     if is_coroutine_function(operator):
         name = getattr(operator, "__name__", type(operator).__name__)
-        message = f"{name} is not an operator, which returns an observable at once, but a coroutine function: write def, without async"
+        message = (
+            f"{name} is not an operator, which returns an observable at once, but a coroutine function: write def, "
+            "without async"
+        )
         raise ConfigurationError(message)
     if not isinstance(operator, FunctionType):
         return

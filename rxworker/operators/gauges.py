@@ -46,9 +46,7 @@ GaugeFailed: TypeAlias = Callable[[str, Exception], None]
 """Called with the name of a gauge that failed, and its error."""
 
 
-def combine_gauges(
-    start: S, failed: GaugeFailed | None = None, /, **gauges: Operator[A, object]
-) -> Operator[A, S]:
+def combine_gauges(start: S, failed: GaugeFailed | None = None, /, **gauges: Operator[A, object]) -> Operator[A, S]:
     """Apply several operators to one subscription, and emit the last value of each in one Struct.
 
         --a---b--------|       x counts, y is the letter
@@ -85,9 +83,7 @@ def combine_gauges(
     types: dict[str, object] = {field.name: field.type for field in fields(start)}
     report = _warn if failed is None else failed
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[S], scheduler: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[S], scheduler: Scheduler) -> abc.DisposableBase:
         return _Board(start, observer, report).begin(gauges, types, source, scheduler)
 
     return operator(subscribe)
@@ -98,9 +94,7 @@ def _expect_board(start: object, gauges: dict[str, Operator[A, object]]) -> None
     if isinstance(start, type) or not isinstance(start, Struct):
         raise ConfigurationError(f"combine_gauges({name}): give a frozen Struct to begin with")
     if not start.__struct_config__.frozen:
-        raise ConfigurationError(
-            f"{name} can be changed by a watcher: define it as class {name}(Struct, frozen=True)"
-        )
+        raise ConfigurationError(f"{name} can be changed by a watcher: define it as class {name}(Struct, frozen=True)")
     unknown = sorted(set(gauges).difference(start.__struct_fields__))
     if unknown or not gauges:
         named = ", ".join(unknown) or "no gauges"
@@ -142,9 +136,7 @@ class _Board(Ending, Generic[S]):
         lanes: dict[str, Source[A]] = {name: Source() for name in gauges}
         self._lanes.update(lanes)
         for name, gauge in gauges.items():
-            sink = Sink(
-                self._put(name, types[name]), partial(self._fail, name), partial(self._end, name)
-            )
+            sink = Sink(self._put(name, types[name]), partial(self._fail, name), partial(self._end, name))
             try:
                 self.subscriptions.add(connect(gauge(lanes[name]), sink, scheduler))
             except Exception as error:
@@ -403,9 +395,7 @@ class _Changes:
         """Nothing more comes."""
         return ()
 
-    def _change(
-        self, record: Record, provider: str, model: str, before: Usage, after: Usage
-    ) -> Sequence[UsageChange]:
+    def _change(self, record: Record, provider: str, model: str, before: Usage, after: Usage) -> Sequence[UsageChange]:
         if before == after:
             return ()
         prices = self._prices.get(record.run_id, _NO_PRICES)

@@ -45,9 +45,7 @@ class Block(Source[BlockEvent]):
         start: How it began; made up where the block opened without a start.
     """
 
-    def __init__(
-        self, start: BlockStart, users: RefCountDisposable, *, replay: bool = False
-    ) -> None:
+    def __init__(self, start: BlockStart, users: RefCountDisposable, *, replay: bool = False) -> None:
         super().__init__()
         self.start = start
         self._users = users
@@ -91,9 +89,7 @@ class Block(Source[BlockEvent]):
 @overload
 def group_blocks(*, replay: bool = False) -> Operator[Event, Block]: ...
 @overload
-def group_blocks(
-    follow: Callable[[Block], Observable[B]], *, replay: bool = False
-) -> Operator[Event, B]: ...
+def group_blocks(follow: Callable[[Block], Observable[B]], *, replay: bool = False) -> Operator[Event, B]: ...
 def group_blocks(
     follow: Callable[[Block], Observable[Any]] | None = None, *, replay: bool = False
 ) -> Operator[Event, Any]:
@@ -235,14 +231,10 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
     return _follow_each(step, seed, "fold_scope(...)", every=False)
 
 
-def _follow_each(
-    step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool
-) -> Operator[Block, S]:
+def _follow_each(step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool) -> Operator[Block, S]:
     expect_callable(verb, step, "a function of a state and an event")
 
-    def subscribe(
-        source: Observable[Block], observer: abc.ObserverBase[S], scheduler: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[Block], observer: abc.ObserverBase[S], scheduler: Scheduler) -> abc.DisposableBase:
         push = observer.on_next
         joined = Joined(observer, scheduler)
 

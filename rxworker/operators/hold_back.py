@@ -97,14 +97,10 @@ def hold_back(
     Bye.
     """
     if not callable(check):
-        raise ConfigurationError(
-            f"hold_back({check!r:.60}): give a function that takes a text and returns a bool"
-        )
+        raise ConfigurationError(f"hold_back({check!r:.60}): give a function that takes a text and returns a bool")
     check_number("hold_back(window)", window, least=2, whole=True)
 
-    def subscribe(
-        source: Observable[E], observer: abc.ObserverBase[E], scheduler: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[E], observer: abc.ObserverBase[E], scheduler: Scheduler) -> abc.DisposableBase:
         blocks = _HeldBlocks[E](observer.on_next, window // 2, replacement, thinking)
         return _Checks(check, blocks, observer).follow(source, scheduler)
 
@@ -143,9 +139,7 @@ class _HeldText:
 class _HeldBlocks(Generic[E]):
     """Decides what is checked and when, and emits what passes. One subscription's."""
 
-    def __init__(
-        self, push: Callable[[E], None], half: int, replacement: str | None, thinking: bool
-    ) -> None:
+    def __init__(self, push: Callable[[E], None], half: int, replacement: str | None, thinking: bool) -> None:
         self._push = push
         self._half = half
         self._replacement = replacement
@@ -339,7 +333,10 @@ class _Checks(Ending, Generic[E]):
     def _expect_bool(self, answer: object) -> bool | None:
         if isinstance(answer, bool):
             return answer
-        message = f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold it back"
+        message = (
+            f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold "
+            "it back"
+        )
         self.on_error(ConfigurationError(message))
         return None
 
@@ -356,6 +353,7 @@ def _ensure_future(answer: Awaitable[bool]) -> asyncio.Future[bool]:
         if inspect.iscoroutine(answer):
             answer.close()
         raise ConfigurationError(
-            "an asynchronous check of hold_back needs a running event loop: subscribe within asyncio.run(...), or give a plain function"
+            "an asynchronous check of hold_back needs a running event loop: subscribe within asyncio.run(...), or give "
+            "a plain function"
         ) from error
     return asyncio.ensure_future(answer, loop=loop)

@@ -188,6 +188,4 @@ def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
 
 
 def _metadata(start: BlockStart) -> ToolUseMetadata:
-    return (
-        start.metadata if isinstance(start.metadata, ToolUseMetadata) else ToolUseMetadata("", "")
-    )
+    return start.metadata if isinstance(start.metadata, ToolUseMetadata) else ToolUseMetadata("", "")

@@ -92,9 +92,7 @@ class Guard(abc.ObserverBase[A]):
         self._held: abc.DisposableBase | None = None
         self._is_stopped = self._is_disposed = False
 
-    def begin(
-        self, subscribe: abc.Subscription[A], scheduler: abc.SchedulerBase | None, *_: object
-    ) -> None:
+    def begin(self, subscribe: abc.Subscription[A], scheduler: abc.SchedulerBase | None, *_: object) -> None:
         """Subscribe to the source; the result of a trampoline is not needed.
 
         Raises:
@@ -262,9 +260,7 @@ class Stage(Observable[A]):
     if not TYPE_CHECKING:  # a type checker reports it by itself
 
         def __iter__(self) -> NoReturn:  # that of an observable never ends
-            raise TypeError(
-                "an observable is not iterable: subscribe to it, or use async for record in run"
-            )
+            raise TypeError("an observable is not iterable: subscribe to it, or use async for record in run")
 
     @cached_property
     def lock(self) -> threading.RLock:  # pyright: ignore[reportIncompatibleVariableOverride] - made late
@@ -336,9 +332,7 @@ def connect(
     return source.subscribe(sink, scheduler=scheduler)
 
 
-def stage(
-    source: Observable[A], make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]]
-) -> Stage[B]:
+def stage(source: Observable[A], make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]]) -> Stage[B]:
     """The result of an operator that is one observer in front of another.
 
     Args:
@@ -357,9 +351,7 @@ def stage(
     4
     """
 
-    def subscribe(
-        observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         return connect(source, make(observer), scheduler)
 
     made: Stage[B] = Stage(subscribe)
@@ -383,9 +375,7 @@ class Ending:
 
     __slots__ = ("_observer", "_release", "is_over")
 
-    def __init__(
-        self, observer: abc.ObserverBase[Any], release: Callable[[], object] = noop
-    ) -> None:
+    def __init__(self, observer: abc.ObserverBase[Any], release: Callable[[], object] = noop) -> None:
         self._observer = observer
         self._release = release
         self.is_over = False

@@ -224,9 +224,7 @@ class Masker(Splitter):
     def _hold(self, place: int, begin: int, end: int, out: list[str]) -> None:
         """A match goes on where the view ends: look at it again when there is twice as much."""
         if end - begin > max(LONGEST, self._limit):
-            raise TextRejectedError(
-                f"a match of mask is longer than {LONGEST} characters: give a pattern that ends"
-            )
+            raise TextRejectedError(f"a match of mask is longer than {LONGEST} characters: give a pattern that ends")
         out.append(self._text[place:begin])
         self._begin, self._view = begin, 2 * (end - begin)
 
@@ -248,7 +246,8 @@ def _search_of(pattern: object) -> _Search:
         return _search_pattern(cast("re.Pattern[str]", known))
     if not callable(pattern):
         raise ConfigurationError(
-            f"mask({pattern!r:.60}): give a regular expression, or a function that returns where the parts to replace begin and end"
+            f"mask({pattern!r:.60}): give a regular expression, or a function that returns where the parts to replace "
+            "begin and end"
         )
     check_plain("the function of mask", pattern)
     return _search_found(cast("Find", pattern))

@@ -56,9 +56,7 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
     expect_callable("map_in_order(...)", project, "a function that returns an observable")
     check_number("map_in_order(limit)", limit, least=1, whole=True)
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler) -> abc.DisposableBase:
         return _Row(project, limit, observer, scheduler).follow(source)
 
     return operator(subscribe)
@@ -129,9 +127,7 @@ class _Row(Ending, Generic[A, B]):
         except Exception as error:
             self.on_error(error)
             return
-        subscription.disposable = connect(
-            work, Sink(on_next, self.on_error, on_completed), self._scheduler
-        )
+        subscription.disposable = connect(work, Sink(on_next, self.on_error, on_completed), self._scheduler)
 
     def _let_out(self) -> None:
         """Emit the items of the first job, and of the next one if the first is done, and so on."""

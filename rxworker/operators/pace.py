@@ -77,11 +77,7 @@ def _continues(first: object, event: object) -> bool:
     if type(event) is not type(first):
         return False
     if isinstance(event, InputValueDelta) and isinstance(first, InputValueDelta):
-        return (
-            event.append
-            and isinstance(event.value, str)
-            and (event.index, event.path) == (first.index, first.path)
-        )
+        return event.append and isinstance(event.value, str) and (event.index, event.path) == (first.index, first.path)
     return adds_to_same(event, first)
 
 
@@ -115,9 +111,7 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
     check_number("coalesce(seconds)", seconds)
     expect_scheduler("coalesce(...)", scheduler, optional=True)
 
-    def subscribe(
-        source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of("coalesce(...)", scheduler, default)
         push = observer.on_next
         timer = SerialDisposable()

@@ -63,9 +63,7 @@ def retry_before_first(
     expect_callable("retry_before_first(...)", should, "a function of an error and a number")
     expect_scheduler("retry_before_first(...)", scheduler, optional=True)
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of("retry_before_first(...)", scheduler, default)
         current = SerialDisposable()
         push, push_many = observer.on_next, many(observer)
@@ -148,9 +146,7 @@ def time_out(
     check_plain("time_out(is_held)", is_held)
     expect_scheduler("time_out(...)", scheduler, optional=True)
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of("time_out(...)", scheduler, default)
         push, push_many = observer.on_next, many(observer)
         upstream, timer = SerialDisposable(), SerialDisposable()
@@ -243,9 +239,7 @@ def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
         push(event)
         if type(event) is Error:
             failure = failure or error_to_exception(event)
-        elif (
-            failure is not None and type(event) is Status and event.status is ResponseStatus.FAILED
-        ):
+        elif failure is not None and type(event) is Status and event.status is ResponseStatus.FAILED:
             ending.on_error(failure)
 
     def on_error(error: Exception) -> None:

@@ -267,9 +267,7 @@ def slide(
     check_number(f"{verb}(seconds)", seconds, above=0)
     expect_scheduler(f"{verb}(...)", scheduler, optional=True)
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of(f"{verb}(...)", scheduler, default)
         held = hold()
         emit = observer.on_next

@@ -103,9 +103,7 @@ def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
         if reply.decision is None:
             continue
         if decisions.setdefault(reply.call_id, reply.decision) != reply.decision:
-            raise DecisionError(
-                f"there are two different answers about the call {reply.call_id!r}: send one"
-            )
+            raise DecisionError(f"there are two different answers about the call {reply.call_id!r}: send one")
     return decisions
 
 
@@ -129,9 +127,7 @@ def decode_request(data: bytes, kind: type[A], name: str) -> A:
         raise LocalProtocolError(f"this is not a {name}: {error}") from error
 
 
-def tool_result(
-    call_id: str, content: Iterable[Content], *, is_error: bool = False, name: str = ""
-) -> ToolResult:
+def tool_result(call_id: str, content: Iterable[Content], *, is_error: bool = False, name: str = "") -> ToolResult:
     """The result of a client's tool: a text, if its content has nothing else.
 
     >>> tool_result("call_1", [Text("sun"), Text("ny")]).content
@@ -212,9 +208,7 @@ class MessageCollector:
             else:
                 self._system.append(text)
         elif content:
-            self._messages.append(
-                Message("user" if role == "user" else "assistant", tuple(content))
-            )
+            self._messages.append(Message("user" if role == "user" else "assistant", tuple(content)))
 
     def add_result(self, result: ToolResult) -> None:
         """Add the result of a tool."""
@@ -252,9 +246,7 @@ NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*")
 INSTEAD = "send its bytes, as a data: address or in base64"
 
 
-def media(
-    media_type: str, *, data: str = "", url: str = "", title: str | None = None
-) -> Image | Document:
+def media(media_type: str, *, data: str = "", url: str = "", title: str | None = None) -> Image | Document:
     """An image or a document, from base64 or from a URL, which may be a data URL.
 
     Raises:
@@ -306,9 +298,7 @@ def check_content(block: C) -> C:
             page="reference/web-server",
         )
     if block.media_type.startswith(("audio/", "video/")):
-        raise LocalProtocolError(
-            f"{block.media_type} is not read: send text, pictures or documents"
-        )
+        raise LocalProtocolError(f"{block.media_type} is not read: send text, pictures or documents")
     if block.url:
         _check_address(block.url)
     elif not block.data:
@@ -321,7 +311,8 @@ def _check_address(url: str) -> None:
         raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
     if AMBIGUOUS.search(url):
         raise LocalProtocolError(
-            f"a file at {url[:80]!r} is not read: its address has a backslash, a space or a line break, which not every program reads alike"
+            f"a file at {url[:80]!r} is not read: its address has a backslash, a space or a line break, which not every"
+            " program reads alike"
         )
     try:
         # As who fetches it encodes it: other full stops are dots then, and characters that are not shown are left out.
@@ -338,9 +329,7 @@ def _check_address(url: str) -> None:
     # An address in another notation, such as 2852039166, is read as one by who fetches it.
     is_odd = address is None and NUMBER.fullmatch(host) is not None
     if is_inside or is_odd or (address is not None and not _is_public(address)):
-        raise LocalProtocolError(
-            f"a file at {host[:80]!r} is not read, which is not a public address: {INSTEAD}"
-        )
+        raise LocalProtocolError(f"a file at {host[:80]!r} is not read, which is not a public address: {INSTEAD}")
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -202,15 +202,7 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
 
 
 ServerMessage: TypeAlias = (
-    Hello
-    | RunList
-    | RunRecords
-    | RunEnd
-    | RunGone
-    | StreamItems
-    | EndOfStream
-    | StreamGone
-    | RequestRefused
+    Hello | RunList | RunRecords | RunEnd | RunGone | StreamItems | EndOfStream | StreamGone | RequestRefused
 )
 """Any message of a server."""
 
@@ -257,9 +249,7 @@ def socket_message(message: ClientMessage | ServerMessage) -> bytes:
     return encode_json(message)
 
 
-def records_message(
-    run_id: str, records: Iterable[Record], encode: EncodeRecord = encode_record
-) -> bytes:
+def records_message(run_id: str, records: Iterable[Record], encode: EncodeRecord = encode_record) -> bytes:
     """Encode a `RunRecords` message.
 
     >>> from rxworker.events import TurnStop

@@ -259,9 +259,7 @@ def _check_cache(value: object) -> None:
     if value == "auto":
         return
     if isinstance(value, str):
-        raise ConfigurationError(
-            f"Options(cache) is {value!r}: write cache='auto', or cache=('tools', 'system')"
-        )
+        raise ConfigurationError(f"Options(cache) is {value!r}: write cache='auto', or cache=('tools', 'system')")
     _check_texts("Options(cache)", value, "cache='auto'")
     for part in cast("Sequence[str]", value):
         if part not in PARTS:
@@ -346,9 +344,7 @@ class Provider(Protocol):
         """The name of the model."""
         ...
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
+    def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:
         """The request for the next message of the conversation.
 
         Raises:

@@ -64,9 +64,7 @@ class BatchDecoder(Generic[F]):
     def __init__(self, framing: Framing[F], decoder: FrameDecoder[F]) -> None:
         self._framing = framing
         self._decoder = decoder
-        self._feed_many: Callable[[Sequence[F]], Sequence[Part]] = getattr(
-            decoder, "feed_many", self._feed_each
-        )
+        self._feed_many: Callable[[Sequence[F]], Sequence[Part]] = getattr(decoder, "feed_many", self._feed_each)
 
     @property
     def limit(self) -> int:

@@ -78,9 +78,7 @@ class BlockFactory:
             return call
         return self._with_own_id(replace(call, id=repeated_id(call.id, number)))
 
-    def stop(
-        self, index: int, stop_reason: StopReason | None = None, echo: JsonObject | None = None
-    ) -> BlockStop:
+    def stop(self, index: int, stop_reason: StopReason | None = None, echo: JsonObject | None = None) -> BlockStop:
         """Close a block that is whole."""
         start = self._open.pop(index)
         return BlockStop(index, start.block_type, stop_reason, echo, start.metadata)

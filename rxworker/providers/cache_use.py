@@ -87,7 +87,8 @@ TIME = re.compile(
     r"|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b"
     r"|\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"
     r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)(?:day)?\b"
-    r"|\b(?:\d{1,2}\.? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?(?: \d{1,2}(?:st|nd|rd|th)?)?(?:,? \d{4})?\b"
+    r"|\b(?:\d{1,2}\.? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?(?: \d{1,2}(?:st|nd|rd|th)?)?(?:,?"
+    r" \d{4})?\b"
 )
 
 
@@ -229,9 +230,7 @@ def _steps(before: Request, now: Request) -> Iterator[tuple[str, Request, Reques
     """The hooks that have changed one of two requests, in order, with both as they were before it."""
     first, second = [*before.edits], [*now.edits]
     while first or second:
-        one, other = (
-            edits[0][1] if edits else end for edits, end in ((first, before), (second, now))
-        )
+        one, other = (edits[0][1] if edits else end for edits, end in ((first, before), (second, now)))
         name = first[0][0] if first else ""
         is_later = any(name == each for each, _ in second)
         if not first or (is_later and second[0][0] != name):

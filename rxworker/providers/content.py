@@ -133,16 +133,12 @@ def refuse_file_id(block: Image | Document, provider: str) -> None:
     """
     if block.file_id and not (block.data or block.url):
         kind = type(block).__name__
-        raise LocalProtocolError(
-            f"{provider} takes no file id for {kind}; use {kind}.from_file(path) or pass data="
-        )
+        raise LocalProtocolError(f"{provider} takes no file id for {kind}; use {kind}.from_file(path) or pass data=")
 
 
 def refuse_audio(provider: str) -> LocalProtocolError:
     """The error for a provider that takes no audio."""
-    return LocalProtocolError(
-        f"{provider} takes no Audio; send its transcript as Text, or use Gemini or OpenAIChat"
-    )
+    return LocalProtocolError(f"{provider} takes no Audio; send its transcript as Text, or use Gemini or OpenAIChat")
 
 
 def user_echo(block: OpaqueBlock, key: str = "type") -> JsonObject:

@@ -41,8 +41,7 @@ def endpoint(base_url: str, path: str, root: str = "/v1", version: str = "") -> 
     """
     if _UNPRINTABLE.search(base_url):
         raise ConfigurationError(
-            "the base_url holds white space or characters that are not ASCII; write it like "
-            "https://example.com/v1"
+            "the base_url holds white space or characters that are not ASCII; write it like https://example.com/v1"
         )
     try:
         parts = urlsplit(base_url)
@@ -50,9 +49,7 @@ def endpoint(base_url: str, path: str, root: str = "/v1", version: str = "") -> 
     except ValueError:
         parts, valid = urlsplit(""), False
     if valid and "@" in parts.netloc:
-        raise ConfigurationError(
-            "the base_url holds a user name or a password; pass them as headers instead"
-        )
+        raise ConfigurationError("the base_url holds a user name or a password; pass them as headers instead")
     if not valid:
         raise ConfigurationError(
             f"the base_url {hidden_url(base_url)!r} is not an address; write it like https://example.com/v1"
@@ -87,9 +84,7 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
 # What the keys of the known services look like, where an answer repeats one that is not ours.
-_LIKE_A_KEY = re.compile(
-    r"\b(?:(?:sk|gsk|xai|pplx|csk|fw|nvapi)[-_][A-Za-z0-9*_-]{4,}|AIza[A-Za-z0-9_-]{16,})"
-)
+_LIKE_A_KEY = re.compile(r"\b(?:(?:sk|gsk|xai|pplx|csk|fw|nvapi)[-_][A-Za-z0-9*_-]{4,}|AIza[A-Za-z0-9_-]{16,})")
 
 
 def read_model(name: object) -> str:
@@ -99,9 +94,7 @@ def read_model(name: object) -> str:
         ConfigurationError: It is not the name of a model.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(
-            f"{name!r} is not a model: give its name, as the provider writes it"
-        )
+        raise ConfigurationError(f"{name!r} is not a model: give its name, as the provider writes it")
     return name
 
 
@@ -119,9 +112,7 @@ def read_key(argument: str | None, *variables: str, needed: bool) -> str | None:
     key = argument or next(filter(None, map(os.environ.get, variables)), None)
     if key is None:
         if needed:
-            raise ConfigurationError(
-                f"no API key: set the environment variable {variables[0]}, or pass api_key=..."
-            )
+            raise ConfigurationError(f"no API key: set the environment variable {variables[0]}, or pass api_key=...")
         return None
     if not _KEY.fullmatch(key):
         raise ConfigurationError(
@@ -151,9 +142,7 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"{name!r} cannot be the name of a header")
         if not _VALUE.fullmatch(value):
-            raise ConfigurationError(
-                f"the header {name!r} holds a line end or a character that is not ASCII"
-            )
+            raise ConfigurationError(f"the header {name!r} holds a line end or a character that is not ASCII")
     return {name.lower(): value for name, value in headers.items()}
 
 

@@ -18,9 +18,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Body
 
-SCHEMAS = frozenset(
-    {"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"}
-)
+SCHEMAS = frozenset({"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"})
 NAMESPACE = "namespace"
 
 # OpenAI's words for a choice of tools.

@@ -140,18 +140,14 @@ _EPOCH = 1e9  # what is more is not seconds to wait
 _MILLISECONDS = 1e11
 _PART = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|d|h|m|s)")
 _GO = re.compile(rf"(?:{_PART.pattern})+")
-_TRY_AGAIN = re.compile(
-    rf"(?:try again in|retry after) ((?:{_PART.pattern})+|\d+ seconds)", re.IGNORECASE
-)
+_TRY_AGAIN = re.compile(rf"(?:try again in|retry after) ((?:{_PART.pattern})+|\d+ seconds)", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT")
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|(prompt|input) (is )?too long|too many tokens"
     r"|messages is too long|token count .*exceeds the maximum|exceeded model token limit|range of input length",
     re.IGNORECASE,
 )
-_WRONG_KEY = re.compile(
-    r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE
-)
+_WRONG_KEY = re.compile(r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE)
 # How an empty account is reported, with status 400, 403 or 429.
 _NO_CREDIT = re.compile(
     r"insufficient (balance|credits)|balance is insufficient|used all available credits|spending limit",

@@ -30,9 +30,7 @@ class Heads:
     def __init__(self) -> None:
         self._emitted: dict[str, bytes] = {}
 
-    def new_in(
-        self, data: bytes, kind: str, known: Iterable[str], inside: str = ""
-    ) -> list[Opaque]:
+    def new_in(self, data: bytes, kind: str, known: Iterable[str], inside: str = "") -> list[Opaque]:
         """What is new in a head, as one event.
 
         Args:

@@ -83,9 +83,7 @@ OPENAI_HOSTS: dict[str, Host] = {
 ANTHROPIC_HOSTS: dict[str, Host] = {
     "anthropic.com": Host("ANTHROPIC_API_KEY", headers=X_API_KEY),
     # The official client sends the key in both.
-    "services.ai.azure.com": Host(
-        "ANTHROPIC_FOUNDRY_API_KEY", "/anthropic", ("x-api-key", "api-key")
-    ),
+    "services.ai.azure.com": Host("ANTHROPIC_FOUNDRY_API_KEY", "/anthropic", ("x-api-key", "api-key")),
     "api.aws": Host("AWS_BEARER_TOKEN_BEDROCK", "/anthropic"),
     "api.deepseek.com": Host("DEEPSEEK_API_KEY", "/anthropic"),
     "api.kimi.com": Host("KIMI_API_KEY", "/coding"),

@@ -29,9 +29,7 @@ from rxworker.providers.ids import made_id
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
-EMPTY = Failure(
-    "the server's answer is empty: it ended before a response began", TRUNCATED, TRUNCATED
-)
+EMPTY = Failure("the server's answer is empty: it ended before a response began", TRUNCATED, TRUNCATED)
 NO_REASON = "the provider gave no reason"
 
 
@@ -105,9 +103,7 @@ class LenientDecoder(ABC):
         text = readable(self._odd_text)
         if not text:
             return EMPTY
-        return Failure(
-            f"the server sent no response but {text!r}", NO_RESPONSE, classify([], 200, text)
-        )
+        return Failure(f"the server sent no response but {text!r}", NO_RESPONSE, classify([], 200, text))
 
     @abstractmethod
     def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
@@ -178,9 +174,7 @@ class EventDecoder(LenientDecoder):
         if raw is None:
             return self._take_garbage(frame)
         events: list[ResponseEvent] = []
-        event, rest = (
-            read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
-        )
+        event, rest = read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
         event = named_event(event, frame)
         if stream_failure(frame.event, raw):
             self._take_error(raw, events)

@@ -32,7 +32,10 @@ SOURCES = {
         "https://developers.openai.com/api/docs/models",
         "https://developers.openai.com/api/docs/pricing",
         "https://developers.openai.com/api/docs/guides/deployment-checklist",
-        "https://github.com/BerriAI/litellm/pull/34569 and https://github.com/livekit/agents/pull/7169: tools by Chat Completions",
+        (
+            "https://github.com/BerriAI/litellm/pull/34569 and https://github.com/livekit/agents/pull/7169: tools by "
+            "Chat Completions"
+        ),
         "https://github.com/bolna-ai/bolna/pull/1019 and https://github.com/huggingface/smolagents/issues/1893: stop",
         "https://developers.openai.com/api/docs/guides/prompt-caching",
         "openai 3.57: types/shared/chat_model.py, with the announced ends",
@@ -239,9 +242,7 @@ _CLAUDE_BUDGET = replace(
     context=200_000,
     output=64_000,
 )
-_CLAUDE_4_6 = replace(
-    _CLAUDE_BUDGET, efforts=(ADAPTIVE, "low", "medium", "high", "max"), context=_MILLION
-)
+_CLAUDE_4_6 = replace(_CLAUDE_BUDGET, efforts=(ADAPTIVE, "low", "medium", "high", "max"), context=_MILLION)
 _OPUS = (5.0, 25.0, 0.5, 6.25)
 
 _GPT = ModelInfo(
@@ -269,9 +270,7 @@ _GPT_5 = replace(
 )
 # Until GPT-5.2 and at the models for a chat, tools and thinking go together.
 _GPT_5_1 = replace(_GPT_5, efforts=("low", "medium", "high"), chat_tools="always")
-_GPT_CHAT = replace(
-    _GPT_5_1, sampling="always", efforts=(), off="", idle=True, stops=True, context=None
-)
+_GPT_CHAT = replace(_GPT_5_1, sampling="always", efforts=(), off="", idle=True, stops=True, context=None)
 _O = replace(_GPT_5_1, sampling="never", off=None, context=200_000, output=100_000)
 _GPT_4_1 = replace(_GPT_CHAT, context=1_047_576, output=32_768)
 
@@ -288,9 +287,7 @@ _GEMINI = ModelInfo(
 )
 _GEMINI_3 = replace(_GEMINI, caching="explicit")  # until Gemini 4
 # ``minimal`` matches no thinking for most requests, as the pages of Google have it.
-_GEMINI_FLASH = replace(
-    _GEMINI_3, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal"
-)
+_GEMINI_FLASH = replace(_GEMINI_3, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal")
 _GEMINI_2_5 = replace(_GEMINI_3, cache_least=2_048, budget=1, efforts=(ADAPTIVE,), off=0)
 
 _DEEPSEEK = ModelInfo(
@@ -324,9 +321,7 @@ _GLM_5_3 = replace(
     context=1_048_576,
     output=131_072,
 )
-_MINIMAX = ModelInfo(
-    vendor="minimax", forced=False, caching="automatic", context=_MILLION, output=524_288
-)
+_MINIMAX = ModelInfo(vendor="minimax", forced=False, caching="automatic", context=_MILLION, output=524_288)
 _GROK = ModelInfo(
     vendor="xai",
     budget=None,
@@ -400,9 +395,7 @@ MODELS: tuple[ModelInfo, ...] = (
         },
         tiered=True,
     ),
-    *_priced(
-        replace(_GPT_5, stops=True, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True
-    ),
+    *_priced(replace(_GPT_5, stops=True, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True),
     *_priced(
         replace(_GPT_5, idle=True, context=1_050_000),
         {r"gpt-5\.4": (2.5, 15.0, 0.25)},

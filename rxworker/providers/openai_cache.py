@@ -58,9 +58,7 @@ def set_breakpoint(parts: list[JsonObject], point: CachePoint, *, wanted: bool) 
         parts[-1] = {**parts[-1], BREAKPOINT: mark}
 
 
-def cache_settings(
-    host: str, request: Request, ttls: tuple[str, ...], info: ModelInfo = UNKNOWN
-) -> JsonObject:
+def cache_settings(host: str, request: Request, ttls: tuple[str, ...], info: ModelInfo = UNKNOWN) -> JsonObject:
     """The fields of the body for ``Options(cache="auto")``; a lifetime that the model does not take is left out.
 
     Args:

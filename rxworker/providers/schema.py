@@ -122,9 +122,7 @@ def _changed(
     for path, part in _parts(schema, "$"):
         reason = refusal(part, path == "$")
         if reason is not None:
-            raise ConfigurationError(
-                f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True"
-            )
+            raise ConfigurationError(f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True")
     return _rewritten(schema, change)
 
 
@@ -145,9 +143,7 @@ def _parts(schema: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
 
 def _is_object(schema: JsonObject) -> bool:
     kind = schema.get("type")
-    return (
-        "properties" in schema or kind == "object" or (isinstance(kind, list) and "object" in kind)
-    )
+    return "properties" in schema or kind == "object" or (isinstance(kind, list) and "object" in kind)
 
 
 def _is_open(schema: JsonObject, is_root: bool) -> str | None:
@@ -180,9 +176,7 @@ def _rewritten(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -
         if key in SEVERAL and isinstance(value, list | tuple):
             return [_rewritten(cast("JsonObject", part), change) for part in value]
         if key in NAMED and isinstance(value, dict):
-            return {
-                name: _rewritten(cast("JsonObject", part), change) for name, part in value.items()
-            }
+            return {name: _rewritten(cast("JsonObject", part), change) for name, part in value.items()}
         return value
 
     return change({key: within(key, value) for key, value in schema.items()})
@@ -208,9 +202,7 @@ def _as_held(schema: JsonObject) -> JsonObject:
     if _is_object(schema):
         schema["additionalProperties"] = False
     limits: Mapping[str, Json] = {
-        key: schema.pop(key)
-        for key in (*UNHELD, "format")
-        if key in schema and not _is_held(key, schema[key])
+        key: schema.pop(key) for key in (*UNHELD, "format") if key in schema and not _is_held(key, schema[key])
     }
     if limits:
         note = "{" + ", ".join(f"{key}: {value}" for key, value in limits.items()) + "}"
@@ -250,8 +242,9 @@ def refuse_native(tool: ToolMeta, provider: str) -> None:
     """
     if tool.native is not None:
         raise ConfigurationError(
-            f"tool {tool.name!r} is defined by Anthropic ({tool.native.get('type')}), and {provider} does not know it: use "
-            "Anthropic, or leave out native=, so that the model is given the description and the schema of the function"
+            f"tool {tool.name!r} is defined by Anthropic ({tool.native.get('type')}), and {provider} does not know it: "
+            "use Anthropic, or leave out native=, so that the model is given the description and the schema of the "
+            "function"
         )
 
 

@@ -121,9 +121,7 @@ class Service(ABC):
         make, base = (inspect.signature(each.__init__).parameters for each in cls.__mro__[:2])
         own = {name: at for name, at in make.items() if at.kind is not at.VAR_KEYWORD}
         known: Any = cls.__init__  # of which `inspect` is given all arguments
-        known.__signature__ = inspect.Signature(
-            [*({**own, **base} if len(own) < len(make) else own).values()]
-        )
+        known.__signature__ = inspect.Signature([*({**own, **base} if len(own) < len(make) else own).values()])
 
     def __init__(
         self,
@@ -163,9 +161,7 @@ class Service(ABC):
         where = [f", {name}={hidden_url(url)!r}" for name, url in named.items() if url]
         return f"{type(self).__name__}({self.model!r}{''.join(where)})"
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
+    def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:
         """The request for the next message.
 
         Raises:
@@ -210,7 +206,8 @@ class Service(ABC):
         """The headers of a request after which the service shortens the conversation."""
         if not self.compacts:
             raise ConfigurationError(
-                f"compact_at: {self!r} does not shorten a conversation by itself: leave it out, and use Worker(compact=Compact(by='model'))"
+                f"compact_at: {self!r} does not shorten a conversation by itself: leave it out, and use "
+                "Worker(compact=Compact(by='model'))"
             )
         if "context_management" in options.extra:
             raise ConfigurationError(
@@ -259,7 +256,8 @@ class Service(ABC):
                 return later(request, key)
             if not isinstance(key, str) or not key:
                 raise ConfigurationError(
-                    f"the function for the key returned {type(key).__name__}, not a string: give a function that returns the key"
+                    f"the function for the key returned {type(key).__name__}, not a string: give a function that "
+                    "returns the key"
                 )
             self._last_key = key
             return replace(request, headers=self._authorization(url, key) | {**request.headers})

@@ -29,15 +29,11 @@ def vertex_place(base_url: str | None, project: str | None, location: str) -> tu
     'https://aiplatform.eu.rep.googleapis.com'
     """
     if not project:
-        raise ConfigurationError(
-            f"no project: set the environment variable {PROJECT}, or pass project=..."
-        )
+        raise ConfigurationError(f"no project: set the environment variable {PROJECT}, or pass project=...")
     if not _PROJECT.fullmatch(project):
         raise ConfigurationError(f"the project {project!r} is not the name of one")
     if not _LOCATION.fullmatch(location):
-        raise ConfigurationError(
-            f"the location {location!r} is not one; write it like us-central1, or {GLOBAL}"
-        )
+        raise ConfigurationError(f"the location {location!r} is not one; write it like us-central1, or {GLOBAL}")
     if location in MULTI_REGIONS:
         host = f"aiplatform.{location}.rep.googleapis.com"
     else:

@@ -64,9 +64,7 @@ def step_block(state: BlockState | None, event: events.BlockEvent) -> BlockState
     """
     if state is None or type(event) is events.BlockStart:
         start = event if type(event) is events.BlockStart else start_of(event)
-        state = BlockState(
-            start.index, start.block_type, start.metadata, start.choice, echo=start.echo
-        )
+        state = BlockState(start.index, start.block_type, start.metadata, start.choice, echo=start.echo)
         if event is start:
             return state
     return _STEPS[event.__class__](state, event)

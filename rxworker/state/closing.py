@@ -21,9 +21,7 @@ def response_ends(state: RunState, reason: str) -> list[Event]:
     response = state.response
     if response is None:
         return []
-    ends: list[Event] = [
-        BlockAbort(block.index, block.block_type, reason) for block in response.open.values()
-    ]
+    ends: list[Event] = [BlockAbort(block.index, block.block_type, reason) for block in response.open.values()]
     if response.status is ResponseStatus.STARTED and response.error is None:
         ends.append(Status(ResponseStatus.CANCELLED))
     return ends

@@ -26,9 +26,7 @@ Faults: TypeAlias = Iterator[str]
 """What is wrong with an event."""
 
 CALLING = (StopKind.TOOL_USE, StopKind.PAUSE_TURN)
-ARGUMENTS = frozenset(
-    {events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE, events.BlockType.OPAQUE}
-)
+ARGUMENTS = frozenset({events.BlockType.TOOL_USE, events.BlockType.SERVER_TOOL_USE, events.BlockType.OPAQUE})
 FITTING: dict[type[object], frozenset[events.BlockType]] = {
     events.TextDelta: frozenset(events.BlockType)
     - {
@@ -146,9 +144,7 @@ class ResponseGrammar:
             yield from self._start(event)
             return
         if index not in self._open:
-            if not (
-                isinstance(event, events.BlockDelta) and self._implicit and index not in self._used
-            ):
+            if not (isinstance(event, events.BlockDelta) and self._implicit and index not in self._used):
                 yield f"{_name(event)} outside of a block: {index} is not open"
                 return
             self._open[index] = None
@@ -217,9 +213,7 @@ class RunGrammar:
     ['ToolProgress of call_1, which does not run']
     """
 
-    def __init__(
-        self, *, implicit: bool = False, reasons: bool = False, responses: bool = True
-    ) -> None:
+    def __init__(self, *, implicit: bool = False, reasons: bool = False, responses: bool = True) -> None:
         self._responses = responses
         self._response = ResponseGrammar(implicit=implicit, reasons=reasons)
         # By their ids and places: the calls that run, and those that have ended, whose results are still to come.
@@ -260,9 +254,7 @@ class RunGrammar:
                     yield "TurnStop outside of a turn"
                 self._in_turn = False
                 yield from self._no_tools(name)
-            case (
-                events.ToolStart() | events.ToolProgress() | events.ToolStop() | events.ToolOutput()
-            ):
+            case events.ToolStart() | events.ToolProgress() | events.ToolStop() | events.ToolOutput():
                 yield from self._tool(event)
             case events.RunStart() | events.RunResume():
                 self._over = None
@@ -303,9 +295,7 @@ class RunGrammar:
         self._is_cut = False
         self._response.abandon()
 
-    def _tool(
-        self, event: events.ToolStart | events.ToolProgress | events.ToolStop | events.ToolOutput
-    ) -> Faults:
+    def _tool(self, event: events.ToolStart | events.ToolProgress | events.ToolStop | events.ToolOutput) -> Faults:
         """A tool that did not start may still stop: it was skipped."""
         match event:
             case events.ToolStart(call=call):

@@ -23,9 +23,7 @@ from rxworker.events import (
 )
 
 Path = tuple[str, ...]
-OF_REQUESTS: frozenset[type[object]] = frozenset(
-    {AttemptStart, RunPause, RunStart, RunStop, RunAbort, Status, Usage}
-)
+OF_REQUESTS: frozenset[type[object]] = frozenset({AttemptStart, RunPause, RunStart, RunStop, RunAbort, Status, Usage})
 """The events that change what is known of a request."""
 
 

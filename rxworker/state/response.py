@@ -108,9 +108,7 @@ def fold_response(events: Iterable[Any]) -> ResponseState:
     return state
 
 
-def step_events(
-    state: ResponseState, events: Iterable[Any]
-) -> tuple[ResponseState, Status | Error | None]:
+def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseState, Status | Error | None]:
     """The response after several events, up to and with the first error, or status that is not its first start.
 
     Args:
@@ -130,9 +128,7 @@ def step_events(
     for event in events:
         kind: type[object] = event.__class__
         one: Any = event.like if kind is Deltas else event if kind in MERGEABLE else None
-        if like is not None and (
-            one is None or one.index != like.index or one.__class__ is not like.__class__
-        ):
+        if like is not None and (one is None or one.index != like.index or one.__class__ is not like.__class__):
             blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
             like = None
         if one is not None:

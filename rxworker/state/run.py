@@ -189,9 +189,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
 
 
 def _run_recover(state: RunState, event: RunRecover) -> RunState:
-    return (
-        state if event.output_format is None else replace(state, output_format=event.output_format)
-    )
+    return state if event.output_format is None else replace(state, output_format=event.output_format)
 
 
 def _run_pause(state: RunState, event: RunPause) -> RunState:
@@ -317,9 +315,7 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
         provider=event.provider or state.provider,
         model=event.model or state.model,
         own_tools=event.own_tools,
-        prices={**state.prices, event.model: event.prices}
-        if event.prices or event.is_unpriced
-        else state.prices,
+        prices={**state.prices, event.model: event.prices} if event.prices or event.is_unpriced else state.prices,
         response=ResponseState(model=event.model or None),
         stop_reason=None,
         base=state.conversation,
@@ -359,9 +355,7 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
     return replace(state, calls=tuple(calls))
 
 
-def _count_tools(
-    state: RunState, path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]
-) -> RunState:
+def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]) -> RunState:
     """The figures of tools after events of the run, or of a run inside."""
     running, ended = step_tools(state.running_tools, path, events)
     errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations

@@ -266,9 +266,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     )
 
 
-def _known(
-    place: int, call: ToolCall, known: Sequence[CallState], by_id: dict[str, list[int]]
-) -> CallState:
+def _known(place: int, call: ToolCall, known: Sequence[CallState], by_id: dict[str, list[int]]) -> CallState:
     """A call of a response that is complete; it may have started before that."""
     at = find_call(known, place, call.id, by_id) if known else None
     return CallState(place, call) if at is None else replace(known[at], place=place)

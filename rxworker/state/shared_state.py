@@ -49,13 +49,9 @@ def checked_json(value: object) -> Json:
             )
         copy: Json = msgspec.json.decode(data)
     except (TypeError, ValueError, RecursionError) as error:
-        raise LocalProtocolError(
-            f"a value of type {type(value).__qualname__} cannot be shared: {error}"
-        ) from error
+        raise LocalProtocolError(f"a value of type {type(value).__qualname__} cannot be shared: {error}") from error
     if _depth(copy) > MAX_DEPTH:
-        raise LocalProtocolError(
-            f"the shared state has more than {MAX_DEPTH} arrays and objects within one another"
-        )
+        raise LocalProtocolError(f"the shared state has more than {MAX_DEPTH} arrays and objects within one another")
     return copy
 
 
@@ -83,9 +79,7 @@ def apply_change(state: Json, change: SharedStateChange) -> Json:
         return state
 
 
-def change_to(
-    state: Json, path: str, value: Json, *, removes: bool = False
-) -> tuple[Json, SharedStateChange]:
+def change_to(state: Json, path: str, value: Json, *, removes: bool = False) -> tuple[Json, SharedStateChange]:
     """The shared state with another value at a place, and the change.
 
     Args:
@@ -103,9 +97,7 @@ def change_to(
     try:
         after, op = _applied(state, _keys(path), "remove" if removes else None, value)
     except LookupError as error:
-        raise LocalProtocolError(
-            f"the shared state has no place {path!r}: {error.args[0]}"
-        ) from None
+        raise LocalProtocolError(f"the shared state has no place {path!r}: {error.args[0]}") from None
     return after, SharedStateChange(op, path, None if removes else value)
 
 
@@ -116,9 +108,7 @@ def _keys(path: str) -> list[str]:
     return [key.replace("~1", "/").replace("~0", "~") for key in path.split("/")[1:]]
 
 
-def _applied(
-    node: Json, keys: list[str], op: Operation | None, value: Json
-) -> tuple[Json, Operation]:
+def _applied(node: Json, keys: list[str], op: Operation | None, value: Json) -> tuple[Json, Operation]:
     """The node with a change in it, and the operation: without one, that which sets the value."""
     if not keys:
         return (None if op == "remove" else value), "replace"

@@ -81,9 +81,7 @@ class ServedResponse(Struct, frozen=True):
         return cls(to_reply(reply), **faults)
 
     @classmethod
-    def from_recording(
-        cls, path: str | Path, *, status: int = 200, **faults: Unpack[Faults]
-    ) -> ServedResponse:
+    def from_recording(cls, path: str | Path, *, status: int = 200, **faults: Unpack[Faults]) -> ServedResponse:
         """The bytes of a file, exactly; its ending (``.sse``, ``.ndjson``, ``.json``) names the format."""
         file = Path(path)
         kind = CONTENT_TYPES.get(file.suffix, "application/octet-stream")
@@ -101,16 +99,12 @@ class ServedResponse(Struct, frozen=True):
         return cls(tuple(frames), headers={"content-type": content_type}, **faults)
 
     @classmethod
-    def from_json(
-        cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]
-    ) -> ServedResponse:
+    def from_json(cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]) -> ServedResponse:
         """JSON instead of a stream: an error, or what a proxy makes of one with status 200."""
         return cls.from_status(status, body=msgspec.json.encode(body), **faults)
 
     @classmethod
-    def from_html(
-        cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]
-    ) -> ServedResponse:
+    def from_html(cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]) -> ServedResponse:
         """A page of HTML, as gateways send it."""
         return cls((page.encode(),), status, {"content-type": CONTENT_TYPES[".html"]}, **faults)
 
@@ -135,9 +129,7 @@ class ServedResponse(Struct, frozen=True):
         (b'{"error":"slow down"}',)
         """
         kind = {"content-type": CONTENT_TYPES[".json"]}
-        data = (
-            b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        )
+        data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         return cls((data,), status, {**kind, **(headers or {})}, **faults)
 
     @classmethod
@@ -209,9 +201,7 @@ def _first_bytes(frames: list[bytes], limit: int) -> list[bytes]:
     return kept
 
 
-async def play(
-    answer: ServedResponse, frames: Sequence[bytes], request: web.BaseRequest
-) -> web.StreamResponse | None:
+async def play(answer: ServedResponse, frames: Sequence[bytes], request: web.BaseRequest) -> web.StreamResponse | None:
     """Send the response to a request.
 
     Args:

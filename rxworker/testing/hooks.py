@@ -43,13 +43,7 @@ class _Never:
 NEVER = _Never()
 """An answer that never arrives."""
 HookAnswer: TypeAlias = (
-    Verdict
-    | Exception
-    | _Never
-    | Callable[[Any], "Verdict | Awaitable[Verdict | None] | None"]
-    | str
-    | int
-    | None
+    Verdict | Exception | _Never | Callable[[Any], "Verdict | Awaitable[Verdict | None] | None"] | str | int | None
 )
 """An answer of a `HookStub` that may be scripted."""
 
@@ -76,9 +70,7 @@ class HookStub(Hook[Any]):
     ['{"path":"a"}']
     """
 
-    def __init__(
-        self, point: HookPoint | str, *answers: HookAnswer, **settings: Unpack[HookSettings]
-    ) -> None:
+    def __init__(self, point: HookPoint | str, *answers: HookAnswer, **settings: Unpack[HookSettings]) -> None:
         settings.setdefault("name", "stub")
         super().__init__(self._reply, point, **settings)
         self.contexts: list[Any] = []

@@ -64,9 +64,7 @@ def lint(events: Iterable[Lintable], *, implicit: bool = False, complete: bool =
     return complaints + (linter.finish() if complete else [])
 
 
-def check_balanced(
-    events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True
-) -> None:
+def check_balanced(events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True) -> None:
     """Assert that a stream keeps the rules; the arguments are those of `lint`.
 
     Raises:

@@ -73,9 +73,7 @@ class Marbles:
     @overload
     def hot(self, drawing: str, *, error: Exception = ...) -> HotObservable[str]: ...
     @overload
-    def hot(
-        self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...
-    ) -> HotObservable[A]: ...
+    def hot(self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...) -> HotObservable[A]: ...
     def hot(
         self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
     ) -> HotObservable[Any]:
@@ -85,9 +83,7 @@ class Marbles:
     @overload
     def cold(self, drawing: str, *, error: Exception = ...) -> ColdObservable[str]: ...
     @overload
-    def cold(
-        self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...
-    ) -> ColdObservable[A]: ...
+    def cold(self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...) -> ColdObservable[A]: ...
     def cold(
         self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
     ) -> ColdObservable[Any]:
@@ -104,9 +100,7 @@ class Marbles:
         """The items that `observe` returns for this drawing."""
         return parse(drawing, lookup, SUBSCRIBED, error)
 
-    def observe(
-        self, source: Observable[A] | Callable[[], Observable[A]], *, until: str = ""
-    ) -> list[Recorded[A]]:
+    def observe(self, source: Observable[A] | Callable[[], Observable[A]], *, until: str = "") -> list[Recorded[A]]:
         """Run the test from beginning to end and return what was emitted, with the tick of each item.
 
         Args:
@@ -183,9 +177,7 @@ def values_of(records: Iterable[Recorded[A]]) -> list[A]:
     return [record.value.value for record in records if isinstance(record.value, OnNext)]
 
 
-def _notification(
-    tick: int, name: str, lookup: Mapping[str, Any] | None, error: Exception
-) -> Recorded[Any]:
+def _notification(tick: int, name: str, lookup: Mapping[str, Any] | None, error: Exception) -> Recorded[Any]:
     if name == "|":
         return ReactiveTest.on_completed(tick)
     if name == "#":

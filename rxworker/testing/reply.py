@@ -184,9 +184,7 @@ def fail(
 
 def cut() -> Reply:
     """A reply whose stream just stops, without its terminal event, after what it is added to."""
-    return Reply(
-        error=Error(TRUNCATED, "the stream ended before its terminal event", True, TRUNCATED)
-    )
+    return Reply(error=Error(TRUNCATED, "the stream ended before its terminal event", True, TRUNCATED))
 
 
 def stall() -> Reply:

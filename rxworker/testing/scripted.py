@@ -128,9 +128,7 @@ class ScriptedModel:
         model: str = "scripted",
     ) -> None:
         if isinstance(replies, str):
-            raise ConfigurationError(
-                "ScriptedModel(replies): give a list, one reply for each request"
-            )
+            raise ConfigurationError("ScriptedModel(replies): give a list, one reply for each request")
         if not callable(replies):
             for reply in replies:
                 to_reply(reply)  # anything else is refused now
@@ -262,9 +260,7 @@ class _Emission(abc.DisposableBase):
     def start(self, clock: abc.SchedulerBase, delay: float) -> None:
         """Emit everything at once, or one event after each delay, and stop where the subscriber unsubscribes."""
         self._delay = delay
-        self._timer.disposable = (
-            clock.schedule_relative(delay, self._go) if delay > 0 else clock.schedule(self._go)
-        )
+        self._timer.disposable = clock.schedule_relative(delay, self._go) if delay > 0 else clock.schedule(self._go)
 
     def _go(self, scheduler: abc.SchedulerBase, state: object = None) -> None:
         while not self._over and self._step():

@@ -120,9 +120,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._ready = threading.Event()
-        self._thread = threading.Thread(
-            target=asyncio.run, args=(self._wait(),), name=name, daemon=True
-        )
+        self._thread = threading.Thread(target=asyncio.run, args=(self._wait(),), name=name, daemon=True)
         self._thread.start()
         self._ready.wait()
 
@@ -253,9 +251,7 @@ class ReplayServer:
     def _running(self) -> tuple[asyncio.AbstractEventLoop, int]:
         """The event loop and the port."""
         if self._started is None:
-            raise LocalProtocolError(
-                "the ReplayServer has not been started: enter it with `async with` or `with`"
-            )
+            raise LocalProtocolError("the ReplayServer has not been started: enter it with `async with` or `with`")
         return self._started
 
     def _is_quiet(self) -> bool:
@@ -271,9 +267,7 @@ class ReplayServer:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; called by the connections."""
-        received = to_received(
-            request.method, request.path_qs, request.headers, await request.content.read()
-        )
+        received = to_received(request.method, request.path_qs, request.headers, await request.content.read())
         self.requests.append(received)
         answer, frames = self._answer(received, wire_for(request.path))
         self.count(answering=1)

@@ -85,11 +85,7 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
     def keep() -> None:
         if start is not None:
             ending = _error_of(events, error)
-            kept.append(
-                StoredResponse(
-                    start.provider, start.model, conversation, tools, tuple(events), ending
-                )
-            )
+            kept.append(StoredResponse(start.provider, start.model, conversation, tools, tuple(events), ending))
 
     for record in records_of([entry async for entry in log.read(run_id)], run_id):
         state = step_run(state, record)
@@ -102,9 +98,7 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
             case AttemptStart():
                 keep()
                 start, conversation, events, error = event, state.conversation.sent, [], None
-            case ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if (
-                replaced
-            ):
+            case ConversationCompact(by="model", replaced=replaced, instead=(*_, summary)) if replaced:
                 keep()
                 start = None
                 text = summary.text.removeprefix(HEADING).strip()
@@ -115,9 +109,7 @@ async def stored_responses(log: EventLog, run_id: str) -> list[StoredResponse]:
             case RunAbort(cause="error", reason=reason):
                 error = ProviderError(reason)
             case _:
-                events += [
-                    one.event for one in expand(record) if isinstance(one.event, ResponseEvent)
-                ]
+                events += [one.event for one in expand(record) if isinstance(one.event, ResponseEvent)]
     keep()
     if not kept:
         raise LogError(f"{run_id} has no response that could be given again")

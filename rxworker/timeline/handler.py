@@ -106,7 +106,9 @@ class Registration(abc.DisposableBase):
             message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
             raise ConfigurationError(message)
         if not is_handler and not callable(handler):
-            message = f"{handler!r} is not a handler: give a function of an event, or an object with scope() and on_event()"
+            message = (
+                f"{handler!r} is not a handler: give a function of an event, or an object with scope() and on_event()"
+            )
             raise ConfigurationError(message)
 
         name = getattr(handler, "__name__", type(handler).__name__)
@@ -255,9 +257,7 @@ class ToolCallCollector(_Collector[ToolCall]):
         """The pieces of one call's arguments."""
         return []
 
-    def on_event(
-        self, scope: list[InputJsonDelta | InputValueDelta], event: ToolUseBlockEvent, /
-    ) -> None:
+    def on_event(self, scope: list[InputJsonDelta | InputValueDelta], event: ToolUseBlockEvent, /) -> None:
         """Take an event of a tool call."""
         if type(event) is InputJsonDelta or type(event) is InputValueDelta:
             scope.append(event)
@@ -274,13 +274,8 @@ class ToolCallCollector(_Collector[ToolCall]):
         scope.append(InputJsonDelta(deltas.like.index, "".join(deltas.texts)))
 
 
-def _call_of(
-    event: ToolUseBlockStop, scope: Sequence[InputJsonDelta | InputValueDelta]
-) -> ToolCall:
+def _call_of(event: ToolUseBlockStop, scope: Sequence[InputJsonDelta | InputValueDelta]) -> ToolCall:
     values = [delta for delta in scope if isinstance(delta, InputValueDelta)]
     text = "".join([delta.text for delta in scope if isinstance(delta, InputJsonDelta)])
-    if values:
-        arguments = assemble_arguments(values)
-    else:
-        arguments = text if event.is_free_text else parse_arguments(text)
+    arguments = assemble_arguments(values) if values else text if event.is_free_text else parse_arguments(text)
     return ToolCall(event.id, event.name, arguments)

@@ -62,9 +62,7 @@ class TextBlockAbort(Struct, frozen=True):
     reason: str = ""
 
 
-TextBlockEvent: TypeAlias = (
-    TextBlockStart | TextDelta | CitationDelta | TextBlockStop | TextBlockAbort
-)
+TextBlockEvent: TypeAlias = TextBlockStart | TextDelta | CitationDelta | TextBlockStop | TextBlockAbort
 """Any event of a text block."""
 
 
@@ -205,9 +203,7 @@ def typed_start(kind: Kind[object], start: BlockStart, _: BlockStart) -> object:
     """The start of a block as handlers of the kind see it."""
     if kind is TEXT_BLOCK:
         result = start.metadata
-        return TextBlockStart(
-            start.index, result.tool_use_id if isinstance(result, ToolResultMetadata) else None
-        )
+        return TextBlockStart(start.index, result.tool_use_id if isinstance(result, ToolResultMetadata) else None)
     if kind is THINKING_BLOCK:
         return ThinkingBlockStart(start.index)
     return ToolUseBlockStart(start.index, *call_name(start.metadata))

@@ -219,9 +219,7 @@ class Timeline:
         """
         if kind not in KINDS:
             names = ", ".join(known.name for known in KINDS)
-            raise ConfigurationError(
-                f"{kind!r} is not a kind of a timeline; the kinds are: {names}"
-            )
+            raise ConfigurationError(f"{kind!r} is not a kind of a timeline; the kinds are: {names}")
         return self._add(kind, handler)
 
     def _add(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
@@ -328,9 +326,7 @@ class Timeline:
         """
         expect_events(source, "timeline")
 
-        def subscribe(
-            observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             follower = _Follower(self, observer)
             follower.upstream = connect(source, follower, scheduler)
             return follower
@@ -553,9 +549,7 @@ class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         else:
             self._observer.on_completed()
 
-    def _break_off(
-        self, reason: str, abort: Callable[[str], None] | None = None
-    ) -> KeyboardInterrupt | None:
+    def _break_off(self, reason: str, abort: Callable[[str], None] | None = None) -> KeyboardInterrupt | None:
         """Abort what is open.
 
         What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt.

@@ -64,9 +64,7 @@ class Tool(Protocol):
         """The description for the model."""
         ...
 
-    async def execute(
-        self, input_json: str | bytes, context: ToolContext, /
-    ) -> ResultContent | ToolResult:
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent | ToolResult:
         """Run it with the JSON text of its arguments; free text comes as the one member of an object.
 
         Returns:
@@ -150,9 +148,7 @@ def check_meta(meta: ToolMeta) -> ToolMeta:
             type.
     """
     native = cast("object", meta.native)
-    if native is not None and not (
-        isinstance(native, dict) and cast("JsonObject", native).get("type")
-    ):
+    if native is not None and not (isinstance(native, dict) and cast("JsonObject", native).get("type")):
         raise ConfigurationError(
             f"tool {meta.name!r} has native={native!r:.60}; give the type by which its provider knows it, for example "
             'native={"type": "memory_20250818"}',
@@ -177,9 +173,7 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
         if not isinstance(flag, bool):
             raise ConfigurationError(f"{name}={flag!r}: give True or False")
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
-        raise ConfigurationError(
-            f"timeout={timeout!r}: give seconds above 0, or None for no time-out"
-        )
+        raise ConfigurationError(f"timeout={timeout!r}: give seconds above 0, or None for no time-out")
     if effect not in typing.get_args(Effect):
         raise ConfigurationError(f"effect={effect!r}: give one of {typing.get_args(Effect)}")
     if retries < 0 or (retries and effect == "write"):
@@ -200,9 +194,7 @@ def check_members(tool: Tool) -> None:
     name = tool.meta.name
     policy, reconcile = getattr(tool, "policy", None), reconcile_of(tool)
     if policy is not None and not isinstance(policy, ToolPolicy):
-        raise ConfigurationError(
-            f"the policy of tool {name!r} is {policy!r:.60}; give ToolPolicy(...)"
-        )
+        raise ConfigurationError(f"the policy of tool {name!r} is {policy!r:.60}; give ToolPolicy(...)")
     if policy is not None:
         check_policy(policy)
     if reconcile is not None and not callable(reconcile):

@@ -36,9 +36,7 @@ class TooLateError(Exception):
         self.stopped = stopped
 
 
-async def within(
-    work: Coroutine[Any, Any, B], seconds: float | None, name: str = "", grace: float | None = None
-) -> B:
+async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str = "", grace: float | None = None) -> B:
     """The result of the work. When the wait is cancelled or the time has expired, the work is cancelled and waited for.
 
     Args:

@@ -124,7 +124,8 @@ class ToolContext:
         """
         if question.schema is not None and (problem := check_form(question.schema)):
             raise ConfigurationError(
-                f"the schema of the question is not a form: {problem}. Give an object of texts, numbers, booleans and choices"
+                f"the schema of the question is not a form: {problem}. Give an object of texts, numbers, booleans and "
+                "choices"
             )
         raise QuestionError(Begun(state, question))
 
@@ -166,9 +167,7 @@ class ToolContext:
             # A copy, and valid JSON: a later change of the value by the tool must not change an event that was emitted.
             shown: Json = msgspec.json.decode(msgspec.json.encode(to_json_value(value)))
         except (TypeError, ValueError, RecursionError) as error:
-            raise TypeError(
-                f"progress of type {type(value).__qualname__} has no JSON form: {error}"
-            ) from error
+            raise TypeError(f"progress of type {type(value).__qualname__} has no JSON form: {error}") from error
         report(shown)
 
     @property

@@ -42,11 +42,7 @@ class OneOf(metaclass=_AnyInstance):
 
 def is_model(type_: object) -> bool:
     """Whether it is a class with the methods of a pydantic model."""
-    return (
-        isinstance(type_, type)
-        and hasattr(type_, "model_json_schema")
-        and hasattr(type_, "model_validate_json")
-    )
+    return isinstance(type_, type) and hasattr(type_, "model_json_schema") and hasattr(type_, "model_validate_json")
 
 
 def is_path(type_: object) -> bool:
@@ -128,9 +124,7 @@ def to_json_value(value: object) -> Any:
     >>> to_json_value({"at": PurePath("a/b"), "raw": b"text", "mean": float("nan")})
     {'at': 'a/b', 'raw': 'text', 'mean': 'NaN'}
     """
-    return _readable(
-        msgspec.to_builtins(value, builtin_types=BYTES, str_keys=True, enc_hook=_encode)
-    )
+    return _readable(msgspec.to_builtins(value, builtin_types=BYTES, str_keys=True, enc_hook=_encode))
 
 
 def _bytes_to_text(raw: bytes) -> str:

@@ -111,9 +111,7 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Unpack[ToolS
     def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         return _make(function, settings, policy, _names_around())
 
-    return (
-        decorate_below if function is None else _make(function, settings, policy, _names_around())
-    )
+    return decorate_below if function is None else _make(function, settings, policy, _names_around())
 
 
 def _those_of(kind: type[Struct], settings: ToolSettings) -> dict[str, Any]:
@@ -135,9 +133,7 @@ def _make(
     given = _those_of(ToolMeta, settings)
     given["name"] = name
     given["description"] = docstring.description if description is None else description
-    meta = check_meta(
-        ToolMeta(**given, input_schema=input_schema(parameters, docstring.parameters, name))
-    )
+    meta = check_meta(ToolMeta(**given, input_schema=input_schema(parameters, docstring.parameters, name)))
     arguments = ArgumentDecoder(parameters, name)
     _check_examples(meta, arguments)
     return FunctionTool(
@@ -178,13 +174,9 @@ def _function(function: Any) -> tuple[Callable[..., Any], bool]:
             f"{cast('Any', function).__qualname__}: a class method cannot be a tool; make it a method or a function"
         )
     if not inspect.isroutine(function):
-        raise ConfigurationError(
-            f"{function!r} is not a function: put @tool on a function or a method that calls it"
-        )
+        raise ConfigurationError(f"{function!r} is not a function: put @tool on a function or a method that calls it")
     if function.__name__ == "<lambda>":
-        raise ConfigurationError(
-            "a lambda cannot be a tool, since it has no types: write it as a function with def"
-        )
+        raise ConfigurationError("a lambda cannot be a tool, since it has no types: write it as a function with def")
     if inspect.ismethod(function):
         return function, False
     # ``App.get_user`` was written in a class; ``f.<locals>.get_user`` in a function.

@@ -92,9 +92,7 @@ class AdaptedTool:
     def __getattr__(self, name: str) -> object:
         return getattr(self.wrapped, name)
 
-    async def execute(
-        self, input_json: str | bytes, context: ToolContext, /
-    ) -> ResultContent | ToolResult:
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent | ToolResult:
         """Run it."""
         text = input_json if isinstance(input_json, str) else input_json.decode()
         execute = self.wrapped.execute
@@ -137,6 +135,6 @@ def _takes_context(tool: DescribedTool) -> bool:
         return len(arguments) > 1
     what = type(tool).__qualname__
     raise ConfigurationError(
-        f"execute of the tool {what} is execute{signature}; it takes the JSON text of the arguments, and the context if it needs it: "
-        "async def execute(self, input_json, context)"
+        f"execute of the tool {what} is execute{signature}; it takes the JSON text of the arguments, and the context if"
+        " it needs it: async def execute(self, input_json, context)"
     )

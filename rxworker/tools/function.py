@@ -91,9 +91,7 @@ class FunctionTool(Generic[P, B_co]):
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
-    def __get__(
-        self: FunctionTool[Concatenate[S, Q], B_co], instance: S, owner: type
-    ) -> FunctionTool[Q, B_co]: ...
+    def __get__(self: FunctionTool[Concatenate[S, Q], B_co], instance: S, owner: type) -> FunctionTool[Q, B_co]: ...
     def __get__(self, instance: Any, owner: type) -> FunctionTool[..., Any]:
         """The tool of one object."""
         if instance is None or not self.unbound:
@@ -121,9 +119,7 @@ class FunctionTool(Generic[P, B_co]):
         """
         name = self.meta.name
         if self.unbound:
-            raise ConfigurationError(
-                f"tool {name!r} is a method and has no object: take it from one"
-            )
+            raise ConfigurationError(f"tool {name!r} is a method and has no object: take it from one")
         context = ToolContext(tool=name) if context is None else context
         try:
             args, kwargs = self._arguments.decode(input_json, context)
@@ -166,9 +162,7 @@ class ArgumentDecoder:
         self._positional = tuple(p for p in parameters if p.positional)
         self._decoder = JsonDecoder(_struct(parameters, tool))
 
-    def decode(
-        self, input_json: str | bytes, context: ToolContext
-    ) -> tuple[Sequence[Any], dict[str, Any]]:
+    def decode(self, input_json: str | bytes, context: ToolContext) -> tuple[Sequence[Any], dict[str, Any]]:
         """The positional and the named arguments.
 
         Args:
@@ -198,9 +192,7 @@ class ArgumentDecoder:
         return [named.pop(p.name, p.default) for p in self._positional], named
 
     def _invalid(self, reason: str, path: str) -> InvalidArgumentError:
-        return InvalidArgumentError(
-            f"invalid arguments at {path}: {reason}", tool=self._tool, path=path
-        )
+        return InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=self._tool, path=path)
 
 
 def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
@@ -222,9 +214,7 @@ def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
             kw_only=True,
         )
     except Exception as error:
-        raise ConfigurationError(
-            f"tool {tool!r}: its arguments cannot be decoded: {error}"
-        ) from error
+        raise ConfigurationError(f"tool {tool!r}: its arguments cannot be decoded: {error}") from error
 
 
 B = TypeVar("B")
@@ -312,9 +302,7 @@ class LoopScheduler(AsyncIOThreadSafeScheduler):
         fail: Receives the error.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]) -> None:
         super().__init__(loop)
         self._fail = fail
 
@@ -323,9 +311,7 @@ class LoopScheduler(AsyncIOThreadSafeScheduler):
         """The time of the loop, if that is virtual; otherwise that of day, as reactivex has it."""
         return getattr(self._loop, "now", None) or super().now
 
-    def invoke_action(
-        self, action: abc.ScheduledAction[Any], state: Any = None
-    ) -> abc.DisposableBase:
+    def invoke_action(self, action: abc.ScheduledAction[Any], state: Any = None) -> abc.DisposableBase:
         """Run an action."""
         try:
             return super().invoke_action(action, state)

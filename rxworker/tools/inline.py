@@ -108,6 +108,4 @@ def _parts(schema: JsonObject) -> Iterator[JsonObject]:
             waiting.extend(part)
         elif isinstance(part, dict):
             yield part
-            waiting.extend(
-                v for k, v in part.items() if k not in ("default", "const", "enum", "examples")
-            )
+            waiting.extend(v for k, v in part.items() if k not in ("default", "const", "enum", "examples"))

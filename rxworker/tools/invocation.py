@@ -49,9 +49,7 @@ encode = Encoder().encode
 encode_sorted = Encoder(order="sorted").encode
 
 
-RUN_CALLS: ContextVar[tuple[str, tuple[tuple[int, ToolCall], ...]]] = ContextVar(
-    "rxworker_run_calls", default=("", ())
-)
+RUN_CALLS: ContextVar[tuple[str, tuple[tuple[int, ToolCall], ...]]] = ContextVar("rxworker_run_calls", default=("", ()))
 """For an executor of a run.
 
 The prefix of its idempotency keys, and its calls with their places, which are the same when another process makes them
@@ -220,9 +218,7 @@ async def attempts(
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = call.name, line.close
-                value = await watched(
-                    tool.execute(arguments, line), "tool", call.name, line.note_hold
-                )
+                value = await watched(tool.execute(arguments, line), "tool", call.name, line.note_hold)
             else:
                 work = _executed(tool, arguments, line, line.note_hold)
                 value = await within(work, policy.timeout, call.name)

@@ -48,9 +48,7 @@ class JsonDecoder(Generic[T]):
     """
 
     def __init__(self, type_: type[T]) -> None:
-        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(
-            adapt(type_), dec_hook=_decode_custom
-        )
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(adapt(type_), dec_hook=_decode_custom)
 
     def decode(self, text: str | bytes) -> T:
         """The value.
@@ -146,9 +144,7 @@ def _decode_model(type_: Any, value: object) -> object:
         found = cast("Sequence[dict[str, Any]]", errors())[:MAX_PROBLEMS]
         if not found:
             raise
-        raise MismatchError(
-            *((_path(e.get("loc", ())), str(e.get("msg"))) for e in found)
-        ) from error
+        raise MismatchError(*((_path(e.get("loc", ())), str(e.get("msg"))) for e in found)) from error
 
 
 def _path(location: Sequence[str | int]) -> str:

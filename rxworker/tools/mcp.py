@@ -190,16 +190,12 @@ class McpClient:
         """
 
         async def read() -> tuple[ResultBlock, ...]:
-            result = await self._connection.request(
-                lambda client: client.read_resource(uri, cache_mode="refresh")
-            )
+            result = await self._connection.request(lambda client: client.read_resource(uri, cache_mode="refresh"))
             return tuple([block_of(part) for part in result.contents])
 
         return watch(self._connection, uri, read)
 
-    def resource_tools(
-        self, *, prefix: str = "", max_output: int | None = MAX_OUTPUT
-    ) -> list[Tool]:
+    def resource_tools(self, *, prefix: str = "", max_output: int | None = MAX_OUTPUT) -> list[Tool]:
         """Two tools with which the model itself lists and reads the resources.
 
         ``list_resources`` and ``read_resource``.
@@ -244,9 +240,7 @@ class McpClient:
         """
         return await self._connection.list_all("prompts")
 
-    async def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None
-    ) -> tuple[Message, ...]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> tuple[Message, ...]:
         """The messages of a prompt, for ``worker.run(await client.get_prompt(name))``.
 
         Args:
@@ -259,9 +253,7 @@ class McpClient:
         """
         given = dict(arguments or {})
         result = await self._connection.request(lambda client: client.get_prompt(name, given))
-        return tuple(
-            [Message(each.role, (_block(each.content, audio=True),)) for each in result.messages]
-        )
+        return tuple([Message(each.role, (_block(each.content, audio=True),)) for each in result.messages])
 
 
 @contextlib.asynccontextmanager
@@ -342,9 +334,7 @@ async def mcp_tools(
         RemoteProtocolError: The server cannot list its tools.
     """
     check_policy(ToolPolicy(call_timeout, max_output=max_output))
-    connected = mcp_client(
-        command, url=url, env=env, cwd=cwd, headers=headers, request_timeout=connect_timeout
-    )
+    connected = mcp_client(command, url=url, env=env, cwd=cwd, headers=headers, request_timeout=connect_timeout)
     async with connected as client:
         yield await client.tools(
             only=only,
@@ -421,9 +411,7 @@ def text_of(result: types.CallToolResult) -> str:
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
-def block_of(
-    part: types.TextResourceContents | types.BlobResourceContents, *, audio: bool = True
-) -> ResultBlock:
+def block_of(part: types.TextResourceContents | types.BlobResourceContents, *, audio: bool = True) -> ResultBlock:
     """The contents of a resource: a text, an image, a PDF document or a sound.
 
     For any other type, a note that it is there.

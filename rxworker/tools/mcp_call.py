@@ -60,8 +60,8 @@ LEAST_INTERVAL, MOST_INTERVAL = 0.05, 3600.0
 CANCEL_SECONDS = 5.0
 """Seconds for the request that a task is cancelled."""
 LOST = (
-    "the server sent a question during the call, and its connection was closed before the answer. In this revision of the protocol the call cannot go on, and it was not made again: "
-    "whether it had an effect is not known"
+    "the server sent a question during the call, and its connection was closed before the answer. In this revision of "
+    "the protocol the call cannot go on, and it was not made again: whether it had an effect is not known"
 )
 
 
@@ -119,9 +119,7 @@ class RemoteCall:
         context: The call.
     """
 
-    def __init__(
-        self, connection: Connection, name: str, arguments: JsonObject, context: ToolContext
-    ) -> None:
+    def __init__(self, connection: Connection, name: str, arguments: JsonObject, context: ToolContext) -> None:
         self._connection = connection
         self._name = name
         self._arguments = arguments
@@ -181,24 +179,17 @@ class RemoteCall:
             QuestionError: There is one.
             ExecutionFailedError: One is not understood, or what the server requires was declined.
         """
-        questions = {
-            key: question_of(request, self._connection.source)
-            for key, request in asked.requests.items()
-        }
+        questions = {key: question_of(request, self._connection.source) for key, request in asked.requests.items()}
         for question in questions.values():
             if isinstance(question, str):
-                raise self._failed(
-                    f"the server requests a feature that this client does not have: {question}"
-                )
+                raise self._failed(f"the server requests a feature that this client does not have: {question}")
         for key, question in questions.items():
             if key in asked.responses or isinstance(question, str):
                 continue
             if self._context.can_ask:
                 state = msgspec.to_builtins(asked)
                 if len(msgspec.json.encode(state)) > MOST_STATE:
-                    raise self._failed(
-                        f"what the server needs to go on is longer than {MOST_STATE} bytes"
-                    )
+                    raise self._failed(f"what the server needs to go on is longer than {MOST_STATE} bytes")
                 self._context.ask(question, state)
             asked = _with_response(asked, CANCEL)
         if asked.is_again and any(each["action"] != "accept" for each in asked.responses.values()):
@@ -247,9 +238,7 @@ class RemoteCall:
         await self._connection.list_all("tools", cache_mode="refresh")  # its schema has changed
         return await send()
 
-    async def _follow(
-        self, client: mcp.Client, asked: Asked, wait: float = 0.0
-    ) -> types.CallToolResult:
+    async def _follow(self, client: mcp.Client, asked: Asked, wait: float = 0.0) -> types.CallToolResult:
         """Poll a task until it has ended, and answer its questions.
 
         Raises:
@@ -275,9 +264,7 @@ class RemoteCall:
                 await self._cancel(client, asked.task)
             raise
         if found.status != "completed" or found.result is None:
-            problem = (
-                (found.error or {}).get("message") or found.status_message or "no reason given"
-            )
+            problem = (found.error or {}).get("message") or found.status_message or "no reason given"
             raise self._failed(f"the task of the server is {found.status}: {problem}")
         result = types.CallToolResult.model_validate(found.result, by_name=False)
         if not result.is_error:

@@ -405,17 +405,9 @@ def question_of(request: JsonObject, source: str) -> Question | str:
         problem = check_form(schema)
         if not problem and len(msgspec.json.encode(schema)) > MOST_FORM:
             problem = f"it is longer than {MOST_FORM} bytes"
-        return (
-            f"a form whose schema is not one of MCP: {problem}"
-            if problem
-            else Question(source, message, schema)
-        )
+        return f"a form whose schema is not one of MCP: {problem}" if problem else Question(source, message, schema)
     if mode == "url" and isinstance(url, str):
-        return (
-            Question(source, message, url=url)
-            if _is_of_web(url)
-            else "an address that is not of the web"
-        )
+        return Question(source, message, url=url) if _is_of_web(url) else "an address that is not of the web"
     return f"an elicitation in the mode {mode!r:.40}"
 
 
@@ -433,9 +425,7 @@ def _is_of_web(url: str) -> bool:
     return is_whole and is_plain and len(url) <= MOST_ADDRESS
 
 
-async def report(
-    context: ToolContext, progress: float, total: float | None, message: str | None
-) -> None:
+async def report(context: ToolContext, progress: float, total: float | None, message: str | None) -> None:
     """Report the progress of a call."""
     fields: dict[str, Json] = {"progress": progress, "total": total, "message": message}
     context.progress({key: value for key, value in fields.items() if value is not None})
@@ -462,9 +452,7 @@ def server_of(
     if (command is None) == (url is None):
         raise ConfigurationError("give mcp_tools either a command or a url")
     if isinstance(command, str) or (command is not None and not command):
-        raise ConfigurationError(
-            f"command={command!r}: give the program and its arguments as a list"
-        )
+        raise ConfigurationError(f"command={command!r}: give the program and its arguments as a list")
     try:
         import mcp
         from mcp.client.streamable_http import streamable_http_client
@@ -474,9 +462,7 @@ def server_of(
     if command is None:
         http = create_mcp_http_client(headers=dict(headers or {}))
         return _with_client(http, streamable_http_client(str(url), http_client=http))
-    parameters = mcp.StdioServerParameters(
-        command=command[0], args=list(command[1:]), env=dict(env or {}), cwd=cwd
-    )
+    parameters = mcp.StdioServerParameters(command=command[0], args=list(command[1:]), env=dict(env or {}), cwd=cwd)
     return _with_errors(parameters)
 
 

@@ -89,9 +89,7 @@ async def _updates(connection: Connection, uri: str) -> AsyncGenerator[None, Non
             yield
 
 
-async def _listening(
-    connection: Connection, client: mcp.Client, uri: str
-) -> AsyncGenerator[None, None]:
+async def _listening(connection: Connection, client: mcp.Client, uri: str) -> AsyncGenerator[None, None]:
     from mcp import MCPError
     from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
 

@@ -74,9 +74,7 @@ def run_tools(
             upstream = SingleAssignmentDisposable()
             # Ready before the source speaks, which it may do at once.
             both = CompositeDisposable(upstream, Disposable(row.cancel))
-            upstream.disposable = source.subscribe(
-                row.take, row.fail, row.complete, scheduler=scheduler
-            )
+            upstream.disposable = source.subscribe(row.take, row.fail, row.complete, scheduler=scheduler)
             return both
 
         return Observable(subscribe)

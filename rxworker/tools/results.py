@@ -95,8 +95,7 @@ def change_texts(content: ResultContent, change: Callable[[str], str]) -> Result
     if isinstance(content, str):
         return change(content)
     return tuple(
-        msgspec.structs.replace(part, text=change(part.text)) if isinstance(part, Text) else part
-        for part in content
+        msgspec.structs.replace(part, text=change(part.text)) if isinstance(part, Text) else part for part in content
     )
 
 

@@ -90,9 +90,7 @@ async def run_at(
             content = toolbox.missing(call.name)
         else:
             try:
-                value = await attempts(
-                    tool, policy, call, place, call_scope, task=task, own_task=own_task
-                )
+                value = await attempts(tool, policy, call, place, call_scope, task=task, own_task=own_task)
                 is_error = isinstance(value, ToolResult) and value.is_error
                 content = value.content if isinstance(value, ToolResult) else value
             except ToolError as error:
@@ -122,9 +120,7 @@ async def run_at(
         limiter.leave()
 
 
-async def run_call(
-    toolbox: Toolbox, call: ToolCall, call_scope: CallScope | None = None
-) -> ToolResult:
+async def run_call(toolbox: Toolbox, call: ToolCall, call_scope: CallScope | None = None) -> ToolResult:
     """Run one call. A failure becomes an error result.
 
     Args:
@@ -173,9 +169,7 @@ class EarlyCalls:
     'nothing here'
     """
 
-    def __init__(
-        self, toolbox: Toolbox, call_scope: CallScope | None = None, *, limit: int = 8
-    ) -> None:
+    def __init__(self, toolbox: Toolbox, call_scope: CallScope | None = None, *, limit: int = 8) -> None:
         self.limiter = Limiter(limit)
         self.accepted = 0
         self.begun = 0
@@ -249,11 +243,7 @@ class EarlyCalls:
             The cancelled calls that were running, with their places.
         """
         kept = keep or {}
-        gone = [
-            early
-            for place, early in self._calls.items()
-            if place not in kept or not early.is_for(kept[place])
-        ]
+        gone = [early for place, early in self._calls.items() if place not in kept or not early.is_for(kept[place])]
         for early in gone:
             del self._calls[early.place]
             early.is_wanted = False
@@ -356,10 +346,7 @@ async def run_calls(
         raise
     for (call, place), task in zip(placed, tasks, strict=True):
         report(call, place, task)  # of a task that has just ended nothing has been called back
-    return [
-        cancelled.get(place) or _check(task).result()
-        for (_, place), task in zip(placed, tasks, strict=True)
-    ]
+    return [cancelled.get(place) or _check(task).result() for (_, place), task in zip(placed, tasks, strict=True)]
 
 
 def _check(task: asyncio.Task[Any]) -> asyncio.Task[Any]:

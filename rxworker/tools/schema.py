@@ -36,15 +36,13 @@ TYPES: Mapping[type, str] = {
     type(None): "null",
 }
 HINT = (
-    "use a type that JSON can carry: str, int, float, bool, bytes, list, tuple, set, dict, Literal, an Enum of texts or of "
-    "integers, datetime, UUID, Decimal, pathlib.Path, a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, a pydantic "
-    "model, or object for any JSON"
+    "use a type that JSON can carry: str, int, float, bool, bytes, list, tuple, set, dict, Literal, an Enum of texts or"
+    " of integers, datetime, UUID, Decimal, pathlib.Path, a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, a "
+    "pydantic model, or object for any JSON"
 )
 
 
-def input_schema(
-    parameters: Sequence[Parameter], texts: Mapping[str, str], tool: str
-) -> JsonObject:
+def input_schema(parameters: Sequence[Parameter], texts: Mapping[str, str], tool: str) -> JsonObject:
     """The schema of a tool's arguments: an object without ``$ref``.
 
     Args:
@@ -86,8 +84,8 @@ def schema_of(annotation: Any) -> JsonObject:
         raise ValueError(f"the type {name_of(annotation)} is nested too deeply") from error
     except NameError as error:
         raise TypeError(
-            f"the type {name_of(annotation)} mentions {error.name!r}, which is not a name of its module; a class within a function "
-            "can be found only if annotations are not postponed, so define both at the top of the module"
+            f"the type {name_of(annotation)} mentions {error.name!r}, which is not a name of its module; a class within"
+            " a function can be found only if annotations are not postponed, so define both at the top of the module"
         ) from error
 
 
@@ -174,9 +172,7 @@ def _set_default(schema: JsonObject, default: object, annotation: Any) -> None:
     schema["default"] = msgspec.json.decode(encoded)
 
 
-def _inline(
-    schema: JsonObject, components: Mapping[str, Any], trail: tuple[str, ...]
-) -> JsonObject:
+def _inline(schema: JsonObject, components: Mapping[str, Any], trail: tuple[str, ...]) -> JsonObject:
     """The schema with its references replaced. ``trail`` names the references that lead to it."""
     out: JsonObject = {}
     if isinstance(ref := schema.get("$ref"), str) and ref.startswith(PREFIX):
@@ -195,9 +191,7 @@ def _inline(
     return out
 
 
-def _inline_value(
-    key: str, value: Json, components: Mapping[str, Any], trail: tuple[str, ...]
-) -> Json:
+def _inline_value(key: str, value: Json, components: Mapping[str, Any], trail: tuple[str, ...]) -> Json:
     if key in ONE and isinstance(value, dict):
         return _inline(value, components, trail)
     if key in SOME and isinstance(value, list):
@@ -219,14 +213,10 @@ def _keep_defaults(annotation: Any, components: dict[str, Any]) -> None:
     """
     for found in object_types(annotation):
         defaults = {field.encode_name: _made_by(field) for field in found.fields}
-        kept: JsonObject = {
-            n: value for n, value in defaults.items() if isinstance(value, list | dict)
-        }
+        kept: JsonObject = {n: value for n, value in defaults.items() if isinstance(value, list | dict)}
         if not kept:
             continue
-        ((schema,), _) = msgspec.json.schema_components(
-            [found.cls], ref_template="{name}", schema_hook=_custom
-        )
+        ((schema,), _) = msgspec.json.schema_components([found.cls], ref_template="{name}", schema_hook=_custom)
         properties = components.get(cast("str", schema["$ref"]), {}).get("properties", {})
         for name, default in kept.items():
             properties.get(name, {}).setdefault("default", default)

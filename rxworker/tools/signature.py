@@ -93,9 +93,7 @@ def _read(
             f"{where}: the model must know what to fill in; name each parameter instead of {parameter}"
         )
     if parameter.annotation is REQUIRED:
-        raise ConfigurationError(
-            f"{where}: it has no type; annotate it, for example {parameter.name}: str"
-        )
+        raise ConfigurationError(f"{where}: it has no type; annotate it, for example {parameter.name}: str")
     if NAME.fullmatch(parameter.name) is None:
         raise ConfigurationError(
             f"{where}: providers take up to 64 letters without accents, digits and underscores as a name; rename it"
@@ -109,7 +107,8 @@ def _read(
         ) from error
     if _is_pydantic_field(parameter.default):
         raise ConfigurationError(
-            f"{where}: pydantic's Field is not a default here; write {parameter.name}: Annotated[<type>, Field(...)] = <default>"
+            f"{where}: pydantic's Field is not a default here; write {parameter.name}: Annotated[<type>, Field(...)] = "
+            "<default>"
         )
     return Parameter(
         name=parameter.name,

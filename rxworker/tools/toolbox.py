@@ -49,9 +49,7 @@ class Toolbox:
     (('look',), True)
     """
 
-    def __init__(
-        self, tools: Iterable[ToolLike] = (), *, error_formatter: ErrorFormatter | None = None
-    ) -> None:
+    def __init__(self, tools: Iterable[ToolLike] = (), *, error_formatter: ErrorFormatter | None = None) -> None:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
@@ -70,9 +68,9 @@ class Toolbox:
     @property
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams."""
-        for tool in (
-            self._tools.values()
-        ):  # `any` would make a generator for each request, and most policies are the usual one
+        for (
+            tool
+        ) in self._tools.values():  # `any` would make a generator for each request, and most policies are the usual one
             if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
                 return True
         return False
@@ -113,11 +111,9 @@ class Toolbox:
         added: dict[str, Tool] = {}
         for tool in map(adapted, tools):
             given: object = tool
-            if isinstance(given, FunctionTool) and not given.unbound:
-                # Looked at, as its schema was, when a tool was made of the function.
-                name = tool.meta.name
-            else:
-                name = _checked_name(tool)
+            # The name of a function's tool was checked, as its schema was, when the tool was made.
+            is_checked = isinstance(given, FunctionTool) and not given.unbound
+            name = tool.meta.name if is_checked else _checked_name(tool)
             other = self._tools.get(name) or added.get(name)
             if other is not None:
                 raise ConfigurationError(
@@ -182,8 +178,8 @@ def _checked_name(tool: Tool) -> str:
     """The name of what can be a tool, of whatever make."""
     if isinstance(tool, FunctionTool):
         raise ConfigurationError(
-            f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as app.{tool.__name__}; "
-            "for a static method put @tool above @staticmethod"
+            f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as "
+            f"app.{tool.__name__}; for a static method put @tool above @staticmethod"
         )
     # A caller that passes a plain function has ignored the types, so they prove nothing here.
     if not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):

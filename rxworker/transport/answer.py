@@ -74,9 +74,7 @@ class Retry(Settings, frozen=True):
         for name in ("first", "maximum", "patience"):
             check_number(f"Retry({name})", getattr(self, name))
 
-    def delay(
-        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
-    ) -> float | None:
+    def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
         """Seconds to wait after this error; ``None`` to give up.
 
         Args:
@@ -182,9 +180,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._step = step = _step(timeouts)
         self._ticker: Ticker | None = None
         if step is not None and clock is not None:
-            self._ticker = (
-                clock.ticker(step) if isinstance(clock, LoopClock) else Ticker(clock, step)
-            )
+            self._ticker = clock.ticker(step) if isinstance(clock, LoopClock) else Ticker(clock, step)
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
@@ -326,9 +322,7 @@ class Answer(Receiver, abc.DisposableBase):
             return False
         if isinstance(error, ProviderError) and error.status in (404, 410):
             self._background = None  # the service has no such response: nothing to cancel
-            error.retryable = (
-                self._has_emitted
-            )  # by a new request; one for a cursor would only meet it again
+            error.retryable = self._has_emitted  # by a new request; one for a cursor would only meet it again
             return False
         source = self._background.resume()
         if self._background.has_progressed:
@@ -357,17 +351,9 @@ class Answer(Receiver, abc.DisposableBase):
         self._seen, self._moved = self._reads, self._progress
         times, step = self._timeouts, self._step or 0.0
         quiet, waited = self._quiet * step, self._waited * step
-        if (
-            self._reads
-            and times.idle is not None
-            and (over := times.overrun(times.idle, quiet, waited))
-        ):
+        if self._reads and times.idle is not None and (over := times.overrun(times.idle, quiet, waited)):
             self._context.run(self._break_off, f"nothing came for {over}")
-        elif (
-            not self._has_emitted
-            and times.first is not None
-            and (over := times.overrun(times.first, quiet, waited))
-        ):
+        elif not self._has_emitted and times.first is not None and (over := times.overrun(times.first, quiet, waited)):
             self._context.run(self._fail, _overdue(f"nothing came within {over}"))
 
     def _break_off(self, message: str) -> None:
@@ -408,9 +394,7 @@ async def settle_cancellations(seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             # A response that gets its name is cancelled then.
-            while waiting := [
-                each for each in _cancelling.values() if each and each.get_loop() is loop
-            ]:
+            while waiting := [each for each in _cancelling.values() if each and each.get_loop() is loop]:
                 await asyncio.wait(waiting)
 
 

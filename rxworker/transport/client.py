@@ -60,7 +60,8 @@ def as_model(model: Provider | Model) -> Model:
         for member in ("name", "model"):
             if not isinstance(getattr(model, member, None), str):
                 raise ConfigurationError(
-                    f"{type(model).__name__} has stream(), but no {member}: a model has the texts name (of its provider) and model, which each message carries"
+                    f"{type(model).__name__} has stream(), but no {member}: a model has the texts name (of its "
+                    "provider) and model, which each message carries"
                 )
         return cast("Model", model)
     check_provider(model)
@@ -77,7 +78,10 @@ def check_provider(provider: object) -> None:
         name = provider.__name__
         raise ConfigurationError(f"{name} is a class: give a model, for example {name}('name')")
     if not (hasattr(provider, "request") and hasattr(provider, "decoder")):
-        message = f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-5-5'), nor a model with stream()"
+        message = (
+            f"{provider!r:.80} is neither a provider, for example Anthropic('claude-sonnet-5-5'), nor a model with "
+            "stream()"
+        )
         raise ConfigurationError(message)
 
 
@@ -249,9 +253,7 @@ class Client:
         return explained
 
 
-def _sent(
-    transport: Transport, requests: list[HttpRequest], first: HttpRequest
-) -> Observable[bytes]:
+def _sent(transport: Transport, requests: list[HttpRequest], first: HttpRequest) -> Observable[bytes]:
     """The answer to a request, which is authorized each time that it is sent.
 
     The authorized one is then the second of the requests.
@@ -266,7 +268,8 @@ def _sent(
         request = cast("object", await awaited(given))
         if not isinstance(request, HttpRequest):
             raise ConfigurationError(
-                f"authorize returned {type(request).__name__}, not an HttpRequest: return the request that was given, or a changed one",
+                f"authorize returned {type(request).__name__}, not an HttpRequest: return the request that was given, "
+                "or a changed one",
                 page="reference/client",
             )
         requests[1:] = [request]

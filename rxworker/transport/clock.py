@@ -107,9 +107,7 @@ class LoopClock(AsyncIOScheduler):
             ticker = self._tickers[step] = Ticker(self, step)
         return ticker
 
-    def schedule(
-        self, action: typing.ScheduledAction[A], state: A | None = None
-    ) -> abc.DisposableBase:
+    def schedule(self, action: typing.ScheduledAction[A], state: A | None = None) -> abc.DisposableBase:
         """Run an action in the next turn of the loop."""
         waiting = _Waiting(self, action, state)
         waiting.handle = self._loop.call_soon(waiting.run)
@@ -135,9 +133,7 @@ class _Waiting(SerialDisposable):
 
     __slots__ = ("_action", "_clock", "_state", "handle")
 
-    def __init__(
-        self, clock: LoopClock, action: typing.ScheduledAction[Any], state: object
-    ) -> None:
+    def __init__(self, clock: LoopClock, action: typing.ScheduledAction[Any], state: object) -> None:
         self._held, self._is_over = None, False  # the base's; one is made for each time-out
         self.handle: asyncio.Handle | None = None
         self._clock = clock

@@ -35,9 +35,7 @@ from rxworker.transport.client import as_model
 class CombinedModel:
     """Several models that answer as one. Made by `fallback` and `race`."""
 
-    def __init__(
-        self, models: Sequence[Provider | Model], contest: type[_Fallback] | type[_Race]
-    ) -> None:
+    def __init__(self, models: Sequence[Provider | Model], contest: type[_Fallback] | type[_Race]) -> None:
         if not models:
             raise ConfigurationError("at least one model must be given")
         self.models = tuple([as_model(model) for model in models])
@@ -161,9 +159,7 @@ class _Candidate:
 class _Fallback:
     """One request through a row of models."""
 
-    def __init__(
-        self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
-    ) -> None:
+    def __init__(self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]) -> None:
         self._waiting = list(models)
         self._request = request
         self._observer = observer
@@ -212,9 +208,7 @@ class _Fallback:
 class _Race:
     """One request to several models at once."""
 
-    def __init__(
-        self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
-    ) -> None:
+    def __init__(self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]) -> None:
         self._candidates = [_Candidate(model, observer) for model in models]
         self._left = len(self._candidates)
         self._request = request
@@ -261,9 +255,7 @@ class _Race:
             if self._winner is candidate:
                 self._observer.on_completed()
 
-        own.disposable = connect(
-            candidate.model.stream(self._request), Sink(on_next, on_error, on_completed)
-        )
+        own.disposable = connect(candidate.model.stream(self._request), Sink(on_next, on_error, on_completed))
 
     def _win(self, winner: _Candidate, held: list[ResponseEvent]) -> None:
         self._winner = winner

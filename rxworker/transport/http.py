@@ -110,9 +110,7 @@ class HttpTransport:
 def on_subscribe(make: Callable[[abc.ObserverBase[bytes]], Exchange]) -> Observable[bytes]:
     """Cold: each subscription makes an exchange, which begins at once."""
 
-    def subscribe(
-        observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         made = make(observer)
         try:
             loop = asyncio.get_running_loop()
@@ -204,9 +202,7 @@ class Exchange(abc.DisposableBase):
             pressure = PRESSURE.get()
             content = response.content
             # At the end nothing is awaited: most answers of a tool loop come with their end.
-            while not (self._is_over or content.at_eof()) and (
-                chunk := last_part(content) or await content.readany()
-            ):
+            while not (self._is_over or content.at_eof()) and (chunk := last_part(content) or await content.readany()):
                 if len(chunk) > AHEAD:  # the rest may have been held back
                     chunk = with_rest(chunk, content)
                 self._is_telling = True
@@ -217,10 +213,7 @@ class Exchange(abc.DisposableBase):
                 finally:
                     self._is_telling = False
                 # What is not read stays with the server: aiohttp and TCP stop taking it.
-                while (
-                    not (self._is_over or pressure is None)
-                    and (held := pressure.hold()) is not None
-                ):
+                while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
                     await held
             return None
         finally:
@@ -281,9 +274,7 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
     )
 
 
-def _translated(
-    error: Exception, request: HttpRequest, connect_timeout: float | None
-) -> TransportError:
+def _translated(error: Exception, request: HttpRequest, connect_timeout: float | None) -> TransportError:
     kind, cause, is_transient = TransportError, error, False
     url = shown(request.url)
     match error:
@@ -297,13 +288,12 @@ def _translated(
             message = f"{url!r} is not an address: check base_url"
         case aiohttp.ClientConnectorCertificateError():
             message = (
-                f"the certificate of {url} is not trusted: {error}. If an authority of your own has signed it, give the "
-                "file of its certificate in SSL_CERT_FILE"
+                f"the certificate of {url} is not trusted: {error}. If an authority of your own has signed it, give the"
+                " file of its certificate in SSL_CERT_FILE"
             )
         case aiohttp.ClientSSLError():
             message = (
-                f"no secure connection to {url}: {error}. The base_url of a server without TLS begins "
-                "with http://"
+                f"no secure connection to {url}: {error}. The base_url of a server without TLS begins with http://"
             )
         case aiohttp.ClientProxyConnectionError():
             is_transient = True
@@ -313,18 +303,21 @@ def _translated(
             )
         case aiohttp.ClientConnectorError():
             is_transient = True
-            message = f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
+            message = (
+                f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
+            )
         case aiohttp.ClientHttpProxyError():
             cause = _without_headers(error)
-            message = (
-                f"the proxy for {url} refused: {error.status} {error.message}. Check HTTPS_PROXY"
-            )
+            message = f"the proxy for {url} refused: {error.status} {error.message}. Check HTTPS_PROXY"
         case aiohttp.ClientResponseError():
             cause = _without_headers(error)
             message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
             is_transient = True
-            message = f"the connection to {url} was cut before the answer was complete. Does a proxy, or the network, end long answers?"
+            message = (
+                f"the connection to {url} was cut before the answer was complete. Does a proxy, or the network, end "
+                "long answers?"
+            )
         case _:
             is_transient = True
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"

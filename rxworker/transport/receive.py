@@ -91,9 +91,7 @@ class Receiver(abc.ObserverBase[bytes]):
     def _begin(self) -> None:
         self._decoder = decoder = self._make()
         # Not by their types, of which most processes need one.
-        self._feed: Callable[[bytes], Sequence[Part]] = getattr(
-            decoder, "feed_parts", self._feed_one_by_one
-        )
+        self._feed: Callable[[bytes], Sequence[Part]] = getattr(decoder, "feed_parts", self._feed_one_by_one)
         self._reads = 0
         self._progress = 0  # reads that brought an event, other than pings
         self._has_emitted = False

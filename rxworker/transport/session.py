@@ -68,9 +68,7 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
         await session.close()
 
 
-_SENDABLE = re.compile(
-    r"https?://[a-z0-9.:\[\]-]+/(?:[a-z0-9._~:/?@!$&'()*+,;=-]|%[0-9a-f]{2})*", re.IGNORECASE
-)
+_SENDABLE = re.compile(r"https?://[a-z0-9.:\[\]-]+/(?:[a-z0-9._~:/?@!$&'()*+,;=-]|%[0-9a-f]{2})*", re.IGNORECASE)
 
 
 def unchanged(url: str) -> URL | str:
@@ -146,6 +144,4 @@ def _is_any_named(scheme: str) -> bool:
     To go through the whole environment for it costs more than the rest of a request.
     """
     names = (f"{scheme}_proxy", "all_proxy")
-    return _HAS_SYSTEM_PROXIES or any(
-        environ.get(name) or environ.get(name.upper()) for name in names
-    )
+    return _HAS_SYSTEM_PROXIES or any(environ.get(name) or environ.get(name.upper()) for name in names)

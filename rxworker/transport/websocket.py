@@ -183,9 +183,7 @@ class _Sockets:
 
     def refuse(self, url: str, why: str) -> None:
         """Use HTTP for a while."""
-        logger.warning(
-            "no WebSocket at %s (%s): HTTP is used for %g s", shown(url), why.strip(), PAUSE
-        )
+        logger.warning("no WebSocket at %s (%s): HTTP is used for %g s", shown(url), why.strip(), PAUSE)
         self._refused[url] = asyncio.get_running_loop().time() + PAUSE
 
     def keep(self, socket: _Socket) -> None:
@@ -305,9 +303,7 @@ class _SocketExchange(Exchange):
             raise TransportError(message)
         return await super()._transfer(loop)
 
-    async def _respond(
-        self, socket: _Socket, create: Creation, held: Held | None = None
-    ) -> Exception | None:
+    async def _respond(self, socket: _Socket, create: Creation, held: Held | None = None) -> Exception | None:
         """One response over a socket; gives what the observer raises.
 
         Raises:

@@ -241,9 +241,7 @@ def _named(value: Json, depth: int) -> Iterator[str]:
     if depth == 0:
         return
     if isinstance(value, dict):
-        text = ", ".join(
-            each for each in (_first(value, SOURCE_TITLES), _first(value, PLACES)) if each
-        )
+        text = ", ".join(each for each in (_first(value, SOURCE_TITLES), _first(value, PLACES)) if each)
         if text:
             yield one_line(text, MOST_SOURCE)
             return

@@ -94,9 +94,7 @@ def display_board(board: Board) -> Callable[[], None]:
 
 def _display(name: str) -> Callable[..., Any]:
     if "IPython" not in sys.modules or import_module("IPython").get_ipython() is None:
-        raise ConfigurationError(
-            f"{name}() draws in a notebook, and this program does not run in one"
-        )
+        raise ConfigurationError(f"{name}() draws in a notebook, and this program does not run in one")
     return import_module("IPython.display").display
 
 

@@ -141,9 +141,7 @@ class OpenBlock:
         elif choice:
             # A call of another choice never runs, so it waits for no result.
             shown = self._named(response.name_text(self.start.index))
-            self.shown = replace(
-                shown, tool=call.name, is_free_text=call.is_free_text, call_id=call.id
-            )
+            self.shown = replace(shown, tool=call.name, is_free_text=call.is_free_text, call_id=call.id)
         else:
             self.shown = self.calls.show(
                 call.id,
@@ -160,9 +158,7 @@ class OpenBlock:
 
     def _named(self, name: str) -> changes.ShownBlock:
         response = self.response
-        return changes.ShownBlock(
-            response.scope, name, response.name, self.kind, choice=self.start.choice
-        )
+        return changes.ShownBlock(response.scope, name, response.name, self.kind, choice=self.start.choice)
 
     def _learn(self, event: events.BlockStart | events.BlockStop) -> None:
         self.metadata = event.metadata or self.metadata
@@ -175,10 +171,7 @@ class OpenBlock:
 
     def _grew(
         self,
-        event: events.TextDelta
-        | events.ThinkingDelta
-        | events.RefusalDelta
-        | events.InputJsonDelta,
+        event: events.TextDelta | events.ThinkingDelta | events.RefusalDelta | events.InputJsonDelta,
     ) -> changes.Changes:
         if not event.text or self.kind not in HOLDS[type(event)]:
             return

@@ -60,9 +60,7 @@ class CallTracker:
         seconds: How long each call ran whose result follows.
     """
 
-    def __init__(
-        self, scope: Scope, used: Counter[str], elsewhere: Mapping[str, ToolCall] | None = None
-    ) -> None:
+    def __init__(self, scope: Scope, used: Counter[str], elsewhere: Mapping[str, ToolCall] | None = None) -> None:
         self.own_tools: Collection[str] | None = None
         self._scope = scope
         self._used = used
@@ -193,6 +191,4 @@ class CallTracker:
 
     def _placeholder(self, call: OpenCall, text: str) -> CallResult:
         result = ToolResult(call.native, text, is_error=True, name=call.name)
-        return CallResult(
-            self._scope, call.shown, result, is_placeholder=True, is_provided=call.is_provided
-        )
+        return CallResult(self._scope, call.shown, result, is_placeholder=True, is_provided=call.is_provided)

@@ -56,9 +56,7 @@ from rxworker.views.changes import (
 )
 from rxworker.views.tracker import Tracker
 
-ItemStage: TypeAlias = Literal[
-    "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"
-]
+ItemStage: TypeAlias = Literal["open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"]
 """Where an item stands.
 
 A call is ``waiting`` when its arguments are complete, ``refused`` when it did not run, ``stopped`` when it was cut off.
@@ -274,9 +272,7 @@ class RunView:
         Args:
             path: The tool calls that lead to the run inside.
         """
-        return [
-            item for item in self.items if isinstance(item, BlockView) and item.scope.path == path
-        ]
+        return [item for item in self.items if isinstance(item, BlockView) and item.scope.path == path]
 
     def calls(self, path: tuple[str, ...] = ()) -> list[CallView]:
         """The calls of the run itself, or of a run inside it."""
@@ -380,9 +376,7 @@ class RunView:
             return
         item.result, item.is_denied = change.result, change.is_denied
         item.seconds = change.seconds or item.seconds
-        failed: ItemStage = (
-            "refused" if item.started is None and not change.is_provided else "failed"
-        )
+        failed: ItemStage = "refused" if item.started is None and not change.is_provided else "failed"
         if item.stage != "retracted":
             item.stage = failed if change.result.is_error else "done"
         item.ended = self.now if item.ended is None else item.ended
@@ -427,9 +421,7 @@ class RunView:
             case _:
                 self._add_note(scope, record)
 
-    def _begin_attempt(
-        self, scope: Scope, record: Record, provider: str = "", model: str = ""
-    ) -> AttemptView:
+    def _begin_attempt(self, scope: Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
         number = record.attempt
         attempt = AttemptView(scope, record.turn, self.now, None, "open", number, provider, model)
         self.attempts.append(attempt)

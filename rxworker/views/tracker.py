@@ -118,9 +118,7 @@ class Tracker:
     def feed(self, record: Record) -> list[Change]:
         """Return the changes that a record makes. A record that was seen already makes none."""
         kind = type(record.event)
-        if record.seq <= self.seq or (
-            self.is_over and not (self._goes_on and kind is RunRequeue and not record.path)
-        ):
+        if record.seq <= self.seq or (self.is_over and not (self._goes_on and kind is RunRequeue and not record.path)):
             return []
         self.seq = record.seq
         changes: list[Change] = []
@@ -247,9 +245,7 @@ class Tracker:
         changes.append(ScopeOpen(scope))
         return tracker
 
-    def _leave(
-        self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN
-    ) -> Changes:
+    def _leave(self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN) -> Changes:
         """Close the scope of a run inside, and those inside it."""
         below = [other for other in self._scopes if other[: len(path)] == path and other != path]
         for other in (*sorted(below, key=len, reverse=True), path):
@@ -404,9 +400,7 @@ class Tracker:
             shown = waiting.shown if waiting else call.id
             is_held = not is_offered and tracker.calls.is_held(call.name)
             needs_decision = index in pause.required
-            pending.append(
-                WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question)
-            )
+            pending.append(WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question))
             if is_offered:
                 yield CallOffer(tracker.scope, shown, call)
         yield from self._end("", NOT_RUN)

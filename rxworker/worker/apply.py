@@ -55,9 +55,7 @@ def apply_operators(
         def guarded(before: Observable[Any]) -> Observable[Any]:
             """The source of an operator. It catches the exceptions that the operator raises."""
 
-            def subscribe(
-                first: abc.ObserverBase[Any], clock: Scheduler = None
-            ) -> abc.DisposableBase:
+            def subscribe(first: abc.ObserverBase[Any], clock: Scheduler = None) -> abc.DisposableBase:
                 return before.subscribe(
                     caught(first.on_next, fail),
                     caught(first.on_error, fail),
@@ -148,15 +146,11 @@ class _Clock(LoopClock):
         fail: Called with the exception.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]) -> None:
         super().__init__(loop)
         self._fail = fail
 
-    def schedule(
-        self, action: typing.ScheduledAction[A], state: A | None = None
-    ) -> abc.DisposableBase:
+    def schedule(self, action: typing.ScheduledAction[A], state: A | None = None) -> abc.DisposableBase:
         """Run an action in the next turn of the loop."""
         return super().schedule(caught(action, self._fail), state)
 
@@ -172,9 +166,7 @@ class _Clock(LoopClock):
         return super().schedule_relative(duetime, caught(action, self._fail), state)
 
 
-def caught(
-    call: Callable[P, B | None], fail: Callable[[BaseException], None]
-) -> Callable[P, B | None]:
+def caught(call: Callable[P, B | None], fail: Callable[[BaseException], None]) -> Callable[P, B | None]:
     """Wrap a function so that its exceptions go to ``fail``."""
 
     def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:

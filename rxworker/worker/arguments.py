@@ -95,7 +95,8 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
         expect(f"the label {name}", value, str, example)
         if max(len(name), len(value)) > LONGEST_LABEL:
             raise ConfigurationError(
-                f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in each list and in the first record of a run"
+                f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in "
+                "each list and in the first record of a run"
             )
     if len(several) > MOST_LABELS:
         raise ConfigurationError(f"there are {len(several)} labels, of {MOST_LABELS}")
@@ -109,6 +110,4 @@ def check_no_loop(call: str, instead: str) -> None:
         LocalProtocolError: An event loop runs in this thread.
     """
     if running_loop() is not None:
-        raise LocalProtocolError(
-            f"worker.{call}() cannot wait where an event loop runs: use {instead}"
-        )
+        raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")

@@ -93,9 +93,7 @@ from rxworker.worker.result import signature_of
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
 
 
-def start_early(
-    context: RunContext, scope: TurnScope, source: Observable[Event]
-) -> Observable[Event]:
+def start_early(context: RunContext, scope: TurnScope, source: Observable[Event]) -> Observable[Event]:
     """Pass the response on, and start pure tools when their blocks close. Used if there is a pure tool.
 
     --s--d--e--m--|      e the stop of a block that calls a pure tool
@@ -130,9 +128,7 @@ def start_early(
     return stage(source, make)
 
 
-def discard_early(
-    context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None
-) -> None:
+def discard_early(context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None) -> None:
     """Cancel the early calls whose results are not needed, and emit their ends.
 
     Args:
@@ -257,21 +253,18 @@ Executor: TypeAlias = Operator[ToolCall, ToolResult]
 Told: TypeAlias = dict[tuple[type[Event], int], list[Event]]
 TOOL_EVENTS = (ToolStart, ToolStop, ToolOutput)
 _CHANGED = (
-    "the stage call_tools, or an operator around it, changed a {}: watchers would see something other than what the tool received or the model reads. Change arguments in a "
-    "before_tool_call hook, and results in an after_tool_call hook or in an executor of call_tools"
+    "the stage call_tools, or an operator around it, changed a {}: watchers would see something other than what the "
+    "tool received or the model reads. Change arguments in a before_tool_call hook, and results in an after_tool_call "
+    "hook or in an executor of call_tools"
 )
 _NO_START = (
-    "an operator around the stage call_tools drops or holds back the start of a call, which a run with a log stores before the call is made, so that no other process makes it "
-    "again: pass each ToolStart on at once"
+    "an operator around the stage call_tools drops or holds back the start of a call, which a run with a log stores "
+    "before the call is made, so that no other process makes it again: pass each ToolStart on at once"
 )
-_NO_RESULT = (
-    "the executor of call_tools emitted a {}: it takes calls and emits a ToolResult for each"
-)
+_NO_RESULT = "the executor of call_tools emitted a {}: it takes calls and emits a ToolResult for each"
 
 
-def call_tools(
-    turn: Turn, *, executor: Operator[ToolCall, ToolResult] | None = None
-) -> Observable[Event]:
+def call_tools(turn: Turn, *, executor: Operator[ToolCall, ToolResult] | None = None) -> Observable[Event]:
     """Run the hooks of the calls, the calls, and the hooks of the results, and add the results to the conversation.
 
         response       --c--c--|                    c the end of a block with a call
@@ -368,9 +361,7 @@ def expect_told(context: RunContext, told: Told, event: Event) -> None:
     elif isinstance(event, MessageAdd):
         calls = context.journal.state.calls
         for result in (each for message in event.messages for each in message.tool_results):
-            ends = [
-                c.result for c in calls if c.call.id == result.tool_use_id and c.phase == "ended"
-            ]
+            ends = [c.result for c in calls if c.call.id == result.tool_use_id and c.phase == "ended"]
             if ends and None not in ends and result not in ends:
                 raise ConfigurationError(_CHANGED.format("MessageAdd"))
 
@@ -396,9 +387,7 @@ async def _run_calls(
     if not scope.finished_by and context.pause_request.reason is not None:
         # The hooks run for all of these when the run resumes.
         discard_early(context, scope)
-        context.pause_request.take(
-            emit, _pause(scope, BY_CALLER, map(_not_asked, waiting), results)
-        )
+        context.pause_request.take(emit, _pause(scope, BY_CALLER, map(_not_asked, waiting), results))
         return
     early = scope.early
     # The calls that started early are already counted.
@@ -406,9 +395,7 @@ async def _run_calls(
     allowed: Sequence[PausedCall] = waiting
     if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
         allowed = _begun(scope, waiting)
-    elif context.worker.hooks.at(BEFORE) or context.worker.tools.wants_approval(
-        [each.call for each in waiting]
-    ):
+    elif context.worker.hooks.at(BEFORE) or context.worker.tools.wants_approval([each.call for each in waiting]):
         asked = await _ask(context, scope, waiting, invalid, results, emit)
         if asked is None:
             return
@@ -418,11 +405,7 @@ async def _run_calls(
         _refuse(scope, [each for each in waiting if each.place not in kept], results, emit)
     # A tool may be removed while it runs; its hooks run for the result all the same.
     tools = {each.place: context.worker.tools.get(each.call.name) for each in allowed}
-    by_client = [
-        each
-        for each in allowed
-        if isinstance(tools[each.place], ClientTool) and each.place not in invalid
-    ]
+    by_client = [each for each in allowed if isinstance(tools[each.place], ClientTool) and each.place not in invalid]
     if by_client:
         places = {each.place for each in by_client}
         allowed = [each for each in allowed if each.place not in places]
@@ -460,9 +443,7 @@ async def _run_calls(
                 continue
             tool = context.worker.tools.get(each.call.name) or tools[each.place]
             result = results[each.place]
-            results[each.place] = await _after_result_hooks(
-                context, scope, each, tool, result, emit
-            )
+            results[each.place] = await _after_result_hooks(context, scope, each, tool, result, emit)
     if scope.finished_by:
         _refuse(scope, [*asking, *by_client], results, emit)
     elif asking or by_client:
@@ -513,7 +494,10 @@ async def _execute(
     def take(result: ToolResult) -> None:
         each = next((each for each in left if each.call.id == result.tool_use_id), None)
         if each is None:
-            text = f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is not a waiting call: give each result the id of its call"
+            text = (
+                f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is not a waiting call: "
+                "give each result the id of its call"
+            )
             raise ConfigurationError(text)
         left.remove(each)
         most = policy_of(context.worker.tools.get(each.call.name)).max_output
@@ -528,9 +512,7 @@ async def _execute(
     await Emitter[ToolResult](ignore, ignore).listen(executed.pipe(ops.do_action(take)))
     if left:
         names = ", ".join(each.call.id for each in left)
-        raise ConfigurationError(
-            f"the executor of call_tools completed without a result of {names}"
-        )
+        raise ConfigurationError(f"the executor of call_tools completed without a result of {names}")
 
 
 def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
@@ -539,9 +521,7 @@ def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
     return [each for each in waiting if early and early.has_started(each.call, each.place)]
 
 
-def _refuse(
-    scope: TurnScope, some: Sequence[PausedCall], results: dict[int, ToolResult], emit: Emit
-) -> None:
+def _refuse(scope: TurnScope, some: Sequence[PausedCall], results: dict[int, ToolResult], emit: Emit) -> None:
     """Give calls that will not run, since a hook has finished the run, a result.
 
     A conversation has one for each call.
@@ -560,7 +540,10 @@ def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) 
         HookError: The run must return a value, and the model has not answered yet.
     """
     if context.output is not None:
-        text = f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output type yet: use Abort"
+        text = (
+            f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output type"
+            " yet: use Abort"
+        )
         raise HookError(text, hook=hook, point=point.value, kind="verdict")
     scope.finished_by = scope.finished_by or hook
 
@@ -640,9 +623,7 @@ async def _ask(
             case _ if (
                 policy_of(tool).requires_approval
                 # A person has approved exactly these arguments.
-                and not (
-                    each.is_approved and (left is call or signature_of(left) == signature_of(call))
-                )
+                and not (each.is_approved and (left is call or signature_of(left) == signature_of(call)))
                 and not await hook_context.allows(REQUIRES_APPROVAL)
             ):
                 hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"

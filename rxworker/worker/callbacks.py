@@ -66,9 +66,7 @@ class Callback(Generic[A]):
             watchdog.end(begun, "callback", self._name)
         if inspect.isawaitable(result):
             # A context of its own: it must not keep the run that has caused the call.
-            task = asyncio.get_running_loop().create_task(
-                self._finish(item, result), context=Context()
-            )
+            task = asyncio.get_running_loop().create_task(self._finish(item, result), context=Context())
             self._tasks.add(task)
             task.add_done_callback(partial(self._ended, result))
 

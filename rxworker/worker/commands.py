@@ -176,9 +176,7 @@ class CommandReader:
         delivered.add_done_callback(partial(self._settled, token, storing))
         return delivered
 
-    def _settled(
-        self, token: str, storing: asyncio.Task[None], delivered: asyncio.Future[None]
-    ) -> None:
+    def _settled(self, token: str, storing: asyncio.Task[None], delivered: asyncio.Future[None]) -> None:
         if delivered.cancelled():
             task = asyncio.ensure_future(self._store_withdrawal(token, storing))
             self._withdrawing.add(task)
@@ -206,9 +204,7 @@ class CommandReader:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _store(
-        self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]
-    ) -> None:
+    async def _store(self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]) -> None:
         def failed(error: Exception) -> None:
             self._sending.pop(token, None)
             not_delivered(delivered, error)
@@ -246,9 +242,7 @@ class CommandReader:
                     return
                 delivered = self._sending.pop(sent.id, None)
                 try:
-                    messages = (
-                        sent.messages if delivered is not None else self._mapped(sent.messages)
-                    )
+                    messages = sent.messages if delivered is not None else self._mapped(sent.messages)
                 except InputRefusedError as error:
                     self._ignore(command, "send", error.message)
                     return

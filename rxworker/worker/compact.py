@@ -68,7 +68,8 @@ class Compact(Settings, frozen=True):
             check_number(f"Compact({name})", value, above=0, whole=not is_share)
             if is_share and value > 1:
                 raise ConfigurationError(
-                    f"Compact({name})={value!r}: give a share as a number up to 1.0, or a whole number of {'tokens' if name == 'at' else 'turns'}"
+                    f"Compact({name})={value!r}: give a share as a number up to 1.0, or a whole number of "
+                    f"{'tokens' if name == 'at' else 'turns'}"
                 )
         if self.by not in get_args(CompactBy):
             raise ConfigurationError(f"Compact(by)={self.by!r}: give one of {get_args(CompactBy)}")
@@ -96,7 +97,8 @@ class Compact(Settings, frozen=True):
         context = cast("int | None", getattr(model, "context", None))
         if context is None:
             raise ConfigurationError(
-                f"Compact(at={self.at!r}) is a share of what the model reads at once, and that is not known for {model!r}: "
-                "give a number of tokens, such as Compact(at=100_000), or pass info=ModelInfo(context=...) to the provider"
+                f"Compact(at={self.at!r}) is a share of what the model reads at once, and that is not known for "
+                f"{model!r}: give a number of tokens, such as Compact(at=100_000), or pass info=ModelInfo(context=...) "
+                "to the provider"
             )
         return int(self.at * context)

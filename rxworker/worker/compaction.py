@@ -95,11 +95,7 @@ async def compacted(
         text, usage = await _write(context, asked, emit, less - most / scale / WORTH)
         summary = Message.user(f"{HEADING}\n\n{text}")
         model = context.worker.model.model
-        emit(
-            ConversationCompact(
-                begin, (*stay, summary), policy.by, tokens, model=model, usage=usage
-            )
-        )
+        emit(ConversationCompact(begin, (*stay, summary), policy.by, tokens, model=model, usage=usage))
     await context.journal.barrier()
     return True
 
@@ -128,9 +124,7 @@ def _rough(context: RunContext) -> float:
     return sum(map(estimate, (system, *conversation.messages))) + tools
 
 
-async def _write(
-    context: RunContext, asked: Conversation, emit: Emit, longest: float
-) -> tuple[str, Usage]:
+async def _write(context: RunContext, asked: Conversation, emit: Emit, longest: float) -> tuple[str, Usage]:
     """The summary, and the tokens of all requests for it.
 
     With one of more than ``longest`` tokens, by the estimate, each request would be shortened again.
@@ -163,7 +157,8 @@ async def _write(
                 elif is_long:
                     why = "its answer is too long: the requests would not become shorter"
                 raise ProviderError(
-                    f"{context.worker.model!r} has written no summary of the conversation: {why}. Use Compact(by='trim'), another prompt, or a larger max_tokens"
+                    f"{context.worker.model!r} has written no summary of the conversation: {why}. Use "
+                    "Compact(by='trim'), another prompt, or a larger max_tokens"
                 )
             return text, _usage(answers)
     except BaseException:
@@ -189,9 +184,7 @@ def _options(options: Options) -> Options:
     )
 
 
-async def _answer(
-    context: RunContext, request: Request, events: list[Any]
-) -> tuple[Message | None, StopKind | None]:
+async def _answer(context: RunContext, request: Request, events: list[Any]) -> tuple[Message | None, StopKind | None]:
     """The answer to a request, and why it ended.
 
     Args:
@@ -202,9 +195,7 @@ async def _answer(
     model = context.worker.model
     response: Observable[Any] = model.stream(request)
     if context.worker.operators:
-        response = apply_operators(
-            context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
-        )
+        response = apply_operators(context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE)
     of_request = copy_context()
     of_request.run(ACCOUNT.set, None)  # it is counted here
     await Emitter(events.append, events.extend).listen(response, context.scheduler, of_request)

@@ -121,9 +121,7 @@ def _check_added(message: object) -> None:
     if message.role not in ROLES:
         raise TypeError(f"{message.role!r} is not a role: {', '.join(ROLES)}")
     if message.tool_calls or message.tool_results:
-        raise TypeError(
-            "a hook adds no tool calls and no results; use set_content, Skip, or a tool"
-        )
+        raise TypeError("a hook adds no tool calls and no results; use set_content, Skip, or a tool")
 
 
 class HookInput(TypedDict):
@@ -203,19 +201,16 @@ class RunSettings:
         except InputRefusedError:
             raise  # the text is for the sender
         except Exception as error:
-            raise InputRefusedError(
-                f"the input is not accepted: map_input raised {type(error).__name__}"
-            ) from error
+            raise InputRefusedError(f"the input is not accepted: map_input raised {type(error).__name__}") from error
         watchdog.end(begun, "callback", "map_input")
         for message, left in zip(messages, several, strict=True):
             if not isinstance(left, Message) or left.role != message.role:  # pyright: ignore[reportUnnecessaryIsInstance] - the program's function
                 raise InputRefusedError(
-                    f"map_input returned a {type(left).__name__} for a message of the role {message.role}: return a Message of that role"
+                    f"map_input returned a {type(left).__name__} for a message of the role {message.role}: return a "
+                    "Message of that role"
                 )
             if is_blank(left) and not is_blank(message):
-                raise InputRefusedError(
-                    "the input is not accepted: map_input has left nothing of it"
-                )
+                raise InputRefusedError("the input is not accepted: map_input has left nothing of it")
         return tuple(several)
 
 
@@ -329,9 +324,7 @@ class RunContext(Struct, frozen=True, eq=False):
         first = self.journal.first
         return len(first.conversation.messages) if isinstance(first, RunStart | RunResume) else 0
 
-    async def _call_tool(
-        self, variables: dict[str, object], name: str, args: JsonObject
-    ) -> ToolResult:
+    async def _call_tool(self, variables: dict[str, object], name: str, args: JsonObject) -> ToolResult:
         """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         key = f"{self.journal.run_id}/{call.id}"

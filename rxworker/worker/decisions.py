@@ -78,8 +78,9 @@ GO_ON: Decisions = {}
 EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')"
 ANSWERS = "Approve(input={...}) with the content of the form, Approve() for an address that was visited, or Deny()"
 BODY = (
-    'send {"decisions": {"<id of the call>": {"type": "approve"}}}, {"type": "deny", "reason": "why"} or {"type": "answer", "content": '
-    '"the result"} for each call that is decided about, or {"continue": true} for a run that waits for no call'
+    'send {"decisions": {"<id of the call>": {"type": "approve"}}}, {"type": "deny", "reason": "why"} or {"type":'
+    ' "answer", "content": "the result"} for each call that is decided about, or {"continue": true} for a run that'
+    " waits for no call"
 )
 
 
@@ -110,14 +111,13 @@ class PendingCalls(Struct, frozen=True):
         ('x',)
         """
         if not set(pause.required).issubset(range(len(pause.calls))):
-            raise DecisionError(
-                f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls"
-            )
+            raise DecisionError(f"required: {list(pause.required)} are not indices of {len(pause.calls)} pending calls")
         places = [each.place for each in pause.calls]
         taken = {*places, *pause.refused}
         if len(taken) < len(places) + len(pause.refused) or min(taken, default=0) < 0:
             raise DecisionError(
-                f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different calls"
+                f"places: {places} of pending calls and {list(pause.refused)} of results are not those of different "
+                "calls"
             )
         asked = [(index, each.question) for index, each in enumerate(pause.calls)]
         questions = {index: question for index, question in asked if question is not None}
@@ -191,13 +191,11 @@ class PendingCalls(Struct, frozen=True):
         if not indices:
             known = ", ".join(map(self.describe, range(len(self.calls)))) or "none"
             near = _near(call_id, [call.id for call in self.calls])
-            raise DecisionError(
-                f"no pending call has the id {call_id!r}{near or ';'} pending are: {known}"
-            )
+            raise DecisionError(f"no pending call has the id {call_id!r}{near or ';'} pending are: {known}")
         if len(indices) > 1:
             raise DecisionError(
-                f"{len(indices)} pending calls have the id {call_id!r}, so the decision is ambiguous: "
-                "give a list with one decision for each pending call in order, and None (null in JSON) where nothing is decided"
+                f"{len(indices)} pending calls have the id {call_id!r}, so the decision is ambiguous: give a list with "
+                "one decision for each pending call in order, and None (null in JSON) where nothing is decided"
             )
         return indices[0]
 
@@ -236,9 +234,7 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     calls = pending.calls
     if decisions is None:
         decided: list[Decision | None] = [
-            Approve()
-            if index in pending.required and pending.hook not in (QUESTION, RECOVERY)
-            else None
+            Approve() if index in pending.required and pending.hook not in (QUESTION, RECOVERY) else None
             for index in range(len(calls))
         ]
     elif isinstance(decisions, Mapping):
@@ -262,7 +258,8 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
             what = pending.describe(index)
             if index in pending.questions:
                 raise DecisionError(
-                    f"the call {what} waits for an answer ({pending.questions[index]}), and none was given: give {ANSWERS}"
+                    f"the call {what} waits for an answer ({pending.questions[index]}), and none was given: give "
+                    f"{ANSWERS}"
                 )
             why = (
                 f"it is not known whether the call {what} had an effect"
@@ -290,7 +287,8 @@ def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
         return None
     if pending.allowable is None or always != [*pending.required]:
         raise DecisionError(
-            "always: only the call that the run paused at can be allowed always, and no call whose effect is not known: leave it out"
+            "always: only the call that the run paused at can be allowed always, and no call whose effect is not known:"
+            " leave it out"
         )
     return pending.allowable
 
@@ -306,9 +304,7 @@ def _check_decision(what: str, decision: object) -> None:
             names = cast("dict[object, object]", edited)
             if all(isinstance(name, str) for name in names):
                 return
-            raise DecisionError(
-                f"input of the decision about the call {what} has a name that is not a string"
-            )
+            raise DecisionError(f"input of the decision about the call {what} has a name that is not a string")
         case Approve(input=edited):
             kind = type(edited).__name__
             raise DecisionError(
@@ -316,9 +312,7 @@ def _check_decision(what: str, decision: object) -> None:
                 "or a text for a tool that takes free text"
             )
         case _:
-            raise DecisionError(
-                f"the decision about the call {what} is {decision!r:.80}: give {EXAMPLES}"
-            )
+            raise DecisionError(f"the decision about the call {what} is {decision!r:.80}: give {EXAMPLES}")
 
 
 def reply_of(question: Question, decision: Approve | Deny) -> Reply:
@@ -354,9 +348,7 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
     return Reply("accept", content)
 
 
-def assign(
-    pending: PendingCalls, given: Iterable[tuple[str, Decision]]
-) -> tuple[Decision | None, ...]:
+def assign(pending: PendingCalls, given: Iterable[tuple[str, Decision]]) -> tuple[Decision | None, ...]:
     """Decisions that came one by one, by the `PendingCalls.ids`, as a list with one for each pending call.
 
     Whether one is missing is left to `decide`.
@@ -376,9 +368,7 @@ def assign(
     for call_id, decision in given:
         index = pending.index_of(call_id, pending.ids)
         if decided[index] is not None and decided[index] != decision:
-            raise DecisionError(
-                f"there are two different decisions about the call {pending.describe(index)}: send one"
-            )
+            raise DecisionError(f"there are two different decisions about the call {pending.describe(index)}: send one")
         decided[index] = decision
     return tuple(decided)
 
@@ -434,9 +424,7 @@ def read_resume(data: bytes | str) -> Decisions:
         raise DecisionError(f"decisions and continue {problem}: {BODY}")
     if "continue" in given:
         if given["continue"] is not True:
-            raise DecisionError(
-                f"continue is {given['continue']!r:.40}: it can only be true; {BODY}"
-            )
+            raise DecisionError(f"continue is {given['continue']!r:.40}: it can only be true; {BODY}")
         return GO_ON
     decisions = given["decisions"]
     read: Decisions
@@ -445,10 +433,7 @@ def read_resume(data: bytes | str) -> Decisions:
         read = {name: read_decision(one, f"decisions[{name!r}]") for name, one in named.items()}
     elif isinstance(decisions, list):
         several = cast("list[object]", decisions)
-        read = [
-            None if one is None else read_decision(one, f"decisions[{index}]")
-            for index, one in enumerate(several)
-        ]
+        read = [None if one is None else read_decision(one, f"decisions[{index}]") for index, one in enumerate(several)]
     else:
         raise DecisionError(f"decisions is {kind_of(decisions)}: {BODY}")
     if not any(read.values() if isinstance(read, Mapping) else read):
@@ -475,9 +460,7 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
     More: rxworker docs cancel-and-pause
     """  # noqa: W505
     if not isinstance(value, dict):
-        raise DecisionError(
-            f'{where} is {kind_of(value)}: give an object such as {{"type": "deny"}}'
-        )
+        raise DecisionError(f'{where} is {kind_of(value)}: give an object such as {{"type": "deny"}}')
     given = cast("dict[str, object]", value)
     kinds = "It must be approve, deny or answer"
     if "type" not in given:

@@ -109,9 +109,7 @@ class Definition(RunSettings):
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)
         if error_formatter is not None and not callable(error_formatter):
-            raise ConfigurationError(
-                "error_formatter: give a function of an error that returns a text"
-            )
+            raise ConfigurationError("error_formatter: give a function of an error that returns a text")
         self.budget = optional("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
         self.compact = optional("compact", compact, Compact, "compact=Compact(at=0.8)")
         if self.compact is not None:

@@ -93,9 +93,7 @@ Only a run without a log ends without the phase ENDING, and only when it has fin
 """
 
 
-def _wake(
-    waiting: Sequence[asyncio.Future[Any]], error: Exception | None = None, result: object = None
-) -> None:
+def _wake(waiting: Sequence[asyncio.Future[Any]], error: Exception | None = None, result: object = None) -> None:
     """Wake the tasks that wait for these futures."""
     for each in waiting:
         if each.done():
@@ -451,7 +449,8 @@ class RunDriver(Generic[T_co]):
             if not closed.done():
                 text = (
                     f"the log has not answered for {seconds:g} s: the end of {self._journal.run_id} may not be stored. "
-                    "Look whether the log works; a run that is not stored as ended can be recovered when its lease has ended"
+                    "Look whether the log works; a run that is not stored as ended can be recovered when its lease "
+                    "has ended"
                 )
                 writer.give_up(LogError(text))
         return closed.exception()  # pyright: ignore[reportReturnType] - the writer sets errors only
@@ -484,9 +483,7 @@ class RunDriver(Generic[T_co]):
 
     def _result(self) -> RunResult[T_co]:
         context, journal = self._context, self._journal
-        return result_of(
-            journal.state, journal.run_id, context.output, context.variables, context.called
-        )
+        return result_of(journal.state, journal.run_id, context.output, context.variables, context.called)
 
     def _end(self, outcome: RunResult[T_co] | Exception) -> None:
         """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""

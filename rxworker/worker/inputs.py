@@ -51,9 +51,7 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
             observer: abc.ObserverBase[Run[Any]], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             inputs = _Inputs(worker, when_busy, observer)
-            upstream = source.subscribe(
-                inputs.take, inputs.fail, inputs.complete, scheduler=scheduler
-            )
+            upstream = source.subscribe(inputs.take, inputs.fail, inputs.complete, scheduler=scheduler)
             return CompositeDisposable(upstream, Disposable(inputs.leave))
 
         return Observable(subscribe)
@@ -62,9 +60,7 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
 
 
 class _Inputs:
-    def __init__(
-        self, worker: Worker, when_busy: WhenBusy, observer: abc.ObserverBase[Run[Any]]
-    ) -> None:
+    def __init__(self, worker: Worker, when_busy: WhenBusy, observer: abc.ObserverBase[Run[Any]]) -> None:
         self._worker = worker
         self._when_busy = when_busy
         self._observer = observer

@@ -93,7 +93,8 @@ def check_priced(limits: Limits, prices: Prices | None, model: str) -> None:
     if limits.names_cost and prices is None:
         cost = limits.max_cost
         raise ConfigurationError(
-            f"max_cost={cost!r} needs prices, and those of the model {model} are not known: Limits(max_cost={cost!r}, prices=Prices(...))"
+            f"max_cost={cost!r} needs prices, and those of the model {model} are not known: Limits(max_cost={cost!r}, "
+            "prices=Prices(...))"
         )
 
 
@@ -266,7 +267,8 @@ class Budget:
         """
         if self.max_cost is not None and self.prices is None and prices is None:
             raise ConfigurationError(
-                f"max_cost={self.max_cost!r} needs prices, and those of the model are not known: Budget(max_cost={self.max_cost!r}, prices=Prices(...))"
+                f"max_cost={self.max_cost!r} needs prices, and those of the model are not known: "
+                f"Budget(max_cost={self.max_cost!r}, prices=Prices(...))"
             )
         while not self._open:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -289,10 +291,7 @@ def _moved(total: Usage, before: Usage, after: Usage, *, is_partial: bool) -> Us
     if (whole.input_tokens or 0) <= SIZES[0]:
         return whole
     known, old, new = map(parts_of, (total, before, after))
-    parts = {
-        size: _with_tokens(known.get(size), old.get(size), new.get(size))
-        for size in sorted({*known, *new})
-    }
+    parts = {size: _with_tokens(known.get(size), old.get(size), new.get(size)) for size in sorted({*known, *new})}
     return replace(whole, by_size=tuple(parts.items()))
 
 

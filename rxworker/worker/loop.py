@@ -178,9 +178,7 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
                 self._end(cut_off(error))
             raise
         except BaseException as error:
-            if is_destroyed(error, self._task) or (
-                self._is_disposed and not isinstance(error, Exception)
-            ):
+            if is_destroyed(error, self._task) or (self._is_disposed and not isinstance(error, Exception)):
                 raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
             self._end(as_exception(error))
         else:

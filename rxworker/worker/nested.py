@@ -195,6 +195,4 @@ def _task_of(input_json: str | bytes, name: str) -> str:
         return msgspec.json.decode(input_json, type=_Task).task
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         path, reason = explain(str(error))
-        raise InvalidArgumentError(
-            f"invalid arguments at {path}: {reason}", tool=name, path=path
-        ) from error
+        raise InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=name, path=path) from error

@@ -178,9 +178,7 @@ def _misfit(value: Json, schema: Json, path: str) -> str | None:
     if isinstance(value, dict):
         return _misfit_of_object(value, schema, path)
     if isinstance(value, list):
-        found = (
-            _misfit(each, schema.get("items"), f"{path}[{at}]") for at, each in enumerate(value)
-        )
+        found = (_misfit(each, schema.get("items"), f"{path}[{at}]") for at, each in enumerate(value))
         return next((each for each in found if each is not None), None)
     return None
 
@@ -197,9 +195,7 @@ def _misfit_of_object(value: JsonObject, schema: JsonObject, path: str) -> str |
             found = _misfit(each, known[name], f"{path}.{name}")
         else:
             found = (
-                f"unknown field `{name}` - at `{path}`"
-                if others is False
-                else _misfit(each, others, f"{path}.{name}")
+                f"unknown field `{name}` - at `{path}`" if others is False else _misfit(each, others, f"{path}.{name}")
             )
         if found is not None:
             return found

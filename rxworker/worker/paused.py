@@ -127,9 +127,7 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
     """
     _check_key(key)
     if not isinstance(paused, Paused):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        raise ConfigurationError(
-            f"paused is {paused!r:.60}; only a result of type Paused can be saved"
-        )
+        raise ConfigurationError(f"paused is {paused!r:.60}; only a result of type Paused can be saved")
     for name, value in paused.variables.items():
         _check_json(name, value)
     try:
@@ -176,9 +174,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
     return paused
 
 
-IN_2 = frozenset(
-    ["pending", "paused_at", "hook", "seals", "let_through", "places", "hooks", "asked", "unknown"]
-)
+IN_2 = frozenset(["pending", "paused_at", "hook", "seals", "let_through", "places", "hooks", "asked", "unknown"])
 """The members of a run of version 2 that decide what may run.
 
 None has a default there: one that is missing may be misspelt.
@@ -202,8 +198,9 @@ def _check_json(name: str, value: object) -> None:
         is_kept = False
     if not is_kept:
         raise LocalProtocolError(
-            f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does not keep as it is; "
-            "keep texts, numbers, booleans, None, lists and dicts of these, or remove it before the run pauses"
+            f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does not "
+            "keep as it is; keep texts, numbers, booleans, None, lists and dicts of these, or remove it before the "
+            "run pauses"
         )
 
 
@@ -262,11 +259,7 @@ def resume_turn(
     denied: dict[int, ToolResult] = {}
     for index, (each, decision) in enumerate(zip(pause.calls, decided, strict=True)):
         call, place = each.call, each.place
-        if (
-            each.begun is not None
-            and each.question is not None
-            and isinstance(decision, Approve | Deny)
-        ):
+        if each.begun is not None and each.question is not None and isinstance(decision, Approve | Deny):
             reply = reply_of(each.question, decision)
             calls.append(replace(each, begun=replace(each.begun, reply=reply)))
             continue
@@ -280,7 +273,8 @@ def resume_turn(
             case Approve(input=edited) if edited is not None:
                 if each.begun is not None:
                     raise DecisionError(
-                        f"the call {call.id!r} of {call.name} has begun with its arguments, which cannot be changed any more: approve it without input, or deny it"
+                        f"the call {call.id!r} of {call.name} has begun with its arguments, which cannot be changed any"
+                        " more: approve it without input, or deny it"
                     )
                 other = replace(call, input=_edited(call, edited, tools))
                 calls.append(PausedCall(place, other, pauser, is_approved=True))
@@ -348,9 +342,7 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
     )
 
 
-def _spared(
-    pause: PauseState, hooks: Hooks
-) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+def _spared(pause: PauseState, hooks: Hooks) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
     """The hooks that do not run again.
 
     For the call or turn that it paused at, and for a call that a person has edited.
@@ -375,9 +367,7 @@ def _has_results(paused: Paused[Any]) -> bool:
 
 def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> None:
     expect("paused", paused, Paused, "worker.resume(load_paused(data))")
-    if decisions is not None and (
-        isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)
-    ):
+    if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
         expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     for message in added:
         expect("a message of add", message, Message, "add=[Message.user('...')]")

@@ -154,9 +154,7 @@ def permit(
                 invalid.append(len(answers))
                 answers.append(call)
                 continue
-            context = ToolCallContext(
-                call=ready, tool=tool, conversation=known, emit=ignore, toolbox=toolbox
-            )
+            context = ToolCallContext(call=ready, tool=tool, conversation=known, emit=ignore, toolbox=toolbox)
             verdict, hook = await hooks.run(BEFORE, context, ignore)
             if isinstance(verdict, Finish):
                 left = [*answers, *calls[len(answers) :]]

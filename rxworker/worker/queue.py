@@ -121,9 +121,7 @@ async def submit(
         tracing=tracing,
         map_input=map_input,
     )
-    return await QueuedSession(worker).submit(
-        input, "" if run_id is None else _expect_id(run_id), output
-    )
+    return await QueuedSession(worker).submit(input, "" if run_id is None else _expect_id(run_id), output)
 
 
 class QueuedSession(Session):
@@ -204,16 +202,15 @@ class QueuedSession(Session):
         ]
         if others:
             raise LogError(
-                f"the log has a run {run} already, with another {' and another '.join(others)}: give another id, or submit the same run"
+                f"the log has a run {run} already, with another {' and another '.join(others)}: give another id, or "
+                "submit the same run"
             )
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
         return replace(row, status="queued", priority=self.worker.priority)
 
-    def _begin(
-        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""
-    ) -> Run[Any]:
+    def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
         self._expect_log("run")
         begun = super()._begin(begin, run_id)
         begun.hand_over(reason=SUBMITTED, seconds=0.0)
@@ -330,8 +327,8 @@ def _expect_id(run_id: str) -> str:
     is_id = is_text and is_storable(run_id) and run_id.isprintable() and run_id.strip() == run_id
     if not is_id or len(run_id.encode()) > MOST_ID or re.search(r"~\d+$", run_id):
         raise ConfigurationError(
-            f"run_id={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run_id='order-4711', without line breaks, and without ~ and a number "
-            "at its end, which mark a run that resumes another"
+            f"run_id={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run_id='order-4711', "
+            "without line breaks, and without ~ and a number at its end, which mark a run that resumes another"
         )
     return run_id
 
@@ -426,9 +423,7 @@ async def work(
                 info = await source.take()
                 if info is None:
                     continue
-                beginning = asyncio.ensure_future(
-                    begin(source, info, make_worker, tenant_cap, called)
-                )
+                beginning = asyncio.ensure_future(begin(source, info, make_worker, tenant_cap, called))
                 try:
                     note(await asyncio.shield(beginning))
                 except asyncio.CancelledError:
@@ -437,9 +432,7 @@ async def work(
                     raise
         finally:
             handing = [
-                run.hand_over(reason="its process stops", seconds=drain)
-                for run in running.values()
-                if not run.done()
+                run.hand_over(reason="its process stops", seconds=drain) for run in running.values() if not run.done()
             ]
             await asyncio.gather(*handing, *running, return_exceptions=True)
             if called is not None:
@@ -502,10 +495,9 @@ def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
     if others:
         last = max(info.lease_until for info in others)
         logger.warning(
-            "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: recover the runs then, or leave out once=True, which waits for it",
-            f"{others[0].run_id} is"
-            if len(others) == 1
-            else f"{others[0].run_id} and {len(others) - 1} more are",
+            "nothing to recover yet: %s held by %s. If that process has ended, its lease lasts up to %.1f s more: "
+            "recover the runs then, or leave out once=True, which waits for it",
+            f"{others[0].run_id} is" if len(others) == 1 else f"{others[0].run_id} and {len(others) - 1} more are",
             others[0].owner,
             max(last - time.time(), 0.0),
         )

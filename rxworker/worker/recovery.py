@@ -82,9 +82,7 @@ def progress_of(records: Iterable[Record]) -> int:
         is_continued = is_recovered and isinstance(event, Deltas | BlockStart | BlockDelta)
         if (
             is_continued
-            or isinstance(
-                event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd
-            )
+            or isinstance(event, RunStart | RunResume | RunRequeue | ToolStop | TurnStop | MessageAdd)
             or (isinstance(event, Status) and event.status is ResponseStatus.COMPLETED)
             or (isinstance(event, ConversationCompact) and event.replaced)
         ):
@@ -92,9 +90,7 @@ def progress_of(records: Iterable[Record]) -> int:
     return progress
 
 
-def deaths_at(
-    progress: int, stored: LoadedRun, returned: Collection[int] = frozenset[int]()
-) -> int:
+def deaths_at(progress: int, stored: LoadedRun, returned: Collection[int] = frozenset[int]()) -> int:
     """How often the process of the run has ended at this place, this time included.
 
     Hand-overs do not count, nor does what happened to a run that this one is a copy of, or before the run was put back.
@@ -113,9 +109,7 @@ def deaths_at(
         and stored.epochs.get(record.seq) not in returned
         for record in own
     )
-    handed = sum(
-        isinstance(record.event, HandOver | RunRequeue) and record.seq >= progress for record in own
-    )
+    handed = sum(isinstance(record.event, HandOver | RunRequeue) and record.seq >= progress for record in own)
     return deaths + (stored.epoch not in returned) - handed
 
 
@@ -250,9 +244,7 @@ async def _with_calls(
         elif each.phase == "waiting":
             if place in stored.unseen:
                 answered[place] = stored.unseen[place]
-            elif (
-                place in decided
-            ):  # what was decided about a call that had not started still counts
+            elif place in decided:  # what was decided about a call that had not started still counts
                 calls[-1] = replace(decided[place], call=call)
         else:
             kept = stored.kept.get(starts.get(place, 0))
@@ -285,9 +277,7 @@ async def _with_calls(
     if on_unknown == "tell_model":
         for each in lost:
             text = f"{FORKED if is_forked(stored) else UNKNOWN} {unknown[each.place]}".strip()
-            answered[each.place] = ToolResult(
-                each.call.id, text, is_error=True, name=each.call.name
-            )
+            answered[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
         return Continuation([], scope)
     if on_unknown == "fail":
         return Continuation([], error=LocalProtocolError(why))
@@ -308,9 +298,7 @@ async def _with_calls(
 async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone | Unknown:
     """Whether a call that was running had its effect."""
     tool = tools.get(call.name)
-    if tool is not None and (
-        policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)
-    ):
+    if tool is not None and (policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)):
         return NotDone()  # it may run again, with the same key
     reconcile = reconcile_of(tool)
     if reconcile is None or isinstance(call.input, str):
@@ -320,9 +308,7 @@ async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone 
     except Exception as error:
         return Unknown(f"its reconcile function raised {describe(error)}")
     if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-        return Unknown(
-            f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()"
-        )
+        return Unknown(f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()")
     return found
 
 

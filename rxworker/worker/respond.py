@@ -131,9 +131,7 @@ def _is_gone(error: BaseException) -> TypeGuard[ProviderError]:
     return isinstance(error, ProviderError) and error.status in (400, 404, 410)
 
 
-def retract(
-    context: RunContext, scope: TurnScope, reason: str, emit: Emit, wait: float = 0.0
-) -> None:
+def retract(context: RunContext, scope: TurnScope, reason: str, emit: Emit, wait: float = 0.0) -> None:
     """Retract an attempt, with the calls that have begun early, before another one begins."""
     discard_early(context, scope)
     scope.early, scope.failed = None, ""
@@ -156,9 +154,7 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
     if response is not None and response.status is ResponseStatus.COMPLETED:
         raise ConfigurationError(_AFTER_COMPLETED.format(kind.__name__))
     is_other = scope.failed or kind is AttemptStart
-    if response is not None and (
-        is_other or (isinstance(event, BlockStart) and event.index in response.open)
-    ):
+    if response is not None and (is_other or (isinstance(event, BlockStart) and event.index in response.open)):
         reason, response = scope.failed or _AGAIN, None
         for end in response_ends(context.journal.state, reason):
             emit(end)
@@ -190,9 +186,7 @@ def expect_end(context: RunContext, source: str = "") -> None:
     which = source or f"the stream of {context.worker.model!r}"
     if context.worker.operators and not source:
         which += ", or the output of the worker's operators,"
-    raise TruncatedError(
-        f"{which} completed without the event that ends a response, Status(COMPLETED)"
-    )
+    raise TruncatedError(f"{which} completed without the event that ends a response, Status(COMPLETED)")
 
 
 def _may_repeat(context: RunContext, begun: int) -> bool:
@@ -205,17 +199,21 @@ def _may_repeat(context: RunContext, begun: int) -> bool:
 
 
 _HELD_BACK = (
-    "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it can then not see whether the "
-    "response is complete. Operators that wait, such as ops.delay, work on the response itself: operators=[...]"
+    "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it "
+    "can then not see whether the response is complete. Operators that wait, such as ops.delay, work on the response "
+    "itself: operators=[...]"
 )
 PARTS = BLOCK_EVENTS | {AttemptStart, Status, Error, Usage, Deltas}
 _AFTER_COMPLETED = (
-    "the stage respond, or an operator around it, emitted a {} after Status(COMPLETED): a response is then complete, and watchers may have used it. To reject an answer, "
-    "fail in place of that event; ops.retry after it then begins another attempt"
+    "the stage respond, or an operator around it, emitted a {} after Status(COMPLETED): a response is then complete, "
+    "and watchers may have used it. To reject an answer, fail in place of that event; ops.retry after it then begins "
+    "another attempt"
 )
 _AGAIN = "an operator around the stage respond has begun another attempt"
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
-NO_RESPONSE = "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
+NO_RESPONSE = (
+    "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
+)
 
 
 class RunPressure:

@@ -54,14 +54,12 @@ def check_signatures(calls: Sequence[ToolCall], signatures: Sequence[str]) -> No
         LocalProtocolError: A call differs; the message names it.
     """
     if len(calls) != len(signatures):
-        raise LocalProtocolError(
-            f"{len(signatures)} calls were paused, and {len(calls)} are to be resumed"
-        )
+        raise LocalProtocolError(f"{len(signatures)} calls were paused, and {len(calls)} are to be resumed")
     for call, signature in zip(calls, signatures, strict=True):
         if signature_of(call) != signature:
             raise LocalProtocolError(
-                f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
-                "would run; give other arguments with decisions={call.id: Approve(input={...})}"
+                f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be "
+                "what would run; give other arguments with decisions={call.id: Approve(input={...})}"
             )
 
 

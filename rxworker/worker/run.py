@@ -277,9 +277,7 @@ class Run(Generic[T_co]):
     @overload
     def pipe(self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], /) -> C: ...
     @overload
-    def pipe(
-        self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], op4: Step[C, D], /
-    ) -> D: ...
+    def pipe(self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], op4: Step[C, D], /) -> D: ...
     @overload
     def pipe(
         self,
@@ -390,9 +388,7 @@ class Run(Generic[T_co]):
         """
         return self._journal.hub.watch(delivery, after=after, name=name)
 
-    def snapshot(
-        self, delivery: Delivery | None = None, *, name: str = ""
-    ) -> tuple[RunState, Watch]:
+    def snapshot(self, delivery: Delivery | None = None, *, name: str = "") -> tuple[RunState, Watch]:
         """The current state, and a watch of everything after it, for a watcher that skips the history.
 
         Args:
@@ -543,9 +539,7 @@ class Run(Generic[T_co]):
         """
         self._check_loop("hand_over")
         if self._context.commands is None and not self._driver.is_loading:
-            raise LocalProtocolError(
-                "this run has no log, so that no other process can continue it: cancel() it"
-            )
+            raise LocalProtocolError("this run has no log, so that no other process can continue it: cancel() it")
         self._driver.hand_over(reason, seconds)
         return asyncio.ensure_future(self._wait())
 
@@ -599,9 +593,7 @@ class Run(Generic[T_co]):
     if not TYPE_CHECKING:  # a type checker reports both by itself
 
         def __iter__(self) -> NoReturn:
-            raise TypeError(
-                f"a run is not iterable: use async for record in run, {_SCRIPT.format('stream_sync')}"
-            )
+            raise TypeError(f"a run is not iterable: use async for record in run, {_SCRIPT.format('stream_sync')}")
 
         def __getattr__(self, name: str) -> NoReturn:
             text = f"a run has no attribute {name!r}"
@@ -613,7 +605,10 @@ class Run(Generic[T_co]):
 
     def _check_loop(self, call: str) -> None:
         if running_loop() is not self._loop:
-            message = f"{call}() must be called in the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
+            message = (
+                f"{call}() must be called in the run's event loop; elsewhere use "
+                f"run.loop.call_soon_threadsafe(run.{call})"
+            )
             raise LocalProtocolError(message)
 
 

@@ -245,9 +245,7 @@ class SessionVerbs:
         self.session._check_free("resume")
         waiting = self.session._paused if paused is None else paused
         if waiting is None:
-            raise LocalProtocolError(
-                "nothing is paused: resume() needs a run whose result is Paused"
-            )
+            raise LocalProtocolError("nothing is paused: resume() needs a run whose result is Paused")
         session, form = self.session, output_of(output)
         given = Decided(decisions, session._mapped(add), shared_state)
         session._check_matchers()
@@ -365,9 +363,7 @@ class SessionVerbs:
             LocalProtocolError: An event loop runs; there ``await worker.recover(...)``. Or as for ``recover``.
         """
 
-    def fork(
-        self, run_id: str, seq: int, *, reason: str = "", output: type[R] | None = None
-    ) -> Run[R]:
+    def fork(self, run_id: str, seq: int, *, reason: str = "", output: type[R] | None = None) -> Run[R]:
         """Copy a stored run up to a record into a new run, and continue that.
 
         Nothing is allowed in it, and what a person has approved in the source needs approval again. The labels are
@@ -521,9 +517,7 @@ class Session(SessionVerbs):
         One. Two.
         """
 
-        def subscribe(
-            observer: abc.ObserverBase[Run[Any]], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[Run[Any]], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             self._observers.append(observer)
             if self._current is not None and self._current.state.status != "new":
                 observer.on_next(self._current)
@@ -858,7 +852,10 @@ class Session(SessionVerbs):
         """
         stored, row = await self._load(run_id)
         if row.outer:
-            text = f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues it, so that it takes no decision; fork it"
+            text = (
+                f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues"
+                " it, so that it takes no decision; fork it"
+            )
             raise RunStatusError(text, run_id=run_id, status="paused")
         paused, worker = stored.result(run_id), self.worker
         if not isinstance(paused, Paused):
@@ -874,16 +871,12 @@ class Session(SessionVerbs):
         log = self._expect_log("load")
         info = await log.existing(run_id)
         if info.row.cause and info.status == "aborted":
-            raise LocalProtocolError(
-                f"{run_id} is aborted: {info.row.reason}, so that it has no result"
-            )
+            raise LocalProtocolError(f"{run_id} is aborted: {info.row.reason}, so that it has no result")
         stored = await read_run(log, run_id, info.row)
         if stored.state.status not in ("finished", "paused"):
             what = f"{run_id} is {stored.state.status}"
             why = f": {stored.state.reason}" if stored.state.reason else ""
-            raise LocalProtocolError(
-                f"{what}{why}, so that it has no result; recover a run whose process has ended"
-            )
+            raise LocalProtocolError(f"{what}{why}, so that it has no result; recover a run whose process has ended")
         return stored, info.row
 
     async def _recover(
@@ -906,7 +899,8 @@ class Session(SessionVerbs):
                 paused, row = await self._load_paused(run_id, decided)
                 return await self._apply(log, paused, decided, output, row, held)
             raise LocalProtocolError(
-                f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) continues a paused run"
+                f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) "
+                "continues a paused run"
             ) from error
         try:
             # From here on no other process changes it.
@@ -988,9 +982,7 @@ class Session(SessionVerbs):
                 # The process that held both has ended, and its lease has not; or it is about to release it.
                 await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
             elif info.last_seq:
-                begun = self._begin(
-                    partial(self._recover, log, run_id, "its outer run was recovered"), run_id
-                )
+                begun = self._begin(partial(self._recover, log, run_id, "its outer run was recovered"), run_id)
                 try:
                     await begun._driver.started()
                     return begun
@@ -1009,14 +1001,10 @@ class Session(SessionVerbs):
 
     def _expect_log(self, call: str) -> EventLog:
         if self.log is None:
-            raise ConfigurationError(
-                f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))"
-            )
+            raise ConfigurationError(f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))")
         return self.log
 
-    def _begin(
-        self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = ""
-    ) -> Run[Any]:
+    def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
         """Begin a run.
 
         Args:
@@ -1067,9 +1055,7 @@ class Session(SessionVerbs):
         try:
             observe(run)
         except BaseException as error:
-            logger.warning(
-                "run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id}
-            )
+            logger.warning("run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id})
             if isinstance(error, KeyboardInterrupt):
                 run._driver.interrupt(error)
 
@@ -1101,7 +1087,9 @@ class Session(SessionVerbs):
                 last = step_run(current.state, closed)
                 self.conversation, self.shared_state = last.conversation, last.shared_state
             return
-        message = f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
+        message = (
+            f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
+        )
         raise SessionBusyError(message)
 
 

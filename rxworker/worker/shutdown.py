@@ -86,9 +86,7 @@ async def leave(context: RunContext, error: Exception) -> None:
     state = context.journal.state
     is_receiving = state.response is not None and not state.is_closed
     goes_on = (
-        state.response is not None
-        and bool(state.response.response_id)
-        and continues(context.worker, context.options)
+        state.response is not None and bool(state.response.response_id) and continues(context.worker, context.options)
     )
     emit = ignore if goes_on else context.journal.emit
     interrupt = _close_response(context, reason_of(error), emit)
@@ -143,9 +141,7 @@ async def _settle(context: RunContext) -> None:
         await asyncio.wait(waiting, timeout=GRACE)
 
 
-def _close_response(
-    context: RunContext, reason: str, emit: Callable[[Event], None]
-) -> KeyboardInterrupt | None:
+def _close_response(context: RunContext, reason: str, emit: Callable[[Event], None]) -> KeyboardInterrupt | None:
     """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled.
 
     An exception of a handler is logged.
@@ -162,9 +158,7 @@ def _close_response(
     return interrupt
 
 
-async def _notify_hooks(
-    context: RunContext, cause: Cause, reason: str, error: Exception
-) -> BaseException | None:
+async def _notify_hooks(context: RunContext, cause: Cause, reason: str, error: Exception) -> BaseException | None:
     """Call every ``on_abort`` hook, also when another one fails.
 
     Returns:

@@ -84,9 +84,7 @@ class LoadedRun(Struct, frozen=True):
     def result(self, run_id: str) -> RunResult[None]:
         """The result of a run that has ended or is paused."""
         is_foreign = self.foreign >= self.state.seq
-        return result_of(
-            self.state, run_id, None, self.variables, self.called, is_foreign=is_foreign
-        )
+        return result_of(self.state, run_id, None, self.variables, self.called, is_foreign=is_foreign)
 
 
 async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> LoadedRun:
@@ -138,9 +136,7 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
             taken.update(range(1, event.commands + 1))
     begin = own[0] if own else None
     since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
-    called = [
-        call.name for message in state.conversation.messages[since:] for call in message.tool_calls
-    ]
+    called = [call.name for message in state.conversation.messages[since:] for call in message.tool_calls]
     if isinstance(begin, RunResume):
         called = [*(call.name for call in begin.pause.pending), *called]
     return LoadedRun(
@@ -227,9 +223,7 @@ def _without_texts(schema: object) -> object:
     return left
 
 
-def check_tools(
-    wanted: Mapping[str, str], tools: Toolbox, run_id: str, names: Iterable[str] | None = None
-) -> None:
+def check_tools(wanted: Mapping[str, str], tools: Toolbox, run_id: str, names: Iterable[str] | None = None) -> None:
     """Refuse to continue a run without its tools.
 
     Args:
@@ -249,7 +243,8 @@ def check_tools(
         what = [f"lacks {', '.join(missing)}"] if missing else []
         what += [f"has other parameters of {', '.join(changed)}"] if changed else []
         raise ConfigurationError(
-            f"{run_id} cannot be continued by a worker that {' and '.join(what)}: start one with the tools that the run was started with"
+            f"{run_id} cannot be continued by a worker that {' and '.join(what)}: start one with the tools that the run"
+            " was started with"
         )
 
 
@@ -290,9 +285,7 @@ class LoggedRun(Struct, frozen=True):
             own = replace(row, allowed=tuple(allowed))
             return own if journal is None else row_of(journal.state, own)
 
-        journal.writer = writer = RunWriter(
-            self.log, journal.run_id, last_values, scope.variables, self.claim, held
-        )
+        journal.writer = writer = RunWriter(self.log, journal.run_id, last_values, scope.variables, self.claim, held)
         writer.before = self.before
         writer.keeps_cursor = continues(context.worker, context.options)
 

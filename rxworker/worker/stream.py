@@ -112,9 +112,7 @@ class _RunThread(Generic[T_co]):
         # run.
         self._ended = threading.Event()
         context = copy_context()
-        self._thread = threading.Thread(
-            target=context.run, args=(self._work,), name="rxworker-run", daemon=True
-        )
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name="rxworker-run", daemon=True)
 
     def begin(self) -> Run[T_co]:
         """Start the run. Raises the error of the start."""
@@ -166,7 +164,5 @@ class _RunThread(Generic[T_co]):
 
 
 def _cancel(run: Run[Any]) -> None:
-    if (
-        not run.done()
-    ):  # else its loop is closing, and what ``cancel`` returns would be left pending
+    if not run.done():  # else its loop is closing, and what ``cancel`` returns would be left pending
         run.cancel(reason="its stream was closed")

@@ -89,9 +89,7 @@ def open_response(state: RunState, turn: Sequence[Record], foreign: int) -> Open
     return OpenResponse(response.response_id, begun, tuple(stored))
 
 
-def catch_up(
-    source: Observable[Event], stored: Iterable[Any], started: AttemptStart
-) -> Observable[Event]:
+def catch_up(source: Observable[Event], stored: Iterable[Any], started: AttemptStart) -> Observable[Event]:
     """Leave out the events of a response that are stored.
 
         -s-d-d-d-e-|     s, and the text of the first delta and half of the second, are stored

@@ -127,11 +127,7 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
                     with counting(context) if stage is context.worker.stages[1] else nullcontext():
                         await emitter.follow(stage(one), context.scheduler)
                 # The usual ones before the calls end no run, and each look at the state folds the records that are new.
-                if (
-                    stage is not prepare
-                    and stage is not respond
-                    and journal.state.status != "running"
-                ):
+                if stage is not prepare and stage is not respond and journal.state.status != "running":
                     return
         except BaseException:
             discard_early(context, scope)  # before the last record
@@ -169,17 +165,13 @@ def stages_of(
         expect_operator(operator)
     return tuple(
         [
-            _guarded(stages.get(name, usual), around.get(name), name)
-            if name in stages or name in around
-            else usual
+            _guarded(stages.get(name, usual), around.get(name), name) if name in stages or name in around else usual
             for name, usual in STAGES.items()
         ]
     )
 
 
-def _guarded(
-    stage: TurnStage, operator: Operator[Event, Event] | None, name: StageName
-) -> TurnStage:
+def _guarded(stage: TurnStage, operator: Operator[Event, Event] | None, name: StageName) -> TurnStage:
     """A stage of the application, or one with an operator of the application around it."""
     refusal = f"the stage {name} emitted a {{}}, which is not an event"
 
@@ -206,7 +198,10 @@ def _guarded(
             elif name == "respond":
                 begin_attempt(context, scope, event)
             elif kind in PARTS:
-                text = f"the stage {name}, or an operator around it, emitted a {kind.__name__}: the events of a response are those of the stage respond"
+                text = (
+                    f"the stage {name}, or an operator around it, emitted a {kind.__name__}: the events of a response "
+                    "are those of the stage respond"
+                )
                 raise ConfigurationError(text)
             elif told is not None:
                 expect_told(context, told, event)
@@ -229,9 +224,7 @@ def _guarded(
     return guarded
 
 
-def _expect_whole(
-    context: RunContext, scope: TurnScope, name: StageName, marks: set[type[Event]], told: Told
-) -> None:
+def _expect_whole(context: RunContext, scope: TurnScope, name: StageName, marks: set[type[Event]], told: Told) -> None:
     """Check that a stage of the application, or one with an operator around it, has left what the next one needs.
 
     Raises:
@@ -251,7 +244,10 @@ def _expect_whole(
     if name == "prepare" and not context.worker.hooks.at(MESSAGE_SEND):
         scope.request = None  # it is made of what is recorded, also where an operator has waited
     if lost:
-        text = f"the stage {name} completed, and {lost[0]} is not recorded: a stage in place of it emits one, and an operator around it passes each on"
+        text = (
+            f"the stage {name} completed, and {lost[0]} is not recorded: a stage in place of it emits one, and an "
+            "operator around it passes each on"
+        )
         raise ConfigurationError(text)
 
 
@@ -349,10 +345,7 @@ async def _after_send_hooks(
         verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
         if isinstance(verdict, Cancel):
             raise RunAbortedError(verdict.reason, hook=hook)
-        edits = [
-            (name, Request(before, tools, context.options))
-            for name, before, tools in hook_context.edits
-        ]
+        edits = [(name, Request(before, tools, context.options)) for name, before, tools in hook_context.edits]
         return Conversation(tuple(hook_context.messages), hook_context.system), tuple(edits)
     except (RunAbortedError, HookError) as error:
         _retract(context.journal.state, error.hook or "", emit)

@@ -35,7 +35,10 @@ A = TypeVar("A")
 
 PATIENCE = 1.0
 """Real seconds for other threads to wake a loop in which nothing is left to happen."""
-NOTHING = "nothing is left to happen in virtual time, and the coroutine still waits: does it wait for an event that never comes, such as a stalled response without a time limit?"
+NOTHING = (
+    "nothing is left to happen in virtual time, and the coroutine still waits: does it wait for an event that never "
+    "comes, such as a stalled response without a time limit?"
+)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -88,9 +91,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The same, for schedulers on this loop."""
         return self.scheduler.now
 
-    def run_in_executor(
-        self, executor: Any, func: Callable[..., A], *args: Any
-    ) -> asyncio.Future[A]:  # pyright: ignore[reportIncompatibleMethodOverride] - typeshed has TypeVarTuples here
+    def run_in_executor(self, executor: Any, func: Callable[..., A], *args: Any) -> asyncio.Future[A]:  # pyright: ignore[reportIncompatibleMethodOverride] - typeshed has TypeVarTuples here
         """The same, and the clock stands still meanwhile."""
         self._in_executor += 1
         future = super().run_in_executor(executor, func, *args)
@@ -155,7 +156,8 @@ def scheduler_of_run(scheduler: abc.SchedulerBase | None) -> abc.SchedulerBase:
     if isinstance(loop, VirtualLoop) and loop.scheduler is scheduler:
         return loop_clock()
     raise LocalProtocolError(
-        "this worker has a scheduler in virtual time, which the running event loop does not follow: use worker.run_sync(...), or rxworker.testing.play(main(), scheduler)"
+        "this worker has a scheduler in virtual time, which the running event loop does not follow: use "
+        "worker.run_sync(...), or rxworker.testing.play(main(), scheduler)"
     )
 
 

@@ -44,8 +44,6 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], input="a\nb\n", capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", program], input="a\nb\n", capture_output=True, text=True, timeout=60)
     assert done.stdout == "A\nB\nafter\n", done.stderr
     assert set(done.stderr.split("\n")) >= {"printed", "by a child"}

@@ -154,9 +154,7 @@ async def test_runs_become_tables() -> None:
     ]
     assert set(calls.column("run").to_pylist()) == {first.id, second.id}
     runs: Any = await records.pipe(run_rows(), to_table(RunRow))
-    numbers = {
-        row["run"]: (row["status"], row["turns"], row["tool_calls"]) for row in runs.to_pylist()
-    }
+    numbers = {row["run"]: (row["status"], row["turns"], row["tool_calls"]) for row in runs.to_pylist()}
     assert numbers == {first.id: ("finished", 2, 2), second.id: ("aborted", 1, 1)}
     with pytest.raises(LimitExceededError):
         await second

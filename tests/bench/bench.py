@@ -122,11 +122,7 @@ def _profile(bench: Bench, args: argparse.Namespace) -> int:
         print(msgspec.json.encode(told).decode())
         return 0
     for api, found in told.items():
-        print(
-            "\n".join(
-                [f"{cell.name}, {api}, {cell.n} deltas", "", *profile_lines(found, cell.per), ""]
-            )
-        )
+        print("\n".join([f"{cell.name}, {api}, {cell.n} deltas", "", *profile_lines(found, cell.per), ""]))
     return 0
 
 

@@ -57,11 +57,7 @@ class Cell(Struct, frozen=True):
         return [
             "--scenario",
             self.scenario,
-            *(
-                str(word)
-                for key, value in {**sizes, **more}.items()
-                for word in (f"--{key}", value)
-            ),
+            *(str(word) for key, value in {**sizes, **more}.items() for word in (f"--{key}", value)),
         ]
 
     def cost(self, result: Result) -> float:

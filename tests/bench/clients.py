@@ -51,9 +51,7 @@ async def measure(number: int, rate: float | None) -> tuple[float, float, int]:
         model = ScriptedModel([say("word " * DELTAS, chunk=5)], delay=DELAY)
         return Worker(model, hooks=[on_message_send(wait)])
 
-    settings = Settings(
-        writes_per_second=rate, max_watchers=number + 1, max_watchers_per_run=number + 1
-    )
+    settings = Settings(writes_per_second=rate, max_watchers=number + 1, max_watchers_per_run=number + 1)
     async with WebServer(make, port=0, settings=settings) as server:
         entry = server.state.runs.start("go")
         port = server.url.rsplit(":", 1)[1].rstrip("/")

@@ -102,10 +102,7 @@ def compare(
     for done in range(rounds):
         print(f"round {done + 1}", file=sys.stderr, flush=True)
         for cell, api in places(cells, apis):
-            pair = [
-                at.ours(cell.variant, api, cell.extra)
-                for at in (trees if done % 2 == 0 else trees[::-1])
-            ]
+            pair = [at.ours(cell.variant, api, cell.extra) for at in (trees if done % 2 == 0 else trees[::-1])]
             first, second = pair if done % 2 == 0 else pair[::-1]
             measured.setdefault((cell, api), []).append((first, second))
     return [difference(cell, api, pairs) for (cell, api), pairs in measured.items()]

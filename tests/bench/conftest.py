@@ -20,9 +20,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-collect_ignore = ["shim"] + [
-    path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest"))
-]
+collect_ignore = ["shim"] + [path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest"))]
 
 Task = Callable[[], object]
 

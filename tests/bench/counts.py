@@ -232,10 +232,7 @@ def main() -> None:
         for code, calls in count(args.where[1])[args.where[0]].most_common():
             print(f"{calls:5} {code.co_filename}:{code.co_firstlineno} {code.co_qualname}")
         return
-    now = {
-        provider: {what: calls.total() for what, calls in count(provider).items()}
-        for provider in PROVIDERS
-    }
+    now = {provider: {what: calls.total() for what, calls in count(provider).items()} for provider in PROVIDERS}
     text = msgspec.json.format(msgspec.json.encode(now)) + b"\n"
     if args.json:
         print(text.decode())

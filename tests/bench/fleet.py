@@ -159,9 +159,7 @@ async def of_runs(address: str) -> None:
 async def be_worker(address: str) -> None:
     """A process that takes runs until its standard input ends."""
     async with open_log(address) as log:
-        working = asyncio.create_task(
-            work(log, lambda _: Worker(ScriptedModel(["Done."])), concurrency=32)
-        )
+        working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."])), concurrency=32))
         print("ready", flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         working.cancel()
@@ -173,9 +171,7 @@ async def workers(address: str, count: int) -> AsyncGenerator[None]:
     """So many processes that take runs."""
     pipe = asyncio.subprocess.PIPE
     started = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, __file__, "--worker", address, stdin=pipe, stdout=pipe
-        )
+        await asyncio.create_subprocess_exec(sys.executable, __file__, "--worker", address, stdin=pipe, stdout=pipe)
         for _ in range(count)
     ]
     for each in started:

@@ -47,9 +47,7 @@ FRAME = len(BODY) // TOKENS
 
 def model(chunk: int) -> Client:
     """A model whose answer is there, in reads of so many frames."""
-    return Client(
-        Anthropic("bench", api_key="k"), transport=RecordingTransport(BODY, chunk=chunk * FRAME)
-    )
+    return Client(Anthropic("bench", api_key="k"), transport=RecordingTransport(BODY, chunk=chunk * FRAME))
 
 
 def deltas(count: int) -> list[Record]:
@@ -78,10 +76,7 @@ async def ratio_of_runs(chunk: int) -> float:
     """CPU of a logged run in CPU of one that is not, with reads of so many frames."""
     with tempfile.TemporaryDirectory() as folder:
         async with SQLiteLog(f"{folder}/runs.db") as log:
-            ratios = [
-                await cpu_of_a_run(log, chunk) / await cpu_of_a_run(None, chunk)
-                for _ in range(ROUNDS + 1)
-            ][1:]
+            ratios = [await cpu_of_a_run(log, chunk) / await cpu_of_a_run(None, chunk) for _ in range(ROUNDS + 1)][1:]
     return statistics.median(ratios)
 
 
@@ -118,15 +113,13 @@ async def ratio_of_appends() -> tuple[float, float]:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             db.execute(
-                "CREATE TABLE t(run, last, first, epoch, kind, time, changes, version, body, PRIMARY KEY(run, last)) WITHOUT ROWID"
+                "CREATE TABLE t(run, last, first, epoch, kind, time, changes, version, body, PRIMARY KEY(run, last)) "
+                "WITHOUT ROWID"
             )
             began = time.perf_counter()
             for n in range(0, len(entries), 100):
                 db.execute("BEGIN IMMEDIATE")
-                rows = [
-                    (1, e.last, e.first, e.epoch, e.kind, e.time, 1, 1, e.body)
-                    for e in entries[n : n + 100]
-                ]
+                rows = [(1, e.last, e.first, e.epoch, e.kind, e.time, 1, 1, e.body) for e in entries[n : n + 100]]
                 db.executemany("INSERT INTO t VALUES(?,?,?,?,?,?,?,?,?)", rows)
                 db.execute("COMMIT")
             bare = time.perf_counter() - began
@@ -139,9 +132,7 @@ async def ratio_of_appends() -> tuple[float, float]:
 async def read_and_fold() -> float:
     """Seconds for 10,000 records in spans of 25, as an unwatched run writes them."""
     first = [Record(1, "r", 0, 0, 0.0, START)]
-    records = [
-        Record(n + 1, "r", 1, 1, 1e9 + n / 100, TextDelta(0, "four")) for n in range(1, 10_000)
-    ]
+    records = [Record(n + 1, "r", 1, 1, 1e9 + n / 100, TextDelta(0, "four")) for n in range(1, 10_000)]
     entries = entries_of(first, 1)
     for n in range(0, len(records), 25):
         entries += entries_of(records[n : n + 25], 1)
@@ -204,9 +195,7 @@ async def behind(address: str, runs: int = 50, seconds: float = 5.0) -> float:
             await asyncio.sleep(start)
             after = 1
             while (now := time.time()) < end:
-                records = [
-                    Record(after + n, "r", 1, 1, now, TextDelta(0, "four")) for n in range(1, 6)
-                ]
+                records = [Record(after + n, "r", 1, 1, now, TextDelta(0, "four")) for n in range(1, 6)]
                 await log.append(claim, entries_of(records, 1), after=after, durable=False)
                 after += 5
                 await asyncio.sleep(0.05)

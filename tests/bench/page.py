@@ -118,9 +118,7 @@ class Meter:
         late = [one for one in late if one > MOST_FRAME]
         share = 100 * (busy - self._busy) / (clock - self._clock)
         p95 = frames[int(len(frames) * 0.95)] if frames else 0.0
-        return Figures(
-            name, share, heap / 1e6, len(frames), p95, len(late), max(late, default=0.0), more
-        )
+        return Figures(name, share, heap / 1e6, len(frames), p95, len(late), max(late, default=0.0), more)
 
     async def _metric(self, name: str) -> float:
         found: dict[str, list[dict[str, Any]]] = await self._session.send("Performance.getMetrics")
@@ -206,9 +204,7 @@ async def at_once(browser: Browser, runs: int, seconds: float) -> Figures:
         begun = [server.state.runs.start(f"Run {n}") for n in range(runs)]
         await one.page.evaluate(f"location.hash = '#{begun[0].id}'")
         await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
-        return await one.end(
-            f"{runs} runs at once", f"{len(text) // 4:,} deltas each, in {seconds:.0f} s"
-        )
+        return await one.end(f"{runs} runs at once", f"{len(text) // 4:,} deltas each, in {seconds:.0f} s")
 
 
 async def long_list(browser: Browser, runs: int) -> Figures:
@@ -253,9 +249,7 @@ async def main(quick: bool) -> None:
         ]
         print(HEAD, *(one.line() for one in found), sep="\n")
         missed = [one.name for one in found if one.cpu > MOST_CPU]
-        print(
-            f"\nLimits: {MOST_CPU} % of a core, {MOST_FRAME} ms a frame. CPU over: {', '.join(missed) or 'none'}."
-        )
+        print(f"\nLimits: {MOST_CPU} % of a core, {MOST_FRAME} ms a frame. CPU over: {', '.join(missed) or 'none'}.")
         await browser.close()
 
 

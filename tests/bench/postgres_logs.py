@@ -42,12 +42,7 @@ async def ratio_of_appends(address: str, entries: Sequence[Entry]) -> tuple[floa
     return statistics.median(ratios), statistics.median(each)
 
 
-async def _insert(
-    connection: psycopg.AsyncConnection[tuple[object, ...]], run: int, entries: Sequence[Entry]
-) -> None:
-    rows = [
-        (run, e.last, e.first, e.epoch, e.kind, e.time, e.changes_state, e.version, e.body)
-        for e in entries
-    ]
+async def _insert(connection: psycopg.AsyncConnection[tuple[object, ...]], run: int, entries: Sequence[Entry]) -> None:
+    rows = [(run, e.last, e.first, e.epoch, e.kind, e.time, e.changes_state, e.version, e.body) for e in entries]
     async with connection.transaction(), connection.cursor() as cursor:
         await cursor.executemany("INSERT INTO bare VALUES(%b,%b,%b,%b,%b,%b,%b,%b,%b)", rows)

@@ -101,10 +101,7 @@ def profile_of(stats: Stats, units: int, tree: Path) -> Profile:
             name = room_of(function, tree)
             seconds[name] = seconds.get(name, 0.0) + own
             calls[name] = calls.get(name, 0) + count
-    functions = [
-        _share(_name(function, tree), own, count, units)
-        for function, (_, count, own, _, _) in stats.items()
-    ]
+    functions = [_share(_name(function, tree), own, count, units) for function, (_, count, own, _, _) in stats.items()]
     rooms = [_share(name, seconds[name], calls[name], units) for name in seconds]
     return Profile(sorted(rooms, key=_us, reverse=True), sorted(functions, key=_us, reverse=True))
 
@@ -141,10 +138,7 @@ def profile_lines(told: Profile, per: str = "delta", functions: int = 20) -> lis
     """A profile to read: the packages, and the functions that take longest."""
     whole = sum(share.us for share in told.rooms) or 1.0
     lines = [f"| room | µs by the {per} | share | calls |", "|---|---:|---:|---:|"]
-    lines += [
-        f"| {share.name} | {share.us:.3f} | {share.us / whole:.0%} | {share.calls:.2f} |"
-        for share in told.rooms
-    ]
+    lines += [f"| {share.name} | {share.us:.3f} | {share.us / whole:.0%} | {share.calls:.2f} |" for share in told.rooms]
     lines += ["", f"| function | µs by the {per} | calls |", "|---|---:|---:|"]
     return [*lines, *_functions(told.functions[:functions])]
 

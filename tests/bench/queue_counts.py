@@ -72,10 +72,7 @@ async def count(address: str, processes: int, runs: int, *, burst: bool = False)
             logs = [open_log(address, lease=LEASE) for _ in range(processes)]
             for log in logs:
                 await stack.enter_async_context(counted(log, counts))
-            working = [
-                asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."]))))
-                for log in logs
-            ]
+            working = [asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."])))) for log in logs]
             desk = await stack.enter_async_context(open_log(address, lease=LEASE))
             await _one(desk, "to warm up")
             await _quiet(counts)

@@ -142,11 +142,7 @@ def rows_of(one: Set, ratios: list[Ratios]) -> Iterator[str]:
         for protocol in PROTOCOLS:
             found: list[float | None] = [getattr(r, who) for r in ratios if r.protocol == protocol]
             numbers = sorted(number for number in found if number is not None)
-            middle = (
-                f"{statistics.median(numbers):.2g} ({numbers[0]:.2g} to {numbers[-1]:.2g})"
-                if numbers
-                else ""
-            )
+            middle = f"{statistics.median(numbers):.2g} ({numbers[0]:.2g} to {numbers[-1]:.2g})" if numbers else ""
             cells.append(middle)
         label = one.what if who == "client" else ""
         yield f"| {label} | {who} | " + " | ".join(cells) + " |"

@@ -146,11 +146,7 @@ def _is_installed(name: str) -> bool:
 def answer_of(deltas: int) -> Reply:
     """An answer with about so many pieces: some thoughts, much text, and a call."""
     text = WORDS * (deltas * 4 // len(WORDS) + 1)
-    return (
-        think(text[: deltas * 4 // 5])
-        + say(text[: deltas * 16 // 5])
-        + call("note", text=text[:40])
-    )
+    return think(text[: deltas * 4 // 5]) + say(text[: deltas * 16 // 5]) + call("note", text=text[:40])
 
 
 def ours(contest: Contest, frames: Sequence[bytes]) -> tuple[float, int]:

@@ -104,15 +104,11 @@ class Figure(Struct, frozen=True):
         return self.limit is None or self.median <= self.limit
 
 
-def figure(
-    what: str, api: str | None, limit: float | None, unit: str, values: Sequence[float]
-) -> Figure:
+def figure(what: str, api: str | None, limit: float | None, unit: str, values: Sequence[float]) -> Figure:
     """What some rounds came to."""
     places = 3 if unit == "s" else 1 if unit == "MB" else 2
     median, least, most = statistics.median(values), min(values), max(values)
-    return Figure(
-        what, api, limit, unit, round(median, places), round(least, places), round(most, places)
-    )
+    return Figure(what, api, limit, unit, round(median, places), round(least, places), round(most, places))
 
 
 def figures_of(measured: Measured, imports: Sequence[float] = ()) -> list[Figure]:
@@ -123,9 +119,7 @@ def figures_of(measured: Measured, imports: Sequence[float] = ()) -> list[Figure
         imports: Seconds of CPU that an import took over the others', for each round.
     """
     figures = [
-        figure(
-            target.what, api, target.limit_for(api), target.unit, [target.value(p) for p in pairs]
-        )
+        figure(target.what, api, target.limit_for(api), target.unit, [target.value(p) for p in pairs])
         for target in TARGETS
         for api in ALL
         if (pairs := measured.get((target.cell, api)))

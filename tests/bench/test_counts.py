@@ -19,9 +19,7 @@ HUNDREDTH = 1.01
 
 def counts() -> Counts:
     """In a process of its own: what other tests have done before does not count."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--json"], capture_output=True, text=True, timeout=55
-    )
+    done = subprocess.run([sys.executable, str(PROGRAM), "--json"], capture_output=True, text=True, timeout=55)
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout, type=Counts)
 
@@ -36,9 +34,7 @@ def above(now: Counts, held: Counts) -> list[str]:
     ]
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] != (3, 11), reason="the counts are those of the default Python, 3.11"
-)
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the counts are those of the default Python, 3.11")
 def test_no_provider_calls_more_functions_than_are_held() -> None:
     now = counts()
     assert set(now) == set(PROVIDERS)
@@ -46,7 +42,10 @@ def test_no_provider_calls_more_functions_than_are_held() -> None:
     assert not more, "\n".join(
         [
             *more,
-            "see where: python tests/bench/counts.py --where WHAT PROVIDER. A commit that raises a count states why: --write",
+            (
+                "see where: python tests/bench/counts.py --where WHAT PROVIDER. A commit that raises a count states "
+                "why: --write"
+            ),
         ]
     )
 
@@ -57,9 +56,7 @@ def test_the_page_has_what_is_held() -> None:
         f"| {PROVIDERS[provider].__name__} | {' | '.join(f'{n:,}' for n in row.values())} |"
         for provider, row in HELD.items()
     ]
-    assert "\n".join(rows) in page.read_text(encoding="utf-8"), (
-        "python tests/bench/counts.py --write"
-    )
+    assert "\n".join(rows) in page.read_text(encoding="utf-8"), "python tests/bench/counts.py --write"
 
 
 def test_what_is_a_hundredth_above_is_named_and_what_is_not_held_too() -> None:

@@ -204,9 +204,7 @@ def test_ndjson_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
 
 
 @pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder])
-def test_many_frames_in_one_chunk(
-    make: Callable[[], Decoder[bytes, object]], assert_linear: AssertLinear
-) -> None:
+def test_many_frames_in_one_chunk(make: Callable[[], Decoder[bytes, object]], assert_linear: AssertLinear) -> None:
     """The frames are taken by one call of C; what that does is not counted, the length of the text is."""
 
     def prepare(n: int) -> Task:
@@ -368,9 +366,7 @@ OPERATORS: dict[str, Operator[Event, object]] = {
 
 @REPLIES
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_operators(
-    operator: Operator[Event, object], make: MakeReply, assert_linear: AssertLinear
-) -> None:
+def test_operators(operator: Operator[Event, object], make: MakeReply, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         told = reply_events(make(n))
         return lambda: reactivex.from_iterable(told).pipe(operator).subscribe()
@@ -387,9 +383,7 @@ def test_the_events_of_records(assert_linear: AssertLinear) -> None:
 
 
 @REPLIES
-def test_looking_at_the_arguments_whenever_a_member_is_whole(
-    make: MakeReply, assert_linear: AssertLinear
-) -> None:
+def test_looking_at_the_arguments_whenever_a_member_is_whole(make: MakeReply, assert_linear: AssertLinear) -> None:
     """The views share what they show; only who asks for the members pays for them."""
 
     def prepare(n: int) -> Task:
@@ -460,9 +454,7 @@ def conversation(n: int) -> Conversation:
 
 
 @pytest.mark.parametrize("provider", [Anthropic("m", api_key="k"), OpenAIChat("m", api_key="k")])
-def test_encoding_a_conversation(
-    provider: Anthropic | OpenAIChat, assert_linear: AssertLinear
-) -> None:
+def test_encoding_a_conversation(provider: Anthropic | OpenAIChat, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         said = conversation(n)
         return lambda: provider.request(said, (), Options())

@@ -201,9 +201,7 @@ def test_a_delta_of_a_client_costs_the_same_in_a_long_stream(sort: str) -> None:
     assert_flat(prepare, FEW, SOME, MANY)
 
 
-@pytest.mark.parametrize(
-    ("client_of", "sort"), [*[(anthropic, sort) for sort in SORTS], (openai_chat, "text")]
-)
+@pytest.mark.parametrize(("client_of", "sort"), [*[(anthropic, sort) for sort in SORTS], (openai_chat, "text")])
 def test_a_delta_of_a_run_costs_the_same_in_a_long_stream(client_of: MakeClient, sort: str) -> None:
     make, _ = SORTS[sort]
 

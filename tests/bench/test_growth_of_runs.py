@@ -91,9 +91,7 @@ def test_a_run_with_more_nested_runs(is_logged: bool, assert_linear: AssertLinea
     """Each turn calls a worker, under one id."""
 
     def prepare(n: int) -> Task:
-        asked = worker_tool(
-            lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody."
-        )
+        asked = worker_tool(lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody.")
         asking = Reply(tool_calls=(Call("ask", {"task": "Why?"}, id="same"),))
 
         def run() -> object:
@@ -117,9 +115,7 @@ def test_a_run(make: MakeScript, assert_linear: AssertLinear) -> None:
 
 
 @SCRIPTS
-def test_a_run_whose_state_is_read_at_each_record(
-    make: MakeScript, assert_linear: AssertLinear
-) -> None:
+def test_a_run_whose_state_is_read_at_each_record(make: MakeScript, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         worker = worker_of(make(n))
 
@@ -164,9 +160,7 @@ def openai_chat(text: str) -> Client:
 
 
 @pytest.mark.parametrize("make", [anthropic, openai_chat])
-def test_a_client_whose_bytes_are_cut_anywhere(
-    make: Callable[[str], Client], assert_linear: AssertLinear
-) -> None:
+def test_a_client_whose_bytes_are_cut_anywhere(make: Callable[[str], Client], assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         client = make(WORD * n)
         return lambda: client.stream("Go on.").pipe(text_deltas()).subscribe()
@@ -250,15 +244,11 @@ def test_a_hub_with_more_watchers_that_come_late(assert_linear: AssertLinear) ->
     assert_linear(prepare, 20)
 
 
-DELIVERIES = pytest.mark.parametrize(
-    "delivery", [Reliable(), Coalesce(), Latest(), DropOldest(limit=16)], ids=str
-)
+DELIVERIES = pytest.mark.parametrize("delivery", [Reliable(), Coalesce(), Latest(), DropOldest(limit=16)], ids=str)
 
 
 @DELIVERIES
-def test_followers_of_a_hub_with_more_records(
-    delivery: Delivery, assert_linear: AssertLinear
-) -> None:
+def test_followers_of_a_hub_with_more_records(delivery: Delivery, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         def work() -> None:
             hub = Hub()  # without an event loop nothing is deferred: each record is shown alone
@@ -433,10 +423,7 @@ class InTurn:
 
 async def watched_by_collector(rounds: int) -> int:
     """How many objects more the garbage collector has to watch behind a run of so many rounds, while it is still held."""  # noqa: W505
-    asked = [
-        b"".join(anthropic_frames(call("look", at=str(n)) + call("write", text="a")))
-        for n in range(rounds)
-    ]
+    asked = [b"".join(anthropic_frames(call("look", at=str(n)) + call("write", text="a"))) for n in range(rounds)]
     said = b"".join(anthropic_frames(say("done")))
     client = Client(Anthropic("m", api_key="k"), transport=InTurn([*asked, said]))
     worker = Worker(client, tools=[write, look])
@@ -460,10 +447,7 @@ async def test_a_round_leaves_little_for_the_garbage_collector() -> None:
 
 def test_the_fold_of_all_runs(assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
-        infos = [
-            RunInfo(f"run-{i}", RunRow("finished", turns=1), 1, 1, "", 0.0, i, i, 0, i, 0)
-            for i in range(n)
-        ]
+        infos = [RunInfo(f"run-{i}", RunRow("finished", turns=1), 1, 1, "", 0.0, i, i, 0, i, 0) for i in range(n)]
 
         def fold() -> None:
             fleet = Fleet()

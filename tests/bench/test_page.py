@@ -78,8 +78,7 @@ async def test_nothing_holds_the_page_up_for_long(desk: Desk, gated: Gated, scen
 async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated: Gated) -> None:
     async with desk.serve(gated([say("Hello.")], free=True)):
         page = await desk.open()
-        slowest = await page.evaluate(
-            """async () => {
+        slowest = await page.evaluate("""async () => {
               const { RunsView } = await import("./static/views/runs.js");
               const runs = Array.from({ length: 5000 }, (_, n) => ({
                 id: `run-${n}`, conversation: `c-${n % 4000}`, worker: "worker", status: "finished", cause: "", title: `Question ${n} about ponds`,
@@ -98,8 +97,7 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated:
               const times = ["q", "qu", "question 4", "question 49", "pond", ""].map((text) => best(() => list.fields.set("q", text)));
               times.push(best(() => list.fields.set("q", "pond") ?? list.draw(runs.map((run) => ({ ...run })), null)));
               return times;
-            }"""
-        )
+            }""")
         assert max(slowest) < 50, slowest
 
 

@@ -43,9 +43,7 @@ class Costs(Struct, frozen=True):
 
 def measure(rounds: int = 1000) -> Costs:
     """Measure both."""
-    tracing = OpenTelemetry(
-        tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider()
-    )
+    tracing = OpenTelemetry(tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider())
 
     async def pairs(answer: Reply, delay: float, rounds: int) -> tuple[float, float]:
         taken: dict[bool, list[float]] = {False: [], True: []}

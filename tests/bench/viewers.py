@@ -72,7 +72,10 @@ async def bare() -> AsyncGenerator[Served]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, backlog=4096)
     await site.start()
-    data = b'id: 123456789012345-100\ndata: {"seq":100,"time":1795667338.7085094,"value":{"tool":"search","dollars":0.25,"calls":17}}\n\n'
+    data = (
+        b"id: 123456789012345-100\ndata:"
+        b' {"seq":100,"time":1795667338.7085094,"value":{"tool":"search","dollars":0.25,"calls":17}}\n\n'
+    )
     try:
         yield runner.addresses[0][1], "/", lambda: count, lambda: push(data), lambda: push(b"")
     finally:

@@ -279,9 +279,7 @@ def lines_of(figures: Figures) -> list[str]:
         "| watchers | hub µs | bare list µs | ratio | by the event and watcher |",
         "|---:|---:|---:|---:|---|",
     ]
-    lines += [
-        f"| {c.watchers} | {c.us:.3f} | {c.bare_us:.3f} | {c.ratio:.2f} | |" for c in figures.costs
-    ]
+    lines += [f"| {c.watchers} | {c.us:.3f} | {c.bare_us:.3f} | {c.ratio:.2f} | |" for c in figures.costs]
     lines += [
         f"a fast watcher beside {d.beside}: {d.us:.0f} µs, alone {d.alone_us:.0f} µs, ratio {d.ratio:.2f}"
         for d in figures.delays

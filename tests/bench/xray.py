@@ -64,9 +64,7 @@ def length(text: str) -> int:
 
 def texts(records: Observable[Record]) -> Observable[int]:
     """The characters so far: a pipeline as users write them."""
-    return records.pipe(
-        events(), text_deltas(), ops.map(length), ops.filter(bool), ops.scan(int.__add__, 0)
-    )
+    return records.pipe(events(), text_deltas(), ops.map(length), ops.filter(bool), ops.scan(int.__add__, 0))
 
 
 def written(records: Observable[Record]) -> Observable[float]:

@@ -96,9 +96,7 @@ def random_records(seed: int, count: int = 60) -> list[Record]:
     return records
 
 
-def test_a_live_board_shows_at_many_moments_what_its_records_show_when_they_are_folded_again() -> (
-    None
-):
+def test_a_live_board_shows_at_many_moments_what_its_records_show_when_they_are_folded_again() -> None:
     for seed in range(4 if IS_WHOLE else 1):
         records = random_records(seed)
         clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN - 1))
@@ -112,12 +110,8 @@ def test_a_live_board_shows_at_many_moments_what_its_records_show_when_they_are_
 
 
 @given(st.lists(st.floats(0, 20), max_size=30), st.floats(1.001, 25))
-def test_what_is_shown_depends_on_the_records_and_the_moment_alone(
-    times: list[float], moment: float
-) -> None:
-    records = [
-        Record(n, "a", 1, 1, BEGAN + t, TextDelta(0, "x")) for n, t in enumerate(sorted(times), 1)
-    ]
+def test_what_is_shown_depends_on_the_records_and_the_moment_alone(times: list[float], moment: float) -> None:
+    records = [Record(n, "a", 1, 1, BEGAN + t, TextDelta(0, "x")) for n, t in enumerate(sorted(times), 1)]
     clock = HistoricalScheduler(HistoricalScheduler().to_datetime(BEGAN + 20))
     # It is attached late: the history comes at once.
     board = DASHBOARD.show(reactivex.from_iterable(records), scheduler=clock)

@@ -235,15 +235,10 @@ KINDS: dict[str, Callable[[Ledger], dict[str, Any]]] = {
         for point in HookPoint
         for what in ("worker", "model")
     },
-    **{
-        f"the stage {name} asks both": partial(in_stage, name, worker=True, model=True)
-        for name in STAGES
-    },
+    **{f"the stage {name} asks both": partial(in_stage, name, worker=True, model=True) for name in STAGES},
     "candidates of an operator": lambda _: {"operators": [best_of_two]},
     "candidates of a stage": candidates,
-    "an operator fails before the report": lambda _: {
-        "operators": [ops.delay(0.001), fails_at_its_end]
-    },
+    "an operator fails before the report": lambda _: {"operators": [ops.delay(0.001), fails_at_its_end]},
     "an operator rejects": lambda _: {"operators": [rejects(2)]},
     "an operator rejects at the end": lambda _: {"operators": [fails_at_its_end]},
     "an operator around the stage rejects": lambda _: {"around": {"respond": fails_at_its_end}},
@@ -266,9 +261,7 @@ async def pay() -> str:
     return "paid"
 
 
-def worker(
-    chance: random.Random, log: MemoryLog, depth: int, ledger: Ledger, *, has_log: bool = True
-) -> Worker:
+def worker(chance: random.Random, log: MemoryLog, depth: int, ledger: Ledger, *, has_log: bool = True) -> Worker:
     model = chance.choice(MODELS)
     tools: list[Any] = [fetch, pay] if depth == 0 else [fetch]
     replies: list[Any] = []
@@ -394,8 +387,7 @@ class Count:
         return {
             model: sum(price.cost(each) for each in every)
             for model, every in self.usage.items()
-            if (price := self.prices.get(model) or prices_of(model))
-            and any(map(bool, totals(every)))
+            if (price := self.prices.get(model) or prices_of(model)) and any(map(bool, totals(every)))
         }
 
     @property
@@ -441,9 +433,7 @@ FIGURES: dict[str, Callable[[Count], object]] = {
     "reasoning_tokens": lambda c: c.tokens("reasoning_tokens"),
     "cost": lambda c: c.cost,
     "unpriced": lambda c: c.unpriced,
-    "by_model": lambda c: {
-        m: sum(totals(every)) for m, every in c.usage.items() if any(totals(every))
-    },
+    "by_model": lambda c: {m: sum(totals(every)) for m, every in c.usage.items() if any(totals(every))},
     "seconds": lambda c: c.last - c.first,
 }
 """The figures of a run, by the names of their fields."""
@@ -509,9 +499,7 @@ def check(value: Struct, count: Count, *, without: Iterable[str] = ()) -> None:
             found = set(found.split(", ") if isinstance(found, str) and found else found)
         elif name == "by_model":
             found = {model: sum(counts[:2]) for model, counts in found.items() if any(counts)}
-        assert FIGURES[name](count) == approximately(
-            found or (0 if found is None and name != "cost" else found)
-        ), name
+        assert FIGURES[name](count) == approximately(found or (0 if found is None and name != "cost" else found)), name
 
 
 def approximately(value: object) -> Any:
@@ -619,9 +607,7 @@ async def runs_of_kind(asked: Worker) -> tuple[list[Run[Any]], list[Any]]:
 
 @pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_models_have_served_is_what_every_figure_counts(
-    kind: str, has_log: bool
-) -> None:
+async def test_what_models_have_served_is_what_every_figure_counts(kind: str, has_log: bool) -> None:
     follower, ledger = Fleet(), Ledger()
     async with MemoryLog() as log:
         log.fleet(every=0.0).subscribe(follower.note)
@@ -724,9 +710,7 @@ def check_panels(everything: Count, shown: Iterable[Iterable[PanelState]]) -> No
         if state.panel in SHAPES:
             continue
         value: Any = state.value
-        if state.panel in STEPPED or (
-            isinstance(value, Mapping) and all("Z/PT" in n for n in value)
-        ):
+        if state.panel in STEPPED or (isinstance(value, Mapping) and all("Z/PT" in n for n in value)):
             value = sum((value or {}).values())
         counted = PANELS[state.panel](everything)
         if value is None and counted == {}:
@@ -869,9 +853,7 @@ def test_bars_show_the_greatest_groups_and_count_the_rest() -> None:
         assert "tenant-1<" not in text
         assert "tenant-2 " not in text
         assert "and 20 more" in text
-    assert (
-        "█" * 30 in board_text(board, [state]).splitlines()[1]
-    )  # the scale is that of the greatest
+    assert "█" * 30 in board_text(board, [state]).splitlines()[1]  # the scale is that of the greatest
 
 
 def test_a_table_with_groups_has_a_column_of_their_names() -> None:

@@ -64,9 +64,7 @@ def test_every_view_is_drawn_and_nothing_in_it_is_markup(
     alerts = {HOSTILE: 1.0}
     tree = drawn(made(view), PanelState("p", 1.0, value, points, alerts, HOSTILE))
     tags = {element.tag for element in tree.iter()}
-    assert tags <= {
-        *["div", "b", "span", "small", "table", "tr", "td", "th", "svg", "polyline", "rect"]
-    }
+    assert tags <= {*["div", "b", "span", "small", "table", "tr", "td", "th", "svg", "polyline", "rect"]}
     for element in tree.iter():
         assert not any(name.startswith("on") or name == "href" for name in element.attrib)
     assert "alert(" in "".join(tree.itertext())
@@ -98,9 +96,7 @@ def test_a_firing_alert_is_marked_and_a_long_table_is_cut() -> None:
 
 @pytest.mark.parametrize("dashboard", [USAGE, RUNS])
 def test_the_ready_dashboards_are_drawn(dashboard: Dashboard) -> None:
-    tree = ElementTree.fromstring(
-        board_html(dashboard.title, dashboard.panels, dashboard.at(RECORDS))
-    )
+    tree = ElementTree.fromstring(board_html(dashboard.title, dashboard.panels, dashboard.at(RECORDS)))
     text = "".join(tree.itertext())
     assert all(each.title in text for each in dashboard.panels)
     assert "has stopped" not in text

@@ -49,10 +49,7 @@ async def test_runs_are_grouped_by_the_label_of_their_session_or_worker() -> Non
     records = await merge_runs(runs).pipe(ops.to_list())
     assert BOARD.at(records)[0].value == {"acme": 2, "globex": 1}
     # A panel that is computed anew knows no run that another one has seen the beginning of.
-    assert (
-        BOARD.at([each for each in records if not isinstance(each.event, RunStart)])[0].value
-        is None
-    )
+    assert BOARD.at([each for each in records if not isinstance(each.event, RunStart)])[0].value is None
 
 
 async def test_a_resumed_run_has_the_labels_of_the_paused_one() -> None:
@@ -94,9 +91,7 @@ async def test_a_fork_counts_for_the_tenant_of_its_source_or_its_own() -> None:
         await shown.pipe(ops.first())
         assert board.states[0].value == {"acme": 2, "globex": 1}
         records = await log.records(other).pipe(ops.to_list())
-        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [
-            {"tenant": "globex"}
-        ]
+        assert [each.event.labels for each in records if isinstance(each.event, Fork)] == [{"tenant": "globex"}]
 
 
 async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:
@@ -105,9 +100,7 @@ async def test_a_nested_run_counts_for_the_tenant_of_its_outer_run() -> None:
     outer = Worker(ScriptedModel([call("ask", task="?"), "Out."]), tools=[nested])
     run = Session(outer, labels={"tenant": "acme"}).run("Hello")
     records = await run.pipe(ops.to_list())
-    inner_labels = [
-        each.event.labels for each in records if each.path and isinstance(each.event, RunStart)
-    ]
+    inner_labels = [each.event.labels for each in records if each.path and isinstance(each.event, RunStart)]
     assert inner_labels == [{"tenant": "inner"}]
     assert [state.value for state in BOARD.at(records)] == [{"acme": 1}, {"acme": 1}]
 

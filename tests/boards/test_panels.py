@@ -101,9 +101,7 @@ def test_each_view_shows_its_values(view: Any, values: list[object], shown: obje
         ("lane", 1, "shows Spans"),
     ],
 )
-def test_a_value_that_a_view_does_not_show_is_the_error_of_its_panel(
-    view: Any, value: object, expected: str
-) -> None:
+def test_a_value_that_a_view_does_not_show_is_the_error_of_its_panel(view: Any, value: object, expected: str) -> None:
     state = at(panel("Panel", emit(value), view=view), record(1.0), record(2.0))
     assert expected in state.error
     assert "ConfigurationError" in state.error
@@ -132,9 +130,7 @@ def test_a_hundred_groups_are_shown_and_the_others_are_one() -> None:
     assert value["others"] == 50
 
 
-def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_are_computed() -> (
-    None
-):
+def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_are_computed() -> None:
     def row_of(record: Record) -> dict[str, str]:
         return {"run": record.run_id}
 
@@ -209,9 +205,7 @@ def test_a_week_without_records_costs_a_timer_a_few_thousand_calls(period: float
 
 def test_the_grid_of_timers_depends_on_the_records_and_the_moment_alone() -> None:
     def ticks(records: Observable[Record]) -> Observable[int]:
-        return records.pipe(
-            ops.flat_map(lambda _: reactivex.interval(0.7)), ops.scan(lambda n, _: n + 1, 0)
-        )
+        return records.pipe(ops.flat_map(lambda _: reactivex.interval(0.7)), ops.scan(lambda n, _: n + 1, 0))
 
     shown = panel("Ticks", ticks, alert=above(1500, lasting=600))
     records = [record(1.0), record(4000.3, seq=2), record(4000.4, seq=3)]
@@ -259,9 +253,7 @@ def test_a_group_that_raises_stops_alone_and_its_error_names_the_function() -> N
     records = [record(1.0), record(2.0, seq=2), record(3.0, run="b"), record(4.0, seq=3)]
     state = at(shown, *records)
     assert state.value == {"a": -1.0, "b": -1.0}
-    assert state.error.startswith(
-        "a: ZeroDivisionError: division by zero (in inverse, test_panels.py:"
-    )
+    assert state.error.startswith("a: ZeroDivisionError: division by zero (in inverse, test_panels.py:")
 
 
 def test_what_raises_elsewhere_is_the_error_of_its_panel_alone() -> None:
@@ -320,9 +312,7 @@ def test_rows_and_spans_are_bounded() -> None:
     def row(record: Record) -> dict[str, int]:
         return {"n": record.seq}
 
-    value = at(
-        panel("Rows", ops.map(row), view="table"), *[record(float(n), seq=n) for n in range(500)]
-    ).value
+    value = at(panel("Rows", ops.map(row), view="table"), *[record(float(n), seq=n) for n in range(500)]).value
     assert isinstance(value, list)
     assert [len(value), value[0], value[-1]] == [200, {"n": 300}, {"n": 499}]
 
@@ -344,9 +334,7 @@ def test_spans_are_in_the_lanes_of_their_groups() -> None:
         return "x" if isinstance(record.event, ToolStop) else None
 
     shown = panel("Calls", spans(begins, ends), view="lane", group=run_of)
-    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [
-        {"lane": "a", "from": 1.0, "to": 4.0}
-    ]
+    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [{"lane": "a", "from": 1.0, "to": 4.0}]
 
 
 def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> None:

@@ -64,9 +64,7 @@ def stream_of(count: int, keep: Keep = "all", **options: Any) -> Published[int]:
         ("all", 7, []),
     ],
 )
-def test_a_late_watcher_receives_what_is_kept_after_its_number(
-    keep: Keep, after: int, received: list[int]
-) -> None:
+def test_a_late_watcher_receives_what_is_kept_after_its_number(keep: Keep, after: int, received: list[int]) -> None:
     stream = stream_of(5, keep)
     pushed: list[int] = []
     stream.watch(after=after).subscribe(lambda item: pushed.append(item.seq))
@@ -228,13 +226,9 @@ async def _all(batches: Any) -> list[Item[int]]:
 
 async def test_operators_that_wait_have_the_time_of_the_event_loop() -> None:
     threads: list[int] = []
-    source = reactivex.timer(0.001).pipe(
-        ops.do_action(lambda _: threads.append(threading.get_ident()))
-    )
+    source = reactivex.timer(0.001).pipe(ops.do_action(lambda _: threads.append(threading.get_ident())))
     stream = publish("tick", source)
-    later = stream.pipe(
-        ops.delay(0.001), ops.do_action(lambda _: threads.append(threading.get_ident()))
-    )
+    later = stream.pipe(ops.delay(0.001), ops.do_action(lambda _: threads.append(threading.get_ident())))
     assert await later == 0
     assert threads == [threading.get_ident()] * 2
 
@@ -353,9 +347,7 @@ class Cost(Struct):
         (dict[str, float], [], {"type": "object", "additionalProperties": {"type": "number"}}),
     ],
 )
-def test_the_schema_is_that_of_the_type_or_of_the_values(
-    type_: Any, values: list[Any], expected: object
-) -> None:
+def test_the_schema_is_that_of_the_type_or_of_the_values(type_: Any, values: list[Any], expected: object) -> None:
     stream: Published[Any] = publish("x", reactivex.from_iterable(values), type=type_)
     stream.begin()
     assert stream.schema == expected

@@ -153,11 +153,7 @@ def test_the_tokens_are_those_of_the_records() -> None:
 
 def test_the_fleet_shows_what_the_runs_took_in_each_step() -> None:
     states = shown(fleet("day", PRICES), RECORDS)
-    sums = {
-        name: sum(numbers_of(state).values())
-        for name, state in states.items()
-        if isinstance(state.value, Mapping)
-    }
+    sums = {name: sum(numbers_of(state).values()) for name, state in states.items() if isinstance(state.value, Mapping)}
     known = shown(usage(PRICES), RECORDS)
     assert (sums["ended-runs"], sums["failed-runs"]) == (4, 1)
     kinds = numbers_of(known["tokens-by-kind"])
@@ -220,9 +216,7 @@ ENDS: list[tuple[list[tuple[str, Event]], dict[str, int]]] = [
 
 
 @pytest.mark.parametrize(("events", "counts"), ENDS)
-def test_each_run_is_counted_once_by_its_last_status(
-    events: list[tuple[str, Event]], counts: dict[str, int]
-) -> None:
+def test_each_run_is_counted_once_by_its_last_status(events: list[tuple[str, Event]], counts: dict[str, int]) -> None:
     records = [Record(n, run, 1, 1, float(n), event) for n, (run, event) in enumerate(events, 1)]
     assert shown(USAGE, records)["runs"].value == counts
 
@@ -282,10 +276,7 @@ def test_a_board_that_comes_late_shows_runs_that_ran_at_the_same_time_as_they_ra
             await run
         assert board.show(started).states[0].value == 3
         copies = [replace(record, time=record.time - 60) for run in started async for record in run]
-        old = [
-            reactivex.from_iterable([each for each in copies if each.run_id == run.id])
-            for run in started
-        ]
+        old = [reactivex.from_iterable([each for each in copies if each.run_id == run.id]) for run in started]
         late = board.show(reactivex.from_iterable(old))  # on the loop, after the board began
         assert late.states[0].value is None
         await late.changes.pipe(ops.take(1))

@@ -21,9 +21,7 @@ from rxworker.panels import count, run_of
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.worker.run import Run
 
-BOARD = Dashboard(
-    [panel("Begun", count(RunStart)), panel("Deltas", count(TextDelta), view="bar", group=run_of)]
-)
+BOARD = Dashboard([panel("Begun", count(RunStart)), panel("Deltas", count(TextDelta), view="bar", group=run_of)])
 
 
 def key(record: Record) -> tuple[str, int]:
@@ -112,9 +110,7 @@ class SlowLog(MemoryLog):  # pyright: ignore[reportGeneralTypeIssues] - in a tes
         self.noticed, self.opened = asyncio.Event(), asyncio.Event()
         self.asked: asyncio.Queue[int] = asyncio.Queue()
 
-    async def changes(
-        self, *, limit: int | None = 100, every: float = 0.25
-    ) -> AsyncGenerator[list[RunInfo], None]:
+    async def changes(self, *, limit: int | None = 100, every: float = 0.25) -> AsyncGenerator[list[RunInfo], None]:
         async with aclosing(super().changes(limit=limit, every=every)) as changes:
             async for infos in changes:
                 if infos:
@@ -125,9 +121,7 @@ class SlowLog(MemoryLog):  # pyright: ignore[reportGeneralTypeIssues] - in a tes
         self, run_id: str, after: int = 0, *, until_end: bool = True, until: int | None = None
     ) -> AsyncGenerator[list[Entry], None]:
         self.asked.put_nowait(after)
-        async with aclosing(
-            super().pages(run_id, after, until_end=until_end, until=until)
-        ) as pages:
+        async with aclosing(super().pages(run_id, after, until_end=until_end, until=until)) as pages:
             async for page in pages:
                 for entry in page:
                     yield [entry]

@@ -126,9 +126,7 @@ async def test_what_is_given_up_is_logged_and_the_next_one_is_sent(caplog: Any) 
             webhook.send(change(2))
         assert receiver.values == [1, 1, 1, 1, 2]
     [lost] = errors(caplog)
-    assert lost == (
-        "an alert is not sent to 127.0.0.1: it answered 503: cost is beyond its limit: 1"
-    )
+    assert lost == ("an alert is not sent to 127.0.0.1: it answered 503: cost is beyond its limit: 1")
     assert_no_secret(caplog.text, receiver, webhook)
 
 
@@ -194,9 +192,7 @@ async def test_no_secret_is_logged_if_nothing_listens(caplog: Any) -> None:
         (lambda: Webhook("https://h", secret=SECRET, limit=1), "limit"),
     ],
 )
-def test_mistakes_are_reported_where_they_are_made(
-    make: Callable[[], Webhook], expected: str
-) -> None:
+def test_mistakes_are_reported_where_they_are_made(make: Callable[[], Webhook], expected: str) -> None:
     with pytest.raises(ConfigurationError, match=expected) as caught:
         make()
     assert "my password" not in str(caught.value)
@@ -223,9 +219,7 @@ async def test_a_receiver_that_wants_a_long_wait_gets_the_alert_after_the_longes
         assert receiver.values == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "group", ["two\nERROR lines", "a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eback"]
-)
+@pytest.mark.parametrize("group", ["two\nERROR lines", "a\r\nb", "\x1b[31mred", "a\u2028b", "\u202eback"])
 async def test_a_group_stays_on_its_line_of_the_log(group: str, caplog: Any) -> None:
     async with Webhook("http://127.0.0.1:9/", secret=SECRET, retry=Retry(retries=0)) as webhook:
         webhook.send(AlertChange("cost", 0.0, 3.0, is_firing=True, group=group))
@@ -252,18 +246,14 @@ def test_a_text_that_is_not_an_address_is_refused(url: Any) -> None:
         Webhook(url, secret=SECRET)
 
 
-@pytest.mark.parametrize(
-    "secret", [None, b"", b"whsec_abc", SECRET.encode(), 7, [], [None], [7], ["x"]]
-)
+@pytest.mark.parametrize("secret", [None, b"", b"whsec_abc", SECRET.encode(), 7, [], [None], [7], ["x"]])
 def test_what_is_not_a_secret_is_refused(secret: Any) -> None:
     with pytest.raises(ConfigurationError, match="secret") as caught:
         Webhook("http://example.com", secret=secret)
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "options", [{"retry": None}, {"retry": 3}, {"limit": None}, {"limit": "2"}]
-)
+@pytest.mark.parametrize("options", [{"retry": None}, {"retry": 3}, {"limit": None}, {"limit": "2"}])
 def test_other_settings_of_a_wrong_type_are_refused(options: Any) -> None:
     with pytest.raises(ConfigurationError):
         Webhook("http://example.com", secret=SECRET, **options)

@@ -233,9 +233,7 @@ class Clock:
 
 
 @pytest.mark.parametrize(("value", "mark"), [(26714, "26714"), ("Usage", "u")])
-def test_a_long_number_is_drawn_whole_and_a_long_text_as_its_first_letter(
-    value: int | str, mark: str
-) -> None:
+def test_a_long_number_is_drawn_whole_and_a_long_text_as_its_first_letter(value: int | str, mark: str) -> None:
     def pipeline(values: Observable[int | str]) -> Observable[int | str]:
         return values.pipe(ops.filter(bool))
 
@@ -262,9 +260,7 @@ def test_the_time_of_an_operator_is_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
     xray = explain(reactivex.compose(ops.map(slow), ops.filter(quick), ops.map(last)))
     # The first of each SAMPLE is timed: the second time, `quick` lets it pass no more.
-    reactivex.from_iterable([1] * SAMPLE + [2] * SAMPLE).pipe(xray).subscribe(
-        lambda _: clock.spend(1.0)
-    )
+    reactivex.from_iterable([1] * SAMPLE + [2] * SAMPLE).pipe(xray).subscribe(lambda _: clock.spend(1.0))
     assert {each.name: round(each.micros) for each in xray.states} == {
         "source": 0,
         "map(slow)": 3000,

@@ -76,9 +76,7 @@ def test_tools_are_imported_and_called_and_noted_beside_the_text(
     assert "ame means" in second
 
 
-def test_text_of_the_model_moves_no_cursor(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_text_of_the_model_moves_no_cursor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     piped(monkeypatch, "Hello?\n")
     with ReplayServer([say("\x1b[2J\x1b]0;owned\x07[bold]x[/bold]", chunk=2)]) as server:
         assert chat(server) == 0
@@ -162,9 +160,7 @@ def test_what_was_not_printed_needs_no_mark_in_the_text(
     assert "starts again" in shown.err
 
 
-def test_a_missing_key_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_key_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     piped(monkeypatch, "Hello?\n")
     assert chat(None) == 1
     error = capsys.readouterr().err
@@ -204,9 +200,7 @@ def test_a_wrong_option_is_one_line_and_exit_code_2(
     assert error.count("\n") == 1
 
 
-def test_empty_input_is_not_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_input_is_not_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     piped(monkeypatch, "")
     assert chat(None) == 0
     assert capsys.readouterr().out == ""

@@ -20,10 +20,7 @@ from rxworker.testing import (
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 STREAMS = sorted(
-    path
-    for folder in PROVIDERS
-    for path in (RECORDINGS / folder).glob("*")
-    if path.suffix in (".sse", ".ndjson")
+    path for folder in PROVIDERS for path in (RECORDINGS / folder).glob("*") if path.suffix in (".sse", ".ndjson")
 )
 
 
@@ -55,9 +52,7 @@ def test_recordings_decode_to_what_is_expected_of_them(capsys: pytest.CaptureFix
         assert shown["truncated"] == (not expected["terminated"] and not expected["error"]), path
 
 
-def test_a_message_that_starts_again_is_decoded_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_message_that_starts_again_is_decoded_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (anthropic_frames(say(f"The answer is {n}.")) for n in (41, 42))
     path = tmp_path / "stream.sse"
     path.write_bytes(b"".join(first[:-3] + second))
@@ -66,9 +61,7 @@ def test_a_message_that_starts_again_is_decoded_once(
     assert "41" not in capsys.readouterr().out
 
 
-def test_json_has_exactly_the_promised_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_exactly_the_promised_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = recorded(tmp_path, think("Rain?") + say("Wait.") + call("look", city="京都"))
     assert decoded(capsys, "anthropic", path) == {
         "text": "Wait.",
@@ -82,17 +75,13 @@ def test_json_has_exactly_the_promised_keys(
 
 
 @pytest.mark.parametrize("name", ["openai-chat", "openai_chat", "OpenAI-Chat"])
-def test_a_provider_is_found_with_hyphens_too(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_provider_is_found_with_hyphens_too(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "stream"
     path.write_bytes(b"".join(openai_chat_frames(say("Hi"))))
     assert decoded(capsys, name, path)["text"] == "Hi"
 
 
-def test_a_cut_stream_is_truncated_and_no_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cut_stream_is_truncated_and_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = decoded(capsys, "anthropic", recorded(tmp_path, say("half") + cut()))
     assert (shown["truncated"], shown["error"], shown["stop_reason"]) == (True, None, None)
 
@@ -105,36 +94,28 @@ def test_an_error_in_the_stream_is_reported_with_exit_code_0(
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00 no stream", b"<html>502</html>", b"{}"])
-def test_whatever_can_be_read_is_decoded(
-    data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_whatever_can_be_read_is_decoded(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "stream"
     path.write_bytes(data)
     shown = decoded(capsys, "anthropic", path)
     assert shown["truncated"] or shown["error"]
 
 
-def test_json_holds_no_control_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_holds_no_control_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "\x1b[31m \x9b31m \x7f"
     assert decoded(capsys, "anthropic", recorded(tmp_path, say(text)))["text"] == text
     assert main(["decode", "anthropic", str(tmp_path / "stream.sse"), "--json"]) == 0
     assert all(" " <= c < "\x7f" or c == "\n" for c in capsys.readouterr().out)
 
 
-def test_json_is_utf_8_whatever_the_terminal_speaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_is_utf_8_whatever_the_terminal_speaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["decode", "anthropic", str(recorded(tmp_path, say("京都"))), "--json"]) == 0
     assert json.loads(raw.getvalue().decode("utf-8"))["text"] == "京都"
 
 
-def test_a_hyphen_reads_standard_input(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hyphen_reads_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     data = b"".join(anthropic_frames(say("piped")))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     assert main(["decode", "anthropic", "-", "--json"]) == 0
@@ -157,9 +138,7 @@ def test_the_account_is_shown_to_users(tmp_path: Path, capsys: pytest.CaptureFix
     ]
 
 
-def test_the_account_reports_errors_and_cuts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_account_reports_errors_and_cuts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["decode", "anthropic", str(recorded(tmp_path, call("look", city="K") + cut()))])
     shown = capsys.readouterr().out
     assert "(cut off)" in shown

@@ -133,9 +133,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("words", "place"), QUESTIONS)
-def test_the_words_of_a_question_lead_to_its_answer(
-    words: str, place: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_words_of_a_question_lead_to_its_answer(words: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, *words.split()).split()[0] == place
 
 
@@ -181,11 +179,7 @@ def test_the_whole_text_has_the_pages_that_a_program_is_written_with(
     assert "<!-- changelog.md -->" not in text
 
 
-CLASSES = [
-    found
-    for _, found in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(found, RxWorkerError)
-]
+CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, RxWorkerError)]
 
 
 def test_the_pages_that_errors_name_exist() -> None:

@@ -25,9 +25,7 @@ def test_without_it_they_run_on_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPa
     assert process.run_async(loop_type()).startswith("asyncio")
 
 
-def test_a_command_that_serves_looks_for_garbage_seldom_and_leaves_the_collector_as_it_was() -> (
-    None
-):
+def test_a_command_that_serves_looks_for_garbage_seldom_and_leaves_the_collector_as_it_was() -> None:
     usual, frozen = gc.get_threshold(), gc.get_freeze_count()
     within: list[object] = []
 

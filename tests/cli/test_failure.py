@@ -4,10 +4,7 @@ from rxworker.errors import ConfigurationError
 
 def test_errors_of_ours_speak_of_options() -> None:
     error = ConfigurationError("no API key: set the environment variable K, or pass api_key=...")
-    assert (
-        explain(error)
-        == "no API key: set the environment variable K, or name another with --api-key-env"
-    )
+    assert explain(error) == "no API key: set the environment variable K, or name another with --api-key-env"
 
 
 def test_other_errors_name_their_type() -> None:

@@ -59,9 +59,7 @@ def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str
 
 
 @pytest.mark.parametrize("module", ["rxworker.cli.main", "rxworker.cli.process"])
-def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(
-    module: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rxworker", "--version"]
     assert interrupted(tmp_path, module, command) == (130, "")
 
@@ -80,9 +78,7 @@ def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(
 
 
 def test_a_program_that_imports_the_package_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
-    code, errors = interrupted(
-        tmp_path, "rxworker.worker", [sys.executable, "-c", "from rxworker import Worker"]
-    )
+    code, errors = interrupted(tmp_path, "rxworker.worker", [sys.executable, "-c", "from rxworker import Worker"])
     assert code == -signal.SIGINT
     assert errors.endswith("KeyboardInterrupt")
 

@@ -45,10 +45,7 @@ def test_an_unknown_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("command", [["demo"], ["chat", "--provider", "anthropic", "--model", "m"]])
 def test_without_rich_demo_and_chat_name_the_package_to_install(command: list[str]) -> None:
-    code = (
-        "import sys; sys.modules['rich'] = None; from rxworker.cli import main; "
-        f"sys.exit(main({command!r}))"
-    )
+    code = f"import sys; sys.modules['rich'] = None; from rxworker.cli import main; sys.exit(main({command!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "pip install '/path/to/the/checkout[cli]'" in done.stderr
@@ -138,9 +135,7 @@ def test_every_option_of_an_action_is_a_parameter_of_its_function(action: str) -
     inspect.signature(ACTIONS[action]).bind_partial(**dict.fromkeys(taken))
 
 
-@pytest.mark.parametrize(
-    ("argv", "command"), [(["chat", "hello"], "rxworker chat"), (["--foo"], "rxworker")]
-)
+@pytest.mark.parametrize(("argv", "command"), [(["chat", "hello"], "rxworker chat"), (["--foo"], "rxworker")])
 def test_an_argument_that_is_not_known_names_the_help_of_its_command(
     argv: list[str], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,9 +148,7 @@ async def test_it_listens_with_a_token(folder: Path) -> None:
         (["json:__name__"], "not a function"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
-    options: list[str], hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_meant_is_one_line(options: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["mcp", *options])
     err = capsys.readouterr().err
     assert (code in (1, 2), hint in err, err.count("\n")) == (True, True, 1), err

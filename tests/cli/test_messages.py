@@ -51,9 +51,7 @@ def test_messages_are_objects_without_secrets(
     assert "secret" not in printed
 
 
-def test_messages_are_text_without_secrets(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_are_text_without_secrets(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOORS_API_KEY", "open sesame 12345")
     with as_in_a_process():
         report()

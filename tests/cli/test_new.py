@@ -84,9 +84,7 @@ def test_a_project_installs_the_rxworker_that_made_it(
     assert lines == [f"rxworker[cli]{needed}", "pytest>=8"]
 
 
-def test_a_folder_with_files_stays_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_files_stays_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada")
     assert main(["new", "chat", str(tmp_path)]) == 2
     assert "has files: give a new folder" in capsys.readouterr().err

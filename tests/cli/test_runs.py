@@ -37,9 +37,7 @@ def log(tmp_path: Path) -> str:
     async def main() -> None:
         async with SQLiteLog(tmp_path / "runs.db") as log:
             labels = {"tenant": "acme", "desk": "a=b"}
-            await Worker(ByTurn(REPLIES), tools=[look], log=log, labels=labels).run(
-                "What is there?"
-            )
+            await Worker(ByTurn(REPLIES), tools=[look], log=log, labels=labels).run("What is there?")
             await Worker(ByTurn(REPLIES), tools=[look], log=log).run("And here?").hand_over()
 
     asyncio.run(main())
@@ -95,9 +93,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\r"
 SHOWN = re.compile(r"[\t\n\x20-\x7e\xa0-\u061b\u2190-\uffff]*")
 
 
-def test_nothing_in_a_run_of_others_moves_the_cursor(
-    rxworker: Rxworker, log: str, tmp_path: Path
-) -> None:
+def test_nothing_in_a_run_of_others_moves_the_cursor(rxworker: Rxworker, log: str, tmp_path: Path) -> None:
     """What a model, a tool, a service and a tenant have written, printed by every action."""
 
     @tool(requires_approval=True)
@@ -140,14 +136,9 @@ def test_nothing_in_a_run_of_others_moves_the_cursor(
     assert rxworker("--log", other, "export", failed).splitlines()[1:] == exported.splitlines()[1:]
 
 
-def test_a_run_is_replayed_exported_imported_and_deleted(
-    rxworker: Rxworker, log: str, tmp_path: Path
-) -> None:
+def test_a_run_is_replayed_exported_imported_and_deleted(rxworker: Rxworker, log: str, tmp_path: Path) -> None:
     run = rxworker("--log", log, "list", "--status", "finished").split()[0]
-    records = [
-        json.loads(line)
-        for line in rxworker("--log", log, "replay", run, "--speed", "0").splitlines()
-    ]
+    records = [json.loads(line) for line in rxworker("--log", log, "replay", run, "--speed", "0").splitlines()]
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
     exported = tmp_path / "run.jsonl"
     rxworker("--log", log, "export", run, "--file", str(exported))
@@ -161,9 +152,7 @@ def test_a_run_is_replayed_exported_imported_and_deleted(
     assert rxworker("--log", other, "list") == "no runs\n"
 
 
-def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(
-    rxworker: Rxworker, log: str
-) -> None:
+def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(rxworker: Rxworker, log: str) -> None:
     run = rxworker("--log", log, "list", "--status", "finished").split()[0]
     cut_off = rxworker("--log", log, "list", "--status", "cut-off").split()[0]
     last = rxworker("--log", log, "replay", cut_off, "--speed", "0").splitlines()[-1]
@@ -198,9 +187,7 @@ async def test_a_fork_goes_another_way_with_other_keys() -> None:
         run = Worker(ByTurn(REPLIES), tools=[look], log=log).run("What is there?")
         await run
         entries = [entry async for entry in log.read(run.id)]
-        completed = next(
-            entry for entry in entries if entry.kind == "status" and b"ompleted" in entry.body
-        )
+        completed = next(entry for entry in entries if entry.kind == "status" and b"ompleted" in entry.body)
         fork = await fork_run(log, run.id, completed.last)
         info = await log.info(fork)
         assert info is not None

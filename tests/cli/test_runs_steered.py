@@ -79,9 +79,7 @@ def worked(path: Path, *runs: str) -> None:
 
     async def main() -> None:
         async with SQLiteLog(path) as log, asyncio.timeout(60):
-            task = asyncio.create_task(
-                work(log, lambda _: Worker(ScriptedModel([say("Done.")]), tools=[pay]))
-            )
+            task = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel([say("Done.")]), tools=[pay])))
             async for _ in log.changes(every=0.0):
                 infos = [await log.info(run) for run in runs]
                 if all(info and info.status in ("finished", "aborted") for info in infos):
@@ -141,9 +139,7 @@ SENT = {"queued": 0, "cut-off": 0, "paused": 0, "finished": 1, "aborted": 1}
 
 
 @pytest.mark.parametrize("status", SENT)
-def test_a_message_is_sent_to_a_run_that_reads_it(
-    status: str, rxworker: Rxworker, path: Path
-) -> None:
+def test_a_message_is_sent_to_a_run_that_reads_it(status: str, rxworker: Rxworker, path: Path) -> None:
     (run,) = stored(path, status)
     answer = rxworker("send", run, "And be brief.", code=SENT[status])
     if SENT[status]:
@@ -156,9 +152,7 @@ def test_a_message_is_sent_to_a_run_that_reads_it(
     assert "user: And be brief." in rxworker("show", run)
 
 
-def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(
-    rxworker: Rxworker, path: Path
-) -> None:
+def test_a_run_that_was_resumed_is_cancelled_where_it_goes_on(rxworker: Rxworker, path: Path) -> None:
     async def resume(run_id: str) -> None:
         async with SQLiteLog(path) as log:
             worker = Worker(ScriptedModel([say("Done.")]), tools=[pay], log=log)
@@ -181,9 +175,7 @@ def test_a_run_whose_decision_waits_is_cancelled(rxworker: Rxworker, path: Path)
 
 
 @pytest.mark.parametrize("status", ["queued", "cut-off", "finished", "aborted"])
-def test_a_run_that_is_not_paused_is_not_decided_about(
-    status: str, rxworker: Rxworker, path: Path
-) -> None:
+def test_a_run_that_is_not_paused_is_not_decided_about(status: str, rxworker: Rxworker, path: Path) -> None:
     (run,) = stored(path, status)
     error = rxworker("decide", run, "--approve", "call_1_1", code=1)
     assert f"{run} is {status.replace('aborted', 'cancelled')}, not paused" in error

@@ -45,9 +45,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def serving(
-    *options: str, port: str = "0"
-) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
+def serving(*options: str, port: str = "0") -> Generator[tuple[subprocess.Popen[str], str], None, None]:
     """The command, and the address that it prints."""
     with subprocess.Popen(
         [*COMMAND, *options, "--port", port],
@@ -104,9 +102,7 @@ def test_it_serves_for_a_while_and_is_not_ready_when_it_is_stopped() -> None:
 def test_a_port_that_is_taken_is_one_line() -> None:
     with serving("--demo") as (_, url):
         port = url.rstrip("/").rpartition(":")[2]
-        done = subprocess.run(
-            [*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=60
-        )
+        done = subprocess.run([*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1
         assert f"port {port} of 127.0.0.1 is in use" in done.stderr
         assert "another one with --port, 0 for any" in done.stderr
@@ -206,9 +202,7 @@ def makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_workers_of_ones_own_are_served_beside_others(
-    makers: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_ones_own_are_served_beside_others(makers: str, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[str] = []
 
     def run_server(workers: dict[str, object], **_: object) -> int:
@@ -291,9 +285,7 @@ class Receiver(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
-def test_alerts_of_ones_own_dashboard_are_sent_signed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_alerts_of_ones_own_dashboard_are_sent_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_boards.py").write_text(BOARDS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ALERT_SECRET", SECRET)

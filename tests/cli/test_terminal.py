@@ -112,9 +112,7 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
     opened: list[Terminal] = []
     (tmp_path / "chat_tools.py").write_text(TOOLS)
 
-    def open_terminal(
-        *arguments: str, columns: int = 100, kind: str = "xterm-256color"
-    ) -> Terminal:
+    def open_terminal(*arguments: str, columns: int = 100, kind: str = "xterm-256color") -> Terminal:
         opened.append(Terminal(list(arguments), tmp_path, columns, kind))
         return opened[-1]
 
@@ -144,9 +142,7 @@ def plain(shown: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [100, 60])
-def test_the_demo_draws_its_views_and_leaves_the_cursor_visible(
-    terminal: Open, columns: int
-) -> None:
+def test_the_demo_draws_its_views_and_leaves_the_cursor_visible(terminal: Open, columns: int) -> None:
     opened = terminal("demo", "--fast", columns=columns)
     assert opened.end() == 0
     for title in ("text", "timeline", "usage"):
@@ -274,9 +270,7 @@ def test_text_of_the_model_is_not_a_command_for_the_terminal(terminal: Open) -> 
         leave(opened)
 
 
-def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
-    terminal: Open, tmp_path: Path
-) -> None:
+def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: Open, tmp_path: Path) -> None:
     with ReplayServer(["A pond.", "A frog.", "A splash."]) as server:
         opened = chat(terminal, server, "--log", f"sqlite:{tmp_path / 'runs.db'}")
         opened.type("A haiku\n")
@@ -298,9 +292,7 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(
         opened = terminal("chat", "--plain", "--continue")
         assert opened.end() == 2
         assert "--continue needs the --log of the conversation" in opened.shown
-        opened = terminal(
-            "chat", "--plain", "--continue", "--log", f"sqlite:{tmp_path / 'runs.db'}"
-        )
+        opened = terminal("chat", "--plain", "--continue", "--log", f"sqlite:{tmp_path / 'runs.db'}")
         opened.wait_for("Going on with: A haiku")
         opened.wait_for("> ")
         opened.type("And then?\n")

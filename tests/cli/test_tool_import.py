@@ -45,9 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ("path", "name"),
     [("plain", "plain"), ("decorated", "decorated_tool"), ("app.method", "method")],
 )
-def test_functions_tools_and_methods_are_found_in_the_current_directory(
-    path: str, name: str, folder: Path
-) -> None:
+def test_functions_tools_and_methods_are_found_in_the_current_directory(path: str, name: str, folder: Path) -> None:
     assert (folder / "cli_tools.py").exists()
     assert import_tool(f"cli_tools:{path}").meta.name == name
 
@@ -100,9 +98,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         ("import sys\nsys.exit(3)", "SystemExit: 3 (broken_tools.py, line 2)"),
     ],
 )
-def test_a_module_that_does_not_import_is_reported_with_the_place(
-    source: str, reason: str, folder: Path
-) -> None:
+def test_a_module_that_does_not_import_is_reported_with_the_place(source: str, reason: str, folder: Path) -> None:
     (folder / "broken_tools.py").write_text(source)
     with pytest.raises(CommandError) as raised:
         import_tool("broken_tools:f")

@@ -112,18 +112,14 @@ async def test_a_process_that_drains_is_alive_and_not_ready(tmp_path: Path) -> N
         ("--log-format", "xml"),
     ],
 )
-def test_a_wrong_option_is_named(
-    option: str, value: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_option_is_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["work", "--log", "memory:", "m:make", f"{option}={value}"]) == 2
     error = capsys.readouterr().err
     assert option in error
     assert repr(value.rpartition(":")[2]) in error
 
 
-def test_a_run_is_submitted_once_under_an_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_submitted_once_under_an_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = f"sqlite:{tmp_path}/runs.db"
     for _ in range(2):
         assert main(["submit", "--log", log, "--run", "order-4711", "Two seats."]) == 0
@@ -166,9 +162,7 @@ async def test_a_log_that_is_still_starting_is_waited_for(
 
 
 @pytest.mark.parametrize("error", [LogError("version 9"), ConfigurationError("no address")])
-async def test_a_log_that_cannot_be_opened_is_reported_at_once(
-    error: Any, openings: list[Any]
-) -> None:
+async def test_a_log_that_cannot_be_opened_is_reported_at_once(error: Any, openings: list[Any]) -> None:
     openings += [error, None]
     with pytest.raises(RxWorkerError) as caught:
         await open_patiently("postgresql://db/runs")

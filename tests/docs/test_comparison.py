@@ -45,9 +45,7 @@ MEASURED = {"slow": r"[01]\.\d\d, [01]\.\d\d", "cancel": r"\d+"}
 
 
 @pytest.mark.parametrize("row", command.ROWS, ids=lambda row: row.title)
-def test_the_row_of_rxworker_is_what_its_program_does(
-    row: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_row_of_rxworker_is_what_its_program_does(row: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "CANCELS", 1)
     title, case, *_ = row
     shown = CELLS[title]["rxworker"]

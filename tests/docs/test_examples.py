@@ -52,10 +52,8 @@ OUTPUT = {
     "three_views": "The moon is a stone that shines.\ntokens: 15\nrecords: 21\n"
     "detached: OSError: the display is gone\n",
     "custom_operator": "1  An old pond\n2  a frog jumps in\n3  the sound of water\n",
-    "permission": "delete_file notes.txt? yes\ndelete_file letters.txt? no\n"
-    "notes.txt is gone, letters.txt is kept.\n",
-    "bookshelf": "... reads Walden, 1 of 2\n... reads The Pond, 2 of 2\nPonds.\n"
-    "['Walden', 'The Pond']\n",
+    "permission": "delete_file notes.txt? yes\ndelete_file letters.txt? no\nnotes.txt is gone, letters.txt is kept.\n",
+    "bookshelf": "... reads Walden, 1 of 2\n... reads The Pond, 2 of 2\nPonds.\n['Walden', 'The Pond']\n",
     "client_only": "['red', 'green', 'blue']\n",
     "board_run": """\
 Status         finished

@@ -22,9 +22,7 @@ ROWS = [
 KEY = "key-0123456789"
 
 
-@pytest.mark.parametrize(
-    ("typed", "variable", "url"), [row[1:] for row in ROWS], ids=[row[1] for row in ROWS]
-)
+@pytest.mark.parametrize(("typed", "variable", "url"), [row[1:] for row in ROWS], ids=[row[1] for row in ROWS])
 def test_what_a_row_types_is_sent_to_its_address_with_its_key(
     typed: str, variable: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

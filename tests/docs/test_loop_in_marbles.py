@@ -118,18 +118,14 @@ async def test_the_drawing_of_the_loop_is_what_a_run_does() -> None:
     drawing, box, hooks = Drawing(), Toolbox([weather]), Hooks([permit_oslo])
 
     def executor(calls: Observable[ToolCall]) -> Observable[ToolResult]:
-        return calls.pipe(
-            permit(hooks, box), drawing.of("permit"), run_tools(box), drawing.of("run")
-        )
+        return calls.pipe(permit(hooks, box), drawing.of("permit"), run_tools(box), drawing.of("run"))
 
     around: dict[StageName, Operator[Event, Event]] = {
         "prepare": drawing.of("prepare"),
         "respond": drawing.of("respond"),
         "decide": drawing.of("decide"),
     }
-    model = ScriptedModel(
-        [call("weather", city="Oslo") + call("weather", city="Rome"), say("7 °C.")]
-    )
+    model = ScriptedModel([call("weather", city="Oslo") + call("weather", city="Rome"), say("7 °C.")])
     own = partial(call_tools, executor=executor)
     worker = Worker(model, tools=box, stages={"call_tools": own}, around=around)
     await worker.run("How is it in Oslo and in Rome?")

@@ -14,9 +14,7 @@ from rxworker.errors import page_of
 PACKAGE = Path(__file__).parents[2] / "rxworker"
 RAISED = {"ConfigurationError", "LocalProtocolError"}
 CHECKS = {"check_number", "check_type", "expect", "optional", "expect_several"}
-CODE = re.compile(
-    r"(?<!\w)@\w+|\b[A-Za-z]\w*(?=\()|\b[a-z]\w+(?==)|\b[A-Z][a-z]+[A-Z]\w+|\b[a-z]+_\w+"
-)
+CODE = re.compile(r"(?<!\w)@\w+|\b[A-Za-z]\w*(?=\()|\b[a-z]\w+(?==)|\b[A-Z][a-z]+[A-Z]\w+|\b[a-z]+_\w+")
 
 
 def texts(node: ast.AST, local: dict[str, str]) -> str:

@@ -28,18 +28,26 @@ RETIRED = {
     r"says?|said|saying": "state, contain, report, write, send",
     r"everybody|everyone|someone|no one|anyone": "name who it is: the user, every client, no observer",
     r"of its own make|of our own make": "own",
-    r"knife|by chance|to be had|without help|whom|wish(?:es)?|heed(?:s|ed)?": "the cause, with jitter, was found, automatically, who, hint, obey",
+    r"knife|by chance|to be had|without help|whom|wish(?:es)?|heed(?:s|ed)?": (
+        "the cause, with jitter, was found, automatically, who, hint, obey"
+    ),
     r"complain(?:s|ed)?": "report, warn",
     r"(?:leaves?|left|leaving)(?: \w+){0,3} behind": "abandon",
     r"were they apart|those? of (?:then|today)": "shown separately, the recorded, the current",
     # A program may ask a person, or ask for approval.
-    r"(?:asks?|asked|asking)(?! (?:(?:a|the|its) (?:people|person|user)|for (?:an )?approval)\b)": "request, query, call, run",
+    r"(?:asks?|asked|asking)(?! (?:(?:a|the|its) (?:people|person|user)|for (?:an )?approval)\b)": (
+        "request, query, call, run"
+    ),
     # "There is no log", "is no longer" and "is no more than" are sound.
-    r"(?<!there )(?:is|are|was|were|be|been|becomes?) no(?! (?:longer|more|such|fewer|other|later|earlier)\b)": "is not a, does not",
+    r"(?<!there )(?:is|are|was|were|be|been|becomes?) no(?! (?:longer|more|such|fewer|other|later|earlier)\b)": (
+        "is not a, does not"
+    ),
     r"(?<!there )(?:is|are|was|were) none(?! of\b)": "is not a, is not valid",
     r"for people": "shown to users; not interpreted",
     r"(?<!far )behind (?:it|them|these|such|which|each|every)": "after, if it is meant in time or in a text",
-    r"(?<!with )the most (?:that|of (?:them|it)|tokens|bytes|characters|records|items|runs|calls|turns)": "the maximum number of",
+    r"(?<!with )the most (?:that|of (?:them|it)|tokens|bytes|characters|records|items|runs|calls|turns)": (
+        "the maximum number of"
+    ),
 }
 """Words that the project does not use in prose, and what it uses instead."""
 
@@ -119,9 +127,7 @@ def test_no_name_of_a_test_has_retired_words() -> None:
 
 
 def test_a_sound_use_of_such_words_is_not_refused() -> None:
-    sound = (
-        "There is no log. It is no longer far behind each other one; the user with the most runs."
-    )
+    sound = "There is no log. It is no longer far behind each other one; the user with the most runs."
     stiff = "It is no log, for people behind it, and holds the most that fits; the address is none."
     assert [*retired_words(sound)] == []
     assert len([*retired_words(stiff)]) == 5

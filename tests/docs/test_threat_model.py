@@ -7,9 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "threat-model.md"
-ROW = re.compile(
-    r"^\| (?!Attack|-)(?P<attack>.+?) \| (?P<guarantee>.+?) \| (?P<tests>.+?) \|$", re.MULTILINE
-)
+ROW = re.compile(r"^\| (?!Attack|-)(?P<attack>.+?) \| (?P<guarantee>.+?) \| (?P<tests>.+?) \|$", re.MULTILINE)
 
 
 def test_each_attack_of_the_threat_model_has_its_tests() -> None:

@@ -48,10 +48,7 @@ def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None
 
 def test_the_navigation_has_the_rooms_and_groups_of_the_index() -> None:
     rooms = {title: part for room in site_pages.nav() for title, part in room.items()}
-    assert (
-        " ".join(rooms)
-        == "Start Tutorial Questions How to Reference API Explanation Examples Project"
-    )
+    assert " ".join(rooms) == "Start Tutorial Questions How to Reference API Explanation Examples Project"
     assert rooms["Tutorial"] == ["tutorial/first-worker.md"]
     assert "{'Tools': ['how-to/tools.md', 'how-to/mcp.md'" in str(rooms["How to"])
     assert "{'operators': 'api/rxworker.operators.md'}" in str(rooms["API"])
@@ -78,9 +75,7 @@ def test_every_public_name_has_a_docstring_also_a_constant_and_an_alias() -> Non
 
 def test_names_in_code_lead_to_the_api_where_they_are_mentioned_first() -> None:
     linker = api_pages.Linker(["a.One", "a.Two", "b.Two", "a.word", "a.two_words"])
-    page = (
-        "# `One`\n`One` `One` `Two` `word` [`two_words`](x) `two_words` `a.One`\n```\n`One`\n```\n"
-    )
+    page = "# `One`\n`One` `One` `Two` `word` [`two_words`](x) `two_words` `a.One`\n```\n`One`\n```\n"
     assert linker(page) == (
         "# `One`\n[`One`][a.One] `One` `Two` `word` [`two_words`](x) [`two_words`][a.two_words] "
         "[`a.One`][a.One]\n```\n`One`\n```\n"

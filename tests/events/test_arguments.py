@@ -53,19 +53,14 @@ def test_a_path_is_names_and_positions(path: str, segments: tuple[str | int, ...
     assert parse_path(path) == segments
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "", "it's", 'a"b', 'it\'s "it"', "a\\", "\\\"']", "[0]", "$.a", "é\n"]
-)
+@pytest.mark.parametrize("name", ["a", "", "it's", 'a"b', 'it\'s "it"', "a\\", "\\\"']", "[0]", "$.a", "é\n"])
 def test_the_path_of_a_member_leads_to_it_whatever_its_name(name: str) -> None:
     assert parse_path(member_path(name)) == (name,)
 
 
 def values(*deltas: tuple[str, Json]) -> list[InputValueDelta]:
     """One delta for each path and value; a path that ends in ``+`` appends."""
-    return [
-        InputValueDelta(0, path.removesuffix("+"), value, append=path.endswith("+"))
-        for path, value in deltas
-    ]
+    return [InputValueDelta(0, path.removesuffix("+"), value, append=path.endswith("+")) for path, value in deltas]
 
 
 def test_values_find_their_places() -> None:

@@ -41,9 +41,7 @@ def test_the_story_is_the_same_and_a_row_is_of_one_text(parts: list[tuple[Event,
     for row in gather(events):
         if isinstance(row, Deltas):
             assert len(row) >= FEW
-            assert (
-                len({(type(e), getattr(e, "index", 0), getattr(e, "choice", 0)) for e in row}) == 1
-            )
+            assert len({(type(e), getattr(e, "index", 0), getattr(e, "choice", 0)) for e in row}) == 1
             told.extend(row)
         else:
             told.append(row)

@@ -84,9 +84,7 @@ def test_a_unit_has_few_rights_and_shares_its_files_with_the_others(path: Path) 
     assert "DynamicUser" not in service  # each unit would take the directory from the others
     assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
     others = [unit(other)["Service"] for other in UNITS]
-    same = {
-        name for name in service if re.match(r"Protect|Private|Restrict\w|System|User|State", name)
-    }
+    same = {name for name in service if re.match(r"Protect|Private|Restrict\w|System|User|State", name)}
     assert len(same) > 15
     for name in same - {"RestartPreventExitStatus"}:
         assert {other[name] for other in others} == {service[name]}, name
@@ -104,9 +102,7 @@ def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
     # It looks for the program.
     copy = tmp_path / path.name.replace("@", "@1")
     copy.write_text(text.replace("/opt/rxworker/venv/bin/rxworker", "/bin/true"))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if path.stem.rstrip("@") in line] == []
 
 
@@ -151,11 +147,7 @@ def test_the_page_names_files_commands_and_options_that_exist(
     assert len(commands) > 8
     for command in commands:
         words = shlex.split(command)
-        parse(
-            words
-            if "--log" in words
-            else [*words, "--log", "URL", *["module:f"][: words[0] == "work"]]
-        )
+        parse(words if "--log" in words else [*words, "--log", "URL", *["module:f"][: words[0] == "work"]])
     assert main(["work", "--help"]) == main(["serve", "--help"]) == 0
     described = capsys.readouterr().out
     of_podman = {"--init", "--stop-timeout"}
@@ -167,9 +159,7 @@ def test_the_manifest_fits_together_and_leaves_time_to_end() -> None:
     (text,) = re.findall(r"```yaml\n(apiVersion.+?)```", PAGE, re.DOTALL)
     parts: list[dict[str, Any]] = list(yaml.safe_load_all(text))
     named = {(part["kind"], part["metadata"]["name"]): part for part in parts}
-    variables = {
-        name: {*part["stringData"]} for (kind, name), part in named.items() if kind == "Secret"
-    }
+    variables = {name: {*part["stringData"]} for (kind, name), part in named.items() if kind == "Secret"}
     for name in ("rxworker-serve", "rxworker-work"):
         spec = named["Deployment", name]["spec"]
         pod = spec["template"]["spec"]
@@ -210,9 +200,7 @@ def samples() -> dict[str, set[str]]:
         fleet.note(RunInfo(f"run-{number}", row, 1, 1, "", 0.0, now, now, 0, number, 0))
     text = metrics_of(fleet, 0, [(USAGE, meters)], meters)[0].decode()
     return {
-        sample.name: {*sample.labels}
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
+        sample.name: {*sample.labels} for family in text_string_to_metric_families(text) for sample in family.samples
     }
 
 
@@ -243,11 +231,7 @@ def test_each_panel_has_a_place_of_its_own() -> None:
     places: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         at = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert not cells & places
         assert at["x"] + at["w"] <= 24
         places |= cells

@@ -65,9 +65,7 @@ def test_messages_come_out_as_they_were_written_however_they_are_cut(
 
 def test_headers_of_other_types_are_skipped() -> None:
     data = message(b"{}", {":event-type": "metadata"}, tuple(VALUES))
-    assert EventStreamDecoder().feed(data) == [
-        EventStreamMessage({":event-type": "metadata"}, b"{}")
-    ]
+    assert EventStreamDecoder().feed(data) == [EventStreamMessage({":event-type": "metadata"}, b"{}")]
 
 
 def test_a_change_of_any_byte_is_noticed_and_the_messages_before_it_are_kept() -> None:

@@ -87,9 +87,7 @@ def test_each_case_gives_its_frames_whole_byte_by_byte_and_cut_in_two(
 
 
 @pytest.mark.parametrize(("name", "data", "expected"), TABLE, ids=[row[0] for row in TABLE])
-def test_trailing_data_gives_one_frame_more(
-    name: str, data: bytes, expected: list[tuple[str, str]]
-) -> None:
+def test_trailing_data_gives_one_frame_more(name: str, data: bytes, expected: list[tuple[str, str]]) -> None:
     if data and not data.endswith((b"\n", b"\r")):
         return
     assert shown(decode([data + b"data: end\n\n"])) == [*expected, ("message", "end")], name
@@ -196,14 +194,10 @@ def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
     assert not has_event(one_by_one, "b")
 
 
-@pytest.mark.parametrize(
-    "data", [b"data: 1\r\r\n\r\ndata: 2\r\n\r\n", b"event: a\r\ndata: 1\r\n\r\ndata: 2\n\n"]
-)
+@pytest.mark.parametrize("data", [b"data: 1\r\r\n\r\ndata: 2\r\n\r\n", b"event: a\r\ndata: 1\r\n\r\ndata: 2\n\n"])
 def test_line_ends_of_several_sorts_in_one_read_mean_what_they_mean_apart(data: bytes) -> None:
     apart = SseDecoder()
-    assert SseDecoder().feed(data) == [
-        frame for byte in data for frame in apart.feed(bytes((byte,)))
-    ]
+    assert SseDecoder().feed(data) == [frame for byte in data for frame in apart.feed(bytes((byte,)))]
 
 
 def test_names_are_known_however_much_white_space_there_is() -> None:
@@ -311,9 +305,7 @@ def test_what_is_not_larger_than_the_limit_is_as_without_one(data: bytes) -> Non
     ],
 )
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_line_or_frame_above_the_limit_is_refused_and_those_before_it_are_kept(
-    data: bytes, ends: bool
-) -> None:
+def test_a_line_or_frame_above_the_limit_is_refused_and_those_before_it_are_kept(data: bytes, ends: bool) -> None:
     frames, refused = limited([b"data: 1\n\n" + (data if ends else data.strip())], 20)
     assert refused or not ends
     assert frames == [SseFrame(b"1")]

@@ -59,9 +59,7 @@ MISSPELT: list[tuple[HookPoint, str, str]] = [
 
 
 @pytest.mark.parametrize(("point", "name", "says"), MISSPELT, ids=[name for _, name, _ in MISSPELT])
-def test_an_unknown_attribute_is_refused_with_the_nearest_name(
-    point: HookPoint, name: str, says: str
-) -> None:
+def test_an_unknown_attribute_is_refused_with_the_nearest_name(point: HookPoint, name: str, says: str) -> None:
     with pytest.raises(AttributeError) as refused:
         setattr(CONTEXTS[point], name, {"euros": 1})
     assert says in str(refused.value)

@@ -105,9 +105,7 @@ async def test_a_chain_is_called_by_hand_like_any_hook() -> None:
     assert await chain(stub("a"))(call_context("read")) is None
 
 
-async def test_an_object_may_be_in_a_chain_and_a_chain_keeps_its_hooks_under_other_settings() -> (
-    None
-):
+async def test_an_object_may_be_in_a_chain_and_a_chain_keeps_its_hooks_under_other_settings() -> None:
     class Gate:
         def before_tool_call(self, context: HookContext) -> Skip:
             return Skip()

@@ -70,9 +70,7 @@ PLAIN = {
 async def test_a_text_with_the_syntax_of_a_shell_is_refused(command: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError) as refused:
         await run_command(command, tmp_path)
-    assert f"{SHELL[command]!r} means something to a shell only: give shell=True" in str(
-        refused.value
-    )
+    assert f"{SHELL[command]!r} means something to a shell only: give shell=True" in str(refused.value)
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240 - nothing was made
 
 
@@ -99,9 +97,7 @@ async def test_a_shell_is_used_on_request(tmp_path: Path) -> None:
         (["echo", "a\0b"], "could not be started: embedded null byte"),
     ],
 )
-async def test_what_cannot_be_run_gives_the_reason(
-    command: str | list[str], complaint: str, tmp_path: Path
-) -> None:
+async def test_what_cannot_be_run_gives_the_reason(command: str | list[str], complaint: str, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=complaint) as caught:
         await run_command(command, tmp_path)
     assert caught.value.command == command
@@ -162,9 +158,7 @@ async def test_it_reads_nothing(tmp_path: Path) -> None:
     assert (await run_command("cat", tmp_path)).output == ""
 
 
-async def test_it_does_not_see_the_keys_of_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_does_not_see_the_keys_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hunter2")
     monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
     monkeypatch.setenv("PLAIN", "here")

@@ -114,9 +114,7 @@ def test_the_content_of_a_call_with_free_text_is_the_text() -> None:
         ({"loud": True}, {"text": "free text", "loud": True}),
     ],
 )
-def test_free_text_is_a_member_of_the_input_and_what_is_changed_there_counts(
-    change: JsonObject, left: object
-) -> None:
+def test_free_text_is_a_member_of_the_input_and_what_is_changed_there_counts(change: JsonObject, left: object) -> None:
     context = shouting()
     assert context.input == context.tool_args == {"text": "free text"}
     context.input.update(change)
@@ -206,9 +204,7 @@ async def test_in_a_run_a_hook_has_the_workspace_the_tools_and_can_run_both(tmp_
     assert seen == [tmp_path, names, "b: nothing in it", True, tmp_path.name]
     assert [start.call.name for start in starts] == ["copy"]
     assert [note.content for note in notes] == ["ran read", "ran fly"]
-    assert [r.text for m in worker.session.conversation.messages for r in m.tool_results] == [
-        "a -> b"
-    ]
+    assert [r.text for m in worker.session.conversation.messages for r in m.tool_results] == ["a -> b"]
     assert run.state.tool_calls == 1
 
 

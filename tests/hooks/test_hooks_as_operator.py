@@ -98,9 +98,7 @@ def test_hooks_as_an_operator_answer_what_the_runner_answers(
             over.set_result(None)
 
         contexts = reactivex.from_iterable([CONTEXTS[point]() for _ in range(times)])
-        contexts.pipe(hooks.operator(point, told.append)).subscribe(
-            take, fail, lambda: over.set_result(None)
-        )
+        contexts.pipe(hooks.operator(point, told.append)).subscribe(take, fail, lambda: over.set_result(None))
         await over
         return told
 
@@ -115,9 +113,7 @@ async def test_the_operator_of_hooks_is_a_hook() -> None:
     one = before_tool_call(from_operator(Hooks([never]).operator("before_tool_call")))
     told: list[HookVerdict] = []
     for tool in ("delete", "read"):
-        verdict, _ = await Hooks([one]).run(
-            HookPoint.BEFORE_TOOL_CALL, call_context(tool), told.append
-        )
+        verdict, _ = await Hooks([one]).run(HookPoint.BEFORE_TOOL_CALL, call_context(tool), told.append)
         assert verdict == (Skip("never") if tool == "delete" else Continue())
 
 

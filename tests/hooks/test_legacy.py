@@ -179,9 +179,7 @@ def test_a_point_that_there_is_not_is_refused() -> None:
         hook("PreToolCall")
 
 
-@pytest.mark.parametrize(
-    "result", [AddMessage("note", "user"), AddMessages((Message.user("note"),))]
-)
+@pytest.mark.parametrize("result", [AddMessage("note", "user"), AddMessages((Message.user("note"),))])
 async def test_a_message_added_before_a_request_is_added_once_in_a_run(
     result: LegacyResult,
 ) -> None:
@@ -214,9 +212,7 @@ async def test_a_message_added_before_a_request_is_not_added_again_after_a_pause
 
 async def test_first_turn_is_a_condition_for_any_hook() -> None:
     stub = HookStub("on_message_send", when=first_turn)
-    worker = Worker(
-        ScriptedModel([call("read", path="a"), "Done.", "Bye."]), tools=[read], hooks=[stub]
-    )
+    worker = Worker(ScriptedModel([call("read", path="a"), "Done.", "Bye."]), tools=[read], hooks=[stub])
     await worker.run("Read a.")
     assert stub.call_count == 1
     await worker.run("Bye.")

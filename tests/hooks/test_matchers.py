@@ -70,11 +70,7 @@ def makers() -> Mapping[str, Callable[[Matcher], Any]]:
     """Every way to make a hook with a matcher."""
     found: dict[str, Callable[[Matcher], Any]] = {}
     for name, make in vars(ready).items():
-        if (
-            inspect.isfunction(make)
-            and name[0] != "_"
-            and "matcher" in inspect.signature(make).parameters
-        ):
+        if inspect.isfunction(make) and name[0] != "_" and "matcher" in inspect.signature(make).parameters:
             found[name] = lambda m, make=make: make(matcher=m)
             found[f"{name}, replaced"] = lambda m, make=make: make().replace(matcher=m)
     for point in MATCHED:
@@ -83,9 +79,7 @@ def makers() -> Mapping[str, Callable[[Matcher], Any]]:
         found[f"object, {point.value}"] = lambda m, at=point: Gate(m, at, in_settings=False)
         found[f"settings, {point.value}"] = lambda m, at=point: Gate(m, at, in_settings=True)
         found[f"chain, {point.value}"] = lambda m, at=point: chain(Hook(skip, at), matcher=m)
-        found[f"link, {point.value}"] = lambda m, at=point: chain(
-            Hook(skip, at), Hook(skip, at, matcher=m)
-        )
+        found[f"link, {point.value}"] = lambda m, at=point: chain(Hook(skip, at), Hook(skip, at, matcher=m))
     return found
 
 
@@ -103,9 +97,7 @@ async def test_run_does_not_start_with_a_matcher_that_matches_no_tool(
 ) -> None:
     for matcher in MISSPELT:
         worker = worker_with(make(matcher))
-        with pytest.raises(
-            ConfigurationError, match=r"would never run: its matcher .* \(delete_file\)"
-        ):
+        with pytest.raises(ConfigurationError, match=r"would never run: its matcher .* \(delete_file\)"):
             worker.run("Delete a.")
         assert not worker.session.conversation.messages
 
@@ -169,9 +161,7 @@ async def test_ready_hooks_with_their_usual_matchers_are_a_warning_if_no_tool_fi
     worker = Worker(ScriptedModel(["Hello."]), tools=[read], hooks=ready.terminal_hooks())
     assert (await worker.run("Hello")).text == "Hello."
     said = " ".join(record.getMessage() for record in caplog.records)
-    assert [name in said for name in ("dangerous_command_guard", "git_status", "auto_read")] == [
-        True
-    ] * 3
+    assert [name in said for name in ("dangerous_command_guard", "git_status", "auto_read")] == [True] * 3
 
 
 async def test_hooks_of_a_worker_without_tools_log_nothing(

@@ -142,9 +142,7 @@ ODD: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("point", "verdict", "why"), ODD, ids=[repr(v)[:40] for _, v, _ in ODD])
-async def test_an_invalid_verdict_ends_the_run_and_nothing_runs(
-    point: Any, verdict: Any, why: str
-) -> None:
+async def test_an_invalid_verdict_ends_the_run_and_nothing_runs(point: Any, verdict: Any, why: str) -> None:
     RAN.clear()
 
     def odd(context: object) -> Any:

@@ -81,9 +81,7 @@ def emitting(*items: object) -> Operator:
 
 
 @pytest.mark.parametrize("made", MADE)
-@pytest.mark.parametrize(
-    ("point", "verdict"), [(point, v) for point, known in ACCEPTED.items() for v in known]
-)
+@pytest.mark.parametrize(("point", "verdict"), [(point, v) for point, known in ACCEPTED.items() for v in known])
 async def test_a_verdict_of_the_point_means_that_verdict(
     made: Callable[[Operator], Any], point: str, verdict: Verdict
 ) -> None:
@@ -96,12 +94,7 @@ async def test_a_verdict_of_the_point_means_that_verdict(
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize(
     ("point", "verdict"),
-    [
-        (point, v)
-        for point, known in ACCEPTED.items()
-        for v in ALL
-        if type(v) not in {type(k) for k in known}
-    ],
+    [(point, v) for point, known in ACCEPTED.items() for v in ALL if type(v) not in {type(k) for k in known}],
 )
 async def test_a_verdict_of_another_point_is_an_error_whatever_a_failure_means(
     made: Callable[[Operator], Any], point: str, verdict: Verdict, on_failure: str
@@ -130,9 +123,7 @@ ODD: list[tuple[object, ...]] = [
 
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("items", ODD, ids=repr)
-async def test_anything_else_is_an_error(
-    made: Callable[[Operator], Any], items: tuple[object, ...]
-) -> None:
+async def test_anything_else_is_an_error(made: Callable[[Operator], Any], items: tuple[object, ...]) -> None:
     with pytest.raises(HookError, match=r"hook 'gate' emitted .* at before_tool_call"):
         await ask("before_tool_call", made(emitting(*items)), name="gate", on_failure="continue")
 
@@ -273,9 +264,7 @@ class BoundGate:
 
 
 class OwnGate:
-    def before_tool_call(
-        self, calls: Observable[ToolCallContext]
-    ) -> Observable[ToolCallContext | Skip]:
+    def before_tool_call(self, calls: Observable[ToolCallContext]) -> Observable[ToolCallContext | Skip]:
         return calls.pipe(ops.map(self.judge))
 
     def judge(self, context: ToolCallContext) -> ToolCallContext | Skip:
@@ -342,6 +331,4 @@ async def test_an_observable_that_a_function_returns_is_read_like_an_operators()
     legacy = hook("PreToolUse")(judged(Skip("no"), None))
     for fails in (judged(Skip("no"), None), judged(None), legacy):
         with pytest.raises(HookError, match="emitted"):
-            await Hooks([Hook(cast("Any", fails), "before_tool_call")]).run(
-                legacy.point, call_context("read"), print
-            )
+            await Hooks([Hook(cast("Any", fails), "before_tool_call")]).run(legacy.point, call_context("read"), print)

@@ -222,9 +222,7 @@ async def test_what_a_worker_keeps_is_what_the_gate_let_through() -> None:
     def is_fine(sentence: str) -> Observable[bool]:
         return reactivex.just("secret" not in sentence)
 
-    worker = Worker(
-        ScriptedModel(["Hello. The secret is 42. Bye."]), operators=[moderated(is_fine)]
-    )
+    worker = Worker(ScriptedModel(["Hello. The secret is 42. Bye."]), operators=[moderated(is_fine)])
     assert (await worker.run("Tell me.")).text == "Hello. [withheld] Bye."
 
 

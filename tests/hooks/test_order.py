@@ -36,9 +36,7 @@ def order(*hooks: AnyHook) -> str:
         ([hook("a", after="b"), hook("b"), hook("c"), hook("b")], "bcba"),
     ],
 )
-def test_constraints_come_first_then_priority_then_registration(
-    hooks: list[AnyHook], expected: str
-) -> None:
+def test_constraints_come_first_then_priority_then_registration(hooks: list[AnyHook], expected: str) -> None:
     assert order(*hooks) == expected
 
 
@@ -58,9 +56,7 @@ def test_constraints_are_among_the_hooks_of_a_point() -> None:
 
 def test_a_circle_is_refused_with_its_names_and_nothing_is_registered() -> None:
     hooks = Hooks([hook("x"), hook("a", after="c"), hook("b", after="a")])
-    with pytest.raises(
-        ConfigurationError, match=r"before_tool_call cannot be put in order: a -> b -> c -> a"
-    ):
+    with pytest.raises(ConfigurationError, match=r"before_tool_call cannot be put in order: a -> b -> c -> a"):
         hooks.add(hook("z", after="a"), hook("c", after="b"))
     assert [name for name, _ in hooks.list()] == ["x", "a", "b"]
 

@@ -166,9 +166,7 @@ async def test_other_commands_pass(command: str) -> None:
     assert await ask(context, dangerous_command_guard()) == Continue()
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"argv": ["rm", "-rf", "x"]}, {"steps": [{"run": "rm -rf x"}]}]
-)
+@pytest.mark.parametrize("arguments", [{"argv": ["rm", "-rf", "x"]}, {"steps": [{"run": "rm -rf x"}]}])
 async def test_a_command_is_found_among_the_arguments(arguments: dict[str, Any]) -> None:
     context = call_context("shell", **arguments)
     assert isinstance(await ask(context, dangerous_command_guard()), Skip)
@@ -183,17 +181,11 @@ async def test_the_guard_is_called_for_tools_that_run_commands() -> None:
 # reading
 
 
-@pytest.mark.parametrize(
-    ("result", "arguments"), [('{"file_path":"a.txt"}', {}), ("ok", {"path": "a.txt"})]
-)
-async def test_a_changed_file_is_shown_to_the_watchers(
-    result: str, arguments: dict[str, Any], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("result", "arguments"), [('{"file_path":"a.txt"}', {}), ("ok", {"path": "a.txt"})])
+async def test_a_changed_file_is_shown_to_the_watchers(result: str, arguments: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     heard: Heard = []
-    context = result_context(
-        "create", result, {"workspace": tmp_path, "received": heard}, **arguments
-    )
+    context = result_context("create", result, {"workspace": tmp_path, "received": heard}, **arguments)
     await ask(context, auto_read())
     assert heard == [HookMessage("auto_read", "system", "a.txt:\nhello")]
 
@@ -244,18 +236,14 @@ async def test_the_hooks_for_a_terminal_work_together(repository: Path) -> None:
     run.events.subscribe(hear)
     await run
     assert heard == [("auto_read", "a.txt:\nhello"), ("long_answer_notice", "A long answe")]
-    assert worker.session.conversation.messages[3] == Message.system(
-        "Files have changed:\n?? a.txt\n"
-    )
+    assert worker.session.conversation.messages[3] == Message.system("Files have changed:\n?? a.txt\n")
     assert model.requests[0].conversation.messages[0].text.endswith("] Write a.txt.")
 
 
 # hooks that are configured
 
 
-@pytest.mark.parametrize(
-    ("value", "enabled"), [("1", True), ("yes", True), ("0", False), ("Off", False), ("", False)]
-)
+@pytest.mark.parametrize(("value", "enabled"), [("1", True), ("yes", True), ("0", False), ("Off", False), ("", False)])
 async def test_a_variable_of_the_environment_enables_a_hook_while_it_is_set(
     value: str, enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,9 +284,7 @@ async def test_always_allow_passes_over_the_pauses_of_one_cause_and_nothing_else
     permitted = always_allow("delete", "permit")
     heard: list[HookVerdict] = []
     assert isinstance(await ask(call_context("delete"), permit), Pause)
-    verdict = await Hooks([permit, permitted]).run(
-        permitted.point, call_context("delete"), heard.append
-    )
+    verdict = await Hooks([permit, permitted]).run(permitted.point, call_context("delete"), heard.append)
     assert verdict == (Continue(), "")
     assert [(event.hook, event.verdict) for event in heard] == [("permit", "Continue")]
     assert isinstance(await ask(call_context("delete_all"), permit, permitted), Pause)

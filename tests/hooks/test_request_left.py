@@ -109,9 +109,7 @@ def fine(context: MessageSendContext) -> None:
 
 @pytest.mark.parametrize("what", BROKEN)
 @pytest.mark.parametrize("on_failure", ["abort", "continue"])
-async def test_a_broken_request_is_not_sent_and_its_hook_is_named(
-    what: str, on_failure: Any
-) -> None:
+async def test_a_broken_request_is_not_sent_and_its_hook_is_named(what: str, on_failure: Any) -> None:
     change, why = BROKEN[what]
 
     def spoil(context: MessageSendContext) -> None:

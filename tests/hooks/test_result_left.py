@@ -91,9 +91,7 @@ async def test_half_a_character_that_a_hook_leaves_does_not_reach_a_request() ->
         model = ScriptedModel([call("read", path="a"), "Done."])
         run = Worker(model, tools=[read], hooks=[after_tool_call(cut)]).run("Read.")
         outputs: list[ToolOutput] = []
-        run.events.subscribe(
-            lambda e, seen=outputs: seen.append(e) if isinstance(e, ToolOutput) else None
-        )
+        run.events.subscribe(lambda e, seen=outputs: seen.append(e) if isinstance(e, ToolOutput) else None)
         await run
         [result] = model.requests[1].conversation.messages[-1].tool_results
         assert result.content == left

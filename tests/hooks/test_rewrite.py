@@ -190,9 +190,7 @@ async def test_an_answer_that_was_changed_can_be_sent_back() -> None:
     assert sent == ["What?", "It is ***.", "Again."]
 
 
-SIGNED = Message.assistant(
-    Thinking("hunter2", signature="sealed"), OpaqueBlock("x", {"a": 1}), "Hi."
-)
+SIGNED = Message.assistant(Thinking("hunter2", signature="sealed"), OpaqueBlock("x", {"a": 1}), "Hi.")
 CALLED = Message.assistant(ToolCall("1", "read", {}))
 ANSWERED = Message("user", (ToolResult("1", "text"),))
 SAID: tuple[Message, ...] = (Message.user("a"), SIGNED, Message.user("b"), CALLED, ANSWERED)
@@ -246,9 +244,7 @@ async def test_no_change_emits_no_event() -> None:
     assert not [r for r in records if isinstance(r.event, ConversationReplace)]
 
 
-@pytest.mark.parametrize(
-    "context", [call_context("read"), result_context("read", "text"), abort_context()]
-)
+@pytest.mark.parametrize("context", [call_context("read"), result_context("read", "text"), abort_context()])
 def test_at_other_points_it_is_refused(context: HookContext) -> None:
     with pytest.raises(LocalProtocolError, match="at on_message_send and on_turn_end only"):
         context.rewrite_conversation(mask_message)

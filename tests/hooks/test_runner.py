@@ -285,9 +285,7 @@ async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
             await may_end.wait()
         await may_end.wait()
 
-    worker = Worker(
-        ScriptedModel([call("write", path="a"), "Done."]), tools=[write], hooks=[stubborn]
-    )
+    worker = Worker(ScriptedModel([call("write", path="a"), "Done."]), tools=[write], hooks=[stubborn])
     run = worker.run("Write a.")
     driver = run._driver.task
     await asked.wait()
@@ -329,9 +327,7 @@ async def test_verdicts_and_failures_are_among_the_records_of_a_run() -> None:
     heard: list[HookVerdict] = []
     run.events.pipe(only(HookVerdict)).subscribe(heard.append)
     assert (await run).text == "Done."
-    assert [(v.hook, v.point, v.verdict) for v in heard] == [
-        ("metrics", "before_tool_call", "Failed")
-    ]
+    assert [(v.hook, v.point, v.verdict) for v in heard] == [("metrics", "before_tool_call", "Failed")]
     assert heard[0].call_id
     assert "the metrics server is gone" in heard[0].reason
     assert told == []
@@ -364,9 +360,7 @@ async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], l
     run = worker.run("Read.")
     run.events.pipe(only(HookVerdict)).subscribe(verdicts.append, lambda _: None)
     await run
-    return [
-        result.text for result in worker.session.conversation.messages[2].tool_results
-    ], verdicts
+    return [result.text for result in worker.session.conversation.messages[2].tool_results], verdicts
 
 
 @pytest.mark.parametrize("seconds", [None, 5.0])
@@ -432,9 +426,7 @@ def test_a_hook_that_is_closed_in_the_middle_is_closed() -> None:
 
 @pytest.mark.parametrize("given", [None, 0, 1, "", "yes", Skip, Skip("no"), []], ids=repr)
 @pytest.mark.parametrize("later", [False, True])
-async def test_a_condition_that_is_neither_true_nor_false_is_a_failure(
-    given: Any, later: bool
-) -> None:
+async def test_a_condition_that_is_neither_true_nor_false_is_a_failure(given: Any, later: bool) -> None:
     async def when_later(context: HookContext) -> Any:
         return given
 

@@ -141,8 +141,6 @@ async def test_a_message_to_the_watchers_has_a_role() -> None:
 
     run = Worker(ScriptedModel(["Hello."]), hooks=[speak]).run("Hi.")
     heard: list[tuple[str, str]] = []
-    run.events.subscribe(
-        lambda e: heard.append((e.role, e.content)) if isinstance(e, HookMessage) else None
-    )
+    run.events.subscribe(lambda e: heard.append((e.role, e.content)) if isinstance(e, HookMessage) else None)
     await run
     assert heard == [("user", "as the user"), ("assistant", "as usual")]

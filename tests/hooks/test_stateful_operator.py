@@ -47,9 +47,7 @@ async def test_an_operator_remembers_from_one_call_to_the_next() -> None:
         ("on_turn_end", Finish(), None),
     ],
 )
-async def test_the_verdicts_are_those_of_the_point(
-    point: str, passed: Verdict, dropped: Verdict | None
-) -> None:
+async def test_the_verdicts_are_those_of_the_point(point: str, passed: Verdict, dropped: Verdict | None) -> None:
     once = from_stateful_operator(ops.take(1), reason="no")
     assert [await ask(once, point), await ask(once, point)] == [passed, dropped]
 

@@ -49,9 +49,7 @@ def test_on_detach_may_raise_anything(error: type[BaseException]) -> None:
     assert hub.watching == 1
 
 
-def test_an_interrupt_of_a_watcher_is_raised_from_push_after_all_watchers_have_received_the_record() -> (
-    None
-):
+def test_an_interrupt_of_a_watcher_is_raised_from_push_after_all_watchers_have_received_the_record() -> None:
     def interrupt(_: Record) -> None:
         raise KeyboardInterrupt
 

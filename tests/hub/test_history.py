@@ -89,9 +89,7 @@ PACKS = st.frozensets(st.integers(1, 40))
 
 
 @given(stories(), PACKS)
-def test_every_record_can_be_read_again_after_any_number(
-    records: list[Record], packs: frozenset[int]
-) -> None:
+def test_every_record_can_be_read_again_after_any_number(records: list[Record], packs: frozenset[int]) -> None:
     history = kept(records, packs)
     assert history.last_seq == len(records)
     for after in range(len(records) + 2):
@@ -99,9 +97,7 @@ def test_every_record_can_be_read_again_after_any_number(
 
 
 @given(stories(), PACKS, st.data())
-def test_it_reads_up_to_any_number(
-    records: list[Record], packs: frozenset[int], data: st.DataObject
-) -> None:
+def test_it_reads_up_to_any_number(records: list[Record], packs: frozenset[int], data: st.DataObject) -> None:
     history = kept(records, packs)
     after = data.draw(st.integers(0, len(records)))
     until = data.draw(st.integers(after, len(records)))

@@ -148,9 +148,7 @@ def test_an_end_within_a_burst_follows_the_burst() -> None:
     assert seen[-1] == "end"
 
 
-def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_not_a_watcher() -> (
-    None
-):
+def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_not_a_watcher() -> None:
     hub = Hub()
     push(hub, "together")
     seen: list[Record] = []

@@ -108,9 +108,7 @@ def test_a_delta_after_a_pause_is_delivered_at_once() -> None:
     assert [(round(time), text) for time, text in table.received] == [(5, "a"), (100, "b")]
 
 
-@pytest.mark.parametrize(
-    "barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause(PauseState("ask", (), ()))]
-)
+@pytest.mark.parametrize("barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause(PauseState("ask", (), ()))])
 def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_deltas_before_them(
     barrier: Event,
 ) -> None:

@@ -103,9 +103,7 @@ DELIVERIES = st.sampled_from(
         DropOldest(limit=5),
     ]
 )
-MOVES = st.sampled_from(
-    ["emit"] * 6 + ["turn"] * 4 + ["follow", "read", "raise", "leave", "pack"] + ["take"] * 3
-)
+MOVES = st.sampled_from(["emit"] * 6 + ["turn"] * 4 + ["follow", "read", "raise", "leave", "pack"] + ["take"] * 3)
 
 
 class Watcher:
@@ -250,16 +248,12 @@ def check_given(watcher: Watcher, exact: Sequence[Record]) -> None:
             assert kept == [exact[r.seq - 1] for r in kept]
             assert sorted([*missing, *(r.seq for r in kept)]) == [*range(after + 1, len(exact) + 1)]
         case Latest():
-            assert all(
-                r.event == exact[r.seq - 1].event and r.time == exact[r.seq - 1].time for r in given
-            )
+            assert all(r.event == exact[r.seq - 1].event and r.time == exact[r.seq - 1].time for r in given)
 
 
 @settings(max_examples=150, deadline=None)
 @given(source=sources(), moves=st.lists(MOVES, max_size=40), data=st.data())
-def test_any_interleaving_keeps_the_hubs_word(
-    source: list[Record], moves: list[str], data: st.DataObject
-) -> None:
+def test_any_interleaving_keeps_the_hubs_word(source: list[Record], moves: list[str], data: st.DataObject) -> None:
     play = Play(source)
 
     def after() -> int:

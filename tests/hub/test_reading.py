@@ -261,9 +261,7 @@ def test_a_hub_that_has_ended_can_be_read_after_its_loop_is_closed(elsewhere: El
 
     assert asyncio.run(read()) == [2, 3]
     seen: list[int | str] = []
-    elsewhere.hub.watch().subscribe(
-        lambda one: seen.append(one.seq), on_completed=lambda: seen.append("end")
-    )
+    elsewhere.hub.watch().subscribe(lambda one: seen.append(one.seq), on_completed=lambda: seen.append("end"))
     assert seen == [1, 2, 3, "end"]
 
 

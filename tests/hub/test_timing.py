@@ -48,9 +48,7 @@ WAITING: dict[str, Callable[[], Any]] = {
     "sample": lambda: ops.sample(SOON),
     "throttle_with_timeout": lambda: ops.throttle_with_timeout(SOON),
     "timeout": lambda: ops.timeout(0.0001, reactivex.of("late")),
-    "window_with_time": lambda: reactivex.compose(
-        ops.window_with_time(SOON), ops.flat_map(to_list)
-    ),
+    "window_with_time": lambda: reactivex.compose(ops.window_with_time(SOON), ops.flat_map(to_list)),
     "interval": lambda: ops.merge(reactivex.interval(SOON).pipe(ops.take(2))),
 }
 
@@ -69,9 +67,7 @@ async def test_what_waits_is_called_on_the_loop(door: str) -> None:
         DOORS[door](run)(waiting()).subscribe(observe, print)
     await run
     await asyncio.sleep(3 * SOON)
-    assert {name: set(threads) for name, threads in seen.items()} == {
-        name: {threading.get_ident()} for name in WAITING
-    }
+    assert {name: set(threads) for name, threads in seen.items()} == {name: {threading.get_ident()} for name in WAITING}
     assert threading.active_count() <= others
 
 
@@ -89,9 +85,7 @@ async def test_a_watcher_that_raises_at_a_timer_is_detached_and_reported(door: s
     DOORS[door](run)(ops.buffer_with_time(SOON)).subscribe(observe, errors.append)
     watchers = [state.name for state in run.watchers.now]
     found = [r.event async for r in run if isinstance(r.event, WatcherDetach)]
-    assert [(each.watcher, "the display is gone" in each.error) for each in found] == [
-        (watchers[0], True)
-    ]
+    assert [(each.watcher, "the display is gone" in each.error) for each in found] == [(watchers[0], True)]
     assert [str(error) for error in errors] == ["the display is gone"]
     assert calls == 1
     assert (await run).text == "one two three four"
@@ -205,9 +199,7 @@ PLACES: dict[str, Callable[[Any], list[Any]]] = {
     "before others": lambda timed: [timed, ops.map(lambda item: item)],
     "twice": lambda timed: [timed, ops.map(lambda item: item), only(object), operators.sliding(1)],
     "in one function": lambda timed: [reactivex.compose(timed, only(object))],
-    "in one function, after reactivex": lambda timed: [
-        reactivex.compose(same, timed, only(object))
-    ],
+    "in one function, after reactivex": lambda timed: [reactivex.compose(same, timed, only(object))],
     "in a lane": lambda timed: [operators.split_meta(ops.filter(bool), timed)],
     "in a job": lambda timed: [operators.map_in_order(job(timed), 1)],
 }
@@ -215,9 +207,7 @@ PLACES: dict[str, Callable[[Any], list[Any]]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", timed_operators())
-async def test_an_operator_that_waits_has_the_time_of_the_run_wherever_it_is(
-    name: str, place: str
-) -> None:
+async def test_an_operator_that_waits_has_the_time_of_the_run_wherever_it_is(name: str, place: str) -> None:
     timed = timed_operators()[name](*ARGUMENTS.get(name, (60.0,)))
     takes_events = name == "coalesce" or place in ("in a lane", "after an operator")
     for door in ("events",) if takes_events else ("records", "events", "watch"):

@@ -68,9 +68,7 @@ def test_it_emits_changes_and_pauses_after_each() -> None:
         harness.push()
     harness.clock.advance_by(100)
     assert harness.times[0] == 0
-    assert all(
-        later - time >= 10 for time, later in zip(harness.times, harness.times[1:], strict=False)
-    )
+    assert all(later - time >= 10 for time, later in zip(harness.times, harness.times[1:], strict=False))
     last = harness.emitted[-1][1]
     assert [state.seq for state in last if isinstance(state, WatcherState)] == [8]
     assert len(harness.emitted) <= 5
@@ -106,9 +104,7 @@ def test_it_emits_when_watchers_attach_and_detach() -> None:
     harness.clock.advance_by(20)
     subscription.dispose()
     harness.clock.advance_by(20)
-    names = [
-        [s.name for s in emitted if isinstance(s, WatcherState)] for _, emitted in harness.emitted
-    ]
+    names = [[s.name for s in emitted if isinstance(s, WatcherState)] for _, emitted in harness.emitted]
     assert names == [[], ["page"], []]
 
 

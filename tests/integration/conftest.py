@@ -116,9 +116,7 @@ class Clients:
 
     def __init__(self, node: str) -> None:
         command = [node, "clients.mjs"]
-        self._process = subprocess.Popen(
-            command, cwd=CLIENTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._process = subprocess.Popen(command, cwd=CLIENTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -173,9 +171,7 @@ def clients() -> Generator[Clients, None, None]:
     if node is None:
         _missing("the clients need node, which is not installed")
     if not (CLIENTS / "node_modules" / "@ai-sdk" / "open-responses").exists():
-        _missing(
-            "the clients are not installed: npm install --no-package-lock --prefix tests/integration/ui_clients"
-        )
+        _missing("the clients are not installed: npm install --no-package-lock --prefix tests/integration/ui_clients")
     started = Clients(str(node))
     yield started
     started.close()

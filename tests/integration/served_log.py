@@ -78,9 +78,7 @@ async def main(file: str, port: int, lease: float, *, holds: bool) -> None:
     effects.touch()  # noqa: ASYNC240
     async with SQLiteLog(file, lease=lease) as log:
         settings = Settings(writes_per_second=None)
-        server = WebServer(
-            lambda: make_worker(effects, stop, holds=holds), port=port, settings=settings, log=log
-        )
+        server = WebServer(lambda: make_worker(effects, stop, holds=holds), port=port, settings=settings, log=log)
         async with server:
             print("ready", server.url, flush=True)
             await stop.wait()

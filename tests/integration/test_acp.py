@@ -66,14 +66,10 @@ def test_the_client_of_npm_edits_cancels_and_loads_a_session(node: str, tmp_path
     (question,) = seen["questions"]
     assert question["toolCall"]["content"][0]["newText"] == "x = 2"
     diff = {"type": "diff", "path": "/home/me/a.py", "oldText": "x = 1", "newText": "x = 2"}
-    assert diff in [
-        part for u in seen["updates"] for part in u.get("content", ()) if "path" in part
-    ]
+    assert diff in [part for u in seen["updates"] for part in u.get("content", ()) if "path" in part]
 
     session = opened["sessionId"]
-    again = edit_with(
-        node, ["list"], ["load", "/home/me", session], ["prompt", "hi"], options=options
-    )
+    again = edit_with(node, ["list"], ["load", "/home/me", session], ["prompt", "hi"], options=options)
     assert [each["sessionId"] for each in again["results"][0]["sessions"]] == [session]
     assert again["results"][1:] == [{}, {"stopReason": "end_turn"}]
     shown = [u["content"]["text"] for u in again["updates"] if u["sessionUpdate"] == "user_message_chunk"]  # fmt: skip
@@ -88,9 +84,7 @@ class Editor:
         self.updates: list[Any] = []
 
     async def request_permission(self, *_: Any, **__: Any) -> RequestPermissionResponse:
-        return RequestPermissionResponse(
-            outcome=AllowedOutcome(outcome="selected", option_id="allow_always")
-        )
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id="allow_always"))
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         self.updates.append(update)
@@ -123,9 +117,7 @@ async def test_the_client_of_python_sees_the_edit_and_nothing_else_is_on_standar
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
 def test_a_process_that_is_terminated_hands_its_run_over(tmp_path: Path) -> None:
     log = f"sqlite:{tmp_path / 'runs.db'}"
-    with subprocess.Popen(
-        [*COMMAND, "--log", log], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with subprocess.Popen([*COMMAND, "--log", log], cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         session = ""

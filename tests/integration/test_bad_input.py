@@ -154,9 +154,7 @@ async def test_a_refused_connection(make_provider: MakeProvider) -> None:
 
 
 async def test_html_instead_of_json(make_provider: MakeProvider) -> None:
-    error = await refused(
-        make_provider, ServedResponse.from_html("<h1>Please log in</h1>", status=200)
-    )
+    error = await refused(make_provider, ServedResponse.from_html("<h1>Please log in</h1>", status=200))
     assert "HTTP 200 and no stream: Please log in" in str(error)
 
 
@@ -183,9 +181,7 @@ async def test_lines_that_come_to_nothing(frames: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("frames", [[], [b"\n\n"], [b": nothing\n\n"]])
-async def test_an_answer_with_an_empty_body(
-    make_event_stream_provider: MakeProvider, frames: list[bytes]
-) -> None:
+async def test_an_answer_with_an_empty_body(make_event_stream_provider: MakeProvider, frames: list[bytes]) -> None:
     error = await refused(make_event_stream_provider, ServedResponse.from_frames(frames))
     assert isinstance(error, TruncatedError)
     assert error.retryable
@@ -412,9 +408,7 @@ def raising_by_hand(source: Observable[ResponseEvent]) -> Observable[ResponseEve
                 raise ValueError("not this")
             observer.on_next(event)
 
-        return source.subscribe(
-            on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-        )
+        return source.subscribe(on_next, observer.on_error, observer.on_completed, scheduler=scheduler)
 
     return Observable(subscribe)
 
@@ -511,9 +505,7 @@ def test_something_else_instead_of_a_model(given: Any) -> None:
         Worker(given)
 
 
-@pytest.mark.parametrize(
-    "given", [None, 5, b"hi", [], [5], {"role": "user"}, [Message.user("a"), "b"]]
-)
+@pytest.mark.parametrize("given", [None, 5, b"hi", [], [5], {"role": "user"}, [Message.user("a"), "b"]])
 async def test_an_input_of_a_wrong_type(given: Any) -> None:
     worker = Worker(ScriptedModel([AGAIN]))
     with pytest.raises(ConfigurationError, match="the input of a run is a text, a message"):
@@ -543,9 +535,7 @@ def test_a_run_where_no_loop_runs() -> None:
 @pytest.mark.parametrize("parallel", [0, -1])
 async def test_no_room_for_any_tool(parallel: int) -> None:
     with pytest.raises(ConfigurationError, match="from 1 up"):
-        await Worker(ScriptedModel([call("note", text="a")]), tools=[note], parallel=parallel).run(
-            "go"
-        )
+        await Worker(ScriptedModel([call("note", text="a")]), tools=[note], parallel=parallel).run("go")
 
 
 async def test_a_conversation_that_no_provider_accepts(make_provider: MakeProvider) -> None:

@@ -217,9 +217,7 @@ class Noting(Retry, frozen=True):
 
     told: asyncio.Event | None = None
 
-    def delay(
-        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
-    ) -> float | None:
+    def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
         """A long time."""
         assert self.told is not None
         self.told.set()
@@ -236,16 +234,12 @@ def in_text() -> Scene:
 def in_a_tool() -> Scene:
     gate = Gate()
     reply = call("note", text="a") + call("hold") + call("note", text="b")
-    return Scene(
-        [reply], within(gate), gate, [note, waiting_tool(gate)], tokens=15, is_answered=True
-    )
+    return Scene([reply], within(gate), gate, [note, waiting_tool(gate)], tokens=15, is_answered=True)
 
 
 def in_a_tool_that_tells_how_far_it_is() -> Scene:
     gate = Gate()
-    return Scene(
-        [call("tell")], at(ToolProgress), gate, [telling_tool(gate)], tokens=15, is_answered=True
-    )
+    return Scene([call("tell")], at(ToolProgress), gate, [telling_tool(gate)], tokens=15, is_answered=True)
 
 
 def in_a_hook(point: Any, answers: list[AnswerLike], tokens: int, requests: int) -> Scene:
@@ -266,9 +260,7 @@ def in_a_hook(point: Any, answers: list[AnswerLike], tokens: int, requests: int)
 def refused() -> Scene:
     gate = Gate()
     busy = ServedResponse.from_status(429, body={"error": "slow down"})
-    return Scene(
-        [busy], within(gate), gate, client_retry=Noting(told=gate.entered), is_answered=True
-    )
+    return Scene([busy], within(gate), gate, client_retry=Noting(told=gate.entered), is_answered=True)
 
 
 def broken_off(answer: AnswerLike) -> Scene:
@@ -280,41 +272,25 @@ MOMENTS: dict[str, Callable[[], Scene]] = {
     "before it begins": lambda: Scene([], at_once, requests=0),
     "before the request": lambda: in_a_hook(on_message_send, [], 0, 0),
     "at the start of a turn": lambda: Scene([], at(TurnStart), requests=0),
-    "connecting": lambda: Scene(
-        [ServedResponse.from_frames([], delay=3600)], at(AttemptStart), requests=0
-    ),
+    "connecting": lambda: Scene([ServedResponse.from_frames([], delay=3600)], at(AttemptStart), requests=0),
     "before the first byte": lambda: Scene([ServedResponse.from_frames([], delay=3600)], asked),
     "at the first byte": lambda: Scene([ServedResponse.from_reply("Hello", stall_at=1)], asked),
-    "at the first event": lambda: Scene(
-        [ServedResponse.from_reply("Hello", stall_after=1)], at(Status)
-    ),
+    "at the first event": lambda: Scene([ServedResponse.from_reply("Hello", stall_after=1)], at(Status)),
     "in thinking": lambda: Scene([think("Hm.", "sealed") + stall()], at(ThinkingDelta)),
-    "behind thinking": lambda: Scene(
-        [think("Hm.", "sealed") + say("Hello") + stall()], at(BlockStop)
-    ),
+    "behind thinking": lambda: Scene([think("Hm.", "sealed") + say("Hello") + stall()], at(BlockStop)),
     "in text": in_text,
     "at the start of a call": lambda: Scene([call("note", text="a") + stall()], at(BlockStart)),
     "in the JSON of a call": lambda: Scene([CALLS + stall()], at(InputJsonDelta), tools=[note]),
     "between two calls": lambda: Scene([CALLS + stall()], at(BlockStart, 3), tools=[note]),
-    "at the last event": lambda: Scene(
-        ["Hello", "never"], at(Status, 2), tokens=15, is_answered=True
-    ),
+    "at the last event": lambda: Scene(["Hello", "never"], at(Status, 2), tokens=15, is_answered=True),
     "before the tools": lambda: in_a_hook(before_tool_call, [CALLS], 15, 1),
-    "after one of two tools": lambda: Scene(
-        [CALLS], at(ToolStop), tools=[note], tokens=15, is_answered=True
-    ),
-    "at the start of a tool": lambda: Scene(
-        [CALLS], at(ToolStart), tools=[note], tokens=15, is_answered=True
-    ),
+    "after one of two tools": lambda: Scene([CALLS], at(ToolStop), tools=[note], tokens=15, is_answered=True),
+    "at the start of a tool": lambda: Scene([CALLS], at(ToolStart), tools=[note], tokens=15, is_answered=True),
     "in a tool": in_a_tool,
     "in a tool that tells how far it is": in_a_tool_that_tells_how_far_it_is,
     "after a tool": lambda: in_a_hook(after_tool_call, [CALLS], 15, 1),
-    "when the results are there": lambda: Scene(
-        [CALLS], at(MessageAdd), tools=[note], tokens=15, is_answered=True
-    ),
-    "between two turns": lambda: Scene(
-        [CALLS], at(TurnStop), tools=[note], tokens=15, is_answered=True
-    ),
+    "when the results are there": lambda: Scene([CALLS], at(MessageAdd), tools=[note], tokens=15, is_answered=True),
+    "between two turns": lambda: Scene([CALLS], at(TurnStop), tools=[note], tokens=15, is_answered=True),
     "in the second turn": lambda: Scene(
         [CALLS, say("Hello") + stall()], at(TextDelta, 3), tools=[note], tokens=15, requests=2
     ),
@@ -487,9 +463,7 @@ async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(
         await leave.wait()
 
     async with ReplayServer([say("Hel") + fail("down"), "again"]) as server:
-        worker = Worker(
-            make_provider(server.base_url), hooks=[tell], response_retry=Retry(retries=0)
-        )
+        worker = Worker(make_provider(server.base_url), hooks=[tell], response_retry=Retry(retries=0))
         run = worker.run("hi")
         await entered.wait()
         cancelled = run.cancel()
@@ -512,9 +486,7 @@ class NeverConnecting:
     def send(self, request: HttpRequest) -> Observable[bytes]:
         """Nothing, for ever."""
 
-        def subscribe(
-            _: abc.ObserverBase[bytes], __: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(_: abc.ObserverBase[bytes], __: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             self.sent.set()
             return Disposable(self.leave)
 

@@ -51,9 +51,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         missing("the package needs node and npm, which are not installed")
     needed = HERE / "node_modules"
     if not (needed / "rxjs").exists():
-        missing(
-            "the packages are not installed: npm install --no-package-lock --prefix tests/integration/client"
-        )
+        missing("the packages are not installed: npm install --no-package-lock --prefix tests/integration/client")
     folder = tmp_path_factory.mktemp("client")
     modules = folder / "node_modules"
     modules.mkdir()
@@ -148,9 +146,7 @@ def test_the_types_are_those_of_python() -> None:
 @pytest.mark.timeout(3 * PATIENCE)
 def test_a_program_compiles_against_the_types(installed: Path) -> None:
     compiler = installed / "node_modules/typescript/bin/tsc"
-    flags = (
-        "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false"
-    )
+    flags = "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false"
     done = subprocess.run(
         ["node", str(compiler), *flags.split(), "use.ts", "use.tsx"],
         cwd=installed, capture_output=True, text=True, timeout=2 * PATIENCE,
@@ -167,9 +163,7 @@ async def server(tmp_path: Path) -> AsyncGenerator[Server, None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
-async def test_each_record_arrives_once_over_restarts(
-    installed: Path, server: Server, number: signal.Signals
-) -> None:
+async def test_each_record_arrives_once_over_restarts(installed: Path, server: Server, number: signal.Signals) -> None:
     await server.start(60.0 if number is signal.SIGTERM else 0.5, holds=True)
     async with aiohttp.ClientSession() as http:
         run = await begin(http, server, "Tell me a lot.")
@@ -202,9 +196,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
         url = f"http://127.0.0.1:{line.port}/"
         published = publish("numbers", first, type=int, keep="all")
         serving = server.publish(published)
-        async with watching(
-            installed, url, ["stream$", "numbers", {"delivery": "reliable"}]
-        ) as seen:
+        async with watching(installed, url, ["stream$", "numbers", {"delivery": "reliable"}]) as seen:
             for number in range(60):
                 first.on_next(number)
                 while len(seen.received[0]) <= number:
@@ -238,9 +230,7 @@ async def test_a_panel_shows_the_present_over_cuts_and_the_past(installed: Path)
         async with line_to(server.url, [900, 40, 1500]) as line:
             url, of_run = f"http://127.0.0.1:{line.port}/", {"run": run.id}
             live = ["panel$", "usage", "tokens", of_run]
-            async with watching(
-                installed, url, live, ["board$", "usage", of_run], ["records$", run.id]
-            ) as seen:
+            async with watching(installed, url, live, ["board$", "usage", of_run], ["records$", run.id]) as seen:
                 while not seen.received[2]:
                     await seen.next()
                 begin.set()
@@ -251,9 +241,7 @@ async def test_a_panel_shows_the_present_over_cuts_and_the_past(installed: Path)
             names = [panel.name for panel in server.state.boards.find("usage").panels]
             assert [state["panel"] for state in seen.received[1][-1]] == names
             # Before its first record and at its last; each comes once, and then the program ends.
-            moments = [
-                {**of_run, "at": records[n].time + after} for n, after in ((0, -1.0), (-1, 0.0))
-            ]
+            moments = [{**of_run, "at": records[n].time + after} for n, after in ((0, -1.0), (-1, 0.0))]
             past = [["panel$", "usage", "tokens", moment] for moment in moments]
             async with watching(installed, url, *past) as seen_past:
                 await seen_past.end()
@@ -440,12 +428,8 @@ async def waiting_call(entry: RunEntry) -> str:
     return waiting.call.id
 
 
-@pytest.mark.parametrize(
-    ("numbers", "fault"), [([1, 2, 4], "after record 2 of run-1 comes 4"), ([1, 2, 2], "comes 2")]
-)
-async def test_a_gap_or_a_double_is_an_error(
-    installed: Path, numbers: list[int], fault: str
-) -> None:
+@pytest.mark.parametrize(("numbers", "fault"), [([1, 2, 4], "after record 2 of run-1 comes 4"), ([1, 2, 2], "comes 2")])
+async def test_a_gap_or_a_double_is_an_error(installed: Path, numbers: list[int], fault: str) -> None:
     """The check itself: what the tests above rely on must be able to fail."""
 
     async def answer(request: web.Request) -> web.WebSocketResponse:

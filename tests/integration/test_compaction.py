@@ -106,9 +106,7 @@ class Looking:
         counts: Whether it reports its tokens.
     """
 
-    def __init__(
-        self, rounds: int = ROUNDS, summary: Reply | None = None, *, counts: bool = True
-    ) -> None:
+    def __init__(self, rounds: int = ROUNDS, summary: Reply | None = None, *, counts: bool = True) -> None:
         self.rounds, self.summary, self.counts = rounds, summary or say("Grass."), counts
         self.name, self.model = "looking", "looking"
         self.scripted = ScriptedModel(self.answer, name=self.name)
@@ -129,9 +127,7 @@ class Looking:
         if number >= self.rounds:
             return replace(say("I have seen it all."), usage=usage)
         calls = [Call("look", {"place": f"{number}{x}"}, f"{number}-{x}") for x in "ab"]
-        return Reply(
-            "", f"Thought {number}.", tuple(calls), usage=usage, chunk=99, signature="seal"
-        )
+        return Reply("", f"Thought {number}.", tuple(calls), usage=usage, chunk=99, signature="seal")
 
     @property
     def summaries(self) -> list[Request]:
@@ -157,9 +153,7 @@ async def recorded(run: Run[Any]) -> list[Record]:
 
 @pytest.mark.parametrize("counts", [True, False])
 @pytest.mark.parametrize("by", ["model", "trim"])
-async def test_a_long_loop_stays_below_its_size_and_its_conversation_whole(
-    by: str, counts: bool
-) -> None:
+async def test_a_long_loop_stays_below_its_size_and_its_conversation_whole(by: str, counts: bool) -> None:
     whole = Looking(counts=counts)
     await Worker(whole, tools=[look]).run("Look around.")
     model = Looking(counts=counts)
@@ -179,8 +173,7 @@ async def test_a_long_loop_stays_below_its_size_and_its_conversation_whole(
     breaks = [
         now
         for before, now in pairwise(model.others)
-        if now.conversation.messages[: len(before.conversation.messages)]
-        != before.conversation.messages
+        if now.conversation.messages[: len(before.conversation.messages)] != before.conversation.messages
     ]
     assert len(breaks) == len(made)
     for request in model.summaries:
@@ -235,9 +228,7 @@ def sealed(name: str, conversation: Conversation) -> Conversation:
     """The conversation as if this provider had answered."""
     provider, _, answer = SEALED[name]
     messages = [
-        replace(answer(int(m.tool_calls[0].id.split("-")[0])), provider=provider.name)
-        if m.tool_calls
-        else m
+        replace(answer(int(m.tool_calls[0].id.split("-")[0])), provider=provider.name) if m.tool_calls else m
         for m in conversation.messages
     ]
     return conversation.with_messages(messages)
@@ -278,8 +269,7 @@ async def test_a_summary_reads_the_cache_of_the_requests_before_it() -> None:
         *before, last = request.conversation.messages
         assert last == Message.user(PROMPT)
         assert any(
-            list(each.conversation.messages) == before and each.options == request.options
-            for each in model.others
+            list(each.conversation.messages) == before and each.options == request.options for each in model.others
         )
 
 
@@ -305,9 +295,7 @@ async def test_a_process_that_recovers_a_run_at_any_record_pays_no_summary_twice
         # The request that is sent first is the one that the first process sent there.
         sent = [each.conversation for each in first.others]
         assert [each.conversation for each in again.others] == sent[len(sent) - len(again.others) :]
-        assert compactions(await stored(log, run.id)) == compactions(
-            [*run_records(entries, run.id)]
-        )
+        assert compactions(await stored(log, run.id)) == compactions([*run_records(entries, run.id)])
 
 
 def run_records(entries: Sequence[Any], run_id: str) -> list[Record]:
@@ -380,8 +368,7 @@ async def test_a_compaction_is_stored_before_the_request_that_it_is_for() -> Non
     stored = [
         each.count("conversation_compact")
         for each, request in zip(kinds, model.requests, strict=True)
-        if len(request.conversation.messages) > 1
-        and request.conversation.messages[1] in made[0].instead
+        if len(request.conversation.messages) > 1 and request.conversation.messages[1] in made[0].instead
     ]
     assert stored[0] == 1
 
@@ -419,9 +406,7 @@ async def test_the_next_run_of_a_session_a_resumed_one_and_a_fork_send_the_same_
         assert copy.conversation == (await run).conversation
         assert len(forked.summaries) == len(made) - 1
         # A fork from before the compaction does not have it.
-        early = worker.session.conversation.with_messages(
-            worker.session.conversation.messages[: made[-1].replaced - 2]
-        )
+        early = worker.session.conversation.with_messages(worker.session.conversation.messages[: made[-1].replaced - 2])
         assert (early.replaced, early.instead) == (0, ())
 
 
@@ -447,8 +432,7 @@ async def test_hooks_see_what_is_sent_and_what_they_change_is_sent() -> None:
     def hide(context: MessageSendContext) -> None:
         seen.append(len(context.messages))
         context.messages = [
-            Message(m.role, tuple(hidden(b) for b in m.content), m.provider, m.model)
-            for m in context.messages
+            Message(m.role, tuple(hidden(b) for b in m.content), m.provider, m.model) for m in context.messages
         ]
 
     def hidden(block: Any) -> Any:
@@ -485,9 +469,7 @@ async def test_what_is_rewritten_for_good_is_in_no_form_that_was_made_before() -
 
     @on_message_send
     def forget(context: MessageSendContext) -> None:
-        context.rewrite_conversation(
-            lambda m: Message.user("Look.") if m.text == "Look around." else m
-        )
+        context.rewrite_conversation(lambda m: Message.user("Look.") if m.text == "Look around." else m)
 
     worker.hooks.add(forget)
     model.requests.clear()
@@ -575,9 +557,7 @@ async def test_what_is_not_a_summary_is_requested_again_or_ends_the_run(case: st
     assert len(model.summaries) == asked
     assert [each.usage.input_tokens for each in made] == ([] if error else [7 * asked])
     choices = [each.options.tool_choice for each in model.summaries]
-    assert (
-        choices == [None, ToolChoice("none")][:asked] if "call" in case else set(choices) == {None}
-    )
+    assert choices == [None, ToolChoice("none")][:asked] if "call" in case else set(choices) == {None}
 
 
 async def test_a_summary_has_the_settings_of_the_run_but_none_that_shape_an_answer() -> None:
@@ -586,12 +566,8 @@ async def test_a_summary_has_the_settings_of_the_run_but_none_that_shape_an_answ
 
     model = Looking(9)
     model.answer = lambda request: Looking.answer(model, request)  # type: ignore[method-assign]
-    options = Options(
-        max_tokens=100, stop_sequences=("END",), tool_choice=ToolChoice("any"), temperature=0.5
-    )
-    run = model.worker(options=options, response_retry=Retry(retries=0)).run(
-        "Look around.", output=Sight
-    )
+    options = Options(max_tokens=100, stop_sequences=("END",), tool_choice=ToolChoice("any"), temperature=0.5)
+    run = model.worker(options=options, response_retry=Retry(retries=0)).run("Look around.", output=Sight)
     with pytest.raises(RxWorkerError):  # its answer is not a Sight
         await run
     (summary, *_) = model.summaries
@@ -604,9 +580,7 @@ async def test_a_stored_run_with_summaries_can_be_given_again() -> None:
         first = await run
         scripted = await ScriptedModel.from_log(log, run.id)
     worker = Worker(scripted, tools=[look], compact=Compact(at=2_000, prompt=PROMPT))
-    assert (
-        await worker.run("Look around.")
-    ).conversation.sent.messages == first.conversation.sent.messages
+    assert (await worker.run("Look around.")).conversation.sent.messages == first.conversation.sent.messages
 
 
 @pytest.mark.parametrize(

@@ -240,9 +240,7 @@ async def play_at(log: EventLog | None, seq: int, act: Act) -> object:
 
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_run_may_be_stopped_at_every_record(
-    kind: str, control: str, tmp_path: Path
-) -> None:
+async def test_a_run_may_be_stopped_at_every_record(kind: str, control: str, tmp_path: Path) -> None:
     name_this_task()
     log = make_log(kind, tmp_path, seconds=0)
     outcomes: list[object] = []

@@ -96,9 +96,7 @@ async def live_run(log: EventLog) -> AsyncGenerator[tuple[str, asyncio.Event, Ru
         return "waited"
 
     def make() -> Worker:
-        return Worker(
-            ScriptedModel([say("One moment.") + call("wait"), say("Done.")]), tools=[wait]
-        )
+        return Worker(ScriptedModel([say("One moment.") + call("wait"), say("Done.")]), tools=[wait])
 
     async with WebServer(make, port=0, log=log) as server:
         entry = server.state.runs.start("Go")
@@ -114,9 +112,7 @@ def check(items: list[Any], run: Run[None]) -> None:
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-async def test_the_client_for_typescript_reads_a_live_run(
-    node: str, log: EventLog, live: str
-) -> None:
+async def test_the_client_for_typescript_reads_a_live_run(node: str, log: EventLog, live: str) -> None:
     async with live_run(log) as (url, gate, run):
         process = await asyncio.create_subprocess_exec(
             node, "read.mjs", url, live, cwd=FOLDER, stdout=asyncio.subprocess.PIPE
@@ -130,12 +126,8 @@ async def test_the_client_for_typescript_reads_a_live_run(
 
 
 @pytest.mark.parametrize("live", ["long-poll", "sse"])
-async def test_the_client_for_python_reads_a_live_run(
-    log: EventLog, live: Literal["long-poll", "sse"]
-) -> None:
-    client = pytest.importorskip(
-        "durable_streams", reason="durable-streams, the client for Python, is not installed"
-    )
+async def test_the_client_for_python_reads_a_live_run(log: EventLog, live: Literal["long-poll", "sse"]) -> None:
+    client = pytest.importorskip("durable_streams", reason="durable-streams, the client for Python, is not installed")
     async with live_run(log) as (url, gate, run):
         items: list[Any] = []
         async with client.astream(url, offset="-1", live=live) as response:

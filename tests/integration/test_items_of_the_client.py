@@ -20,9 +20,7 @@ COMPUTER: JsonObject = {
     "id": "cu_1",
     "call_id": "call_1",
     "status": "completed",
-    "pending_safety_checks": [
-        {"id": "sc_1", "code": "malicious_instructions", "message": "Look at it."}
-    ],
+    "pending_safety_checks": [{"id": "sc_1", "code": "malicious_instructions", "message": "Look at it."}],
     "action": {"type": "click", "button": "left", "x": 10, "y": 20},
 }
 SCREENSHOT: JsonObject = {
@@ -84,10 +82,7 @@ def answer(*items: JsonObject) -> ServedResponse:
     done: JsonObject = {**begun, "status": "completed", "output": [*items]}
     events.append({"type": "response.completed", "response": done})
     return ServedResponse.from_frames(
-        [
-            b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), msgspec.json.encode(e))
-            for e in events
-        ]
+        [b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), msgspec.json.encode(e)) for e in events]
     )
 
 
@@ -109,9 +104,7 @@ async def converse(answers: list[Any], *outputs: JsonObject) -> Any:
 
 
 @pytest.mark.parametrize(("item", "output"), PAIRS)
-async def test_an_item_of_the_client_is_answered_in_the_next_request(
-    item: JsonObject, output: JsonObject
-) -> None:
+async def test_an_item_of_the_client_is_answered_in_the_next_request(item: JsonObject, output: JsonObject) -> None:
     said = await converse([answer(item), "done"], output)
     assert said[-2:] == [item, output]
 
@@ -130,9 +123,7 @@ async def test_several_items_of_one_response_are_answered_together() -> None:
         ("ResponseFunctionShellToolCall", SHELL),
     ],
 )
-def test_the_items_have_the_shape_that_the_official_package_describes(
-    name: str, item: JsonObject
-) -> None:
+def test_the_items_have_the_shape_that_the_official_package_describes(name: str, item: JsonObject) -> None:
     responses: Any = pytest.importorskip("openai.types.responses")
     checked = getattr(responses, name).model_validate(item)
     assert checked.model_dump(exclude_unset=True, mode="json") == item

@@ -99,9 +99,7 @@ async def end_of(log: EventLog, run_id: str) -> str:
 
 
 @pytest.mark.parametrize("store", SLOW_STORES)
-async def test_each_command_does_what_the_page_describes(
-    store: str, new_address: NewAddress, tmp_path: Path
-) -> None:
+async def test_each_command_does_what_the_page_describes(store: str, new_address: NewAddress, tmp_path: Path) -> None:
     (tmp_path / "my_workers.py").write_text(WORKERS)
     address = new_address(store)
     command = Commands(COMMANDS, {"sqlite:runs.db": address})

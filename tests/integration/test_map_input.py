@@ -104,9 +104,7 @@ class Program:
         begun: Set when the model has a request.
     """
 
-    def __init__(
-        self, log: EventLog | None, map_input: Callable[[Message], Message] = masked
-    ) -> None:
+    def __init__(self, log: EventLog | None, map_input: Callable[[Message], Message] = masked) -> None:
         self.log, self.begun = log, asyncio.Event()
         self.model = ScriptedModel(self._answer)
         self.options: dict[str, Any] = {"log": log, "map_input": map_input}
@@ -152,9 +150,7 @@ async def run_it(program: Program) -> None:
 
 
 async def run_message(program: Program) -> None:
-    await program.worker.session.run(
-        [Message.user(TEXT, Image(url="https://a.b/c.png")), Message.user(TEXT)]
-    )
+    await program.worker.session.run([Message.user(TEXT, Image(url="https://a.b/c.png")), Message.user(TEXT)])
 
 
 async def run_two(program: Program) -> None:
@@ -328,9 +324,7 @@ async def test_what_it_refuses_is_in_no_error_and_not_stored(problem: str) -> No
 
 
 @pytest.mark.parametrize("door", Door.every)
-async def test_what_it_refuses_at_a_door_is_not_stored_or_shown(
-    door: type[Door], new_address: NewAddress
-) -> None:
+async def test_what_it_refuses_at_a_door_is_not_stored_or_shown(door: type[Door], new_address: NewAddress) -> None:
     address = new_address("sqlite")
     async with asyncio.timeout(60), open_log(address) as log:
         desk = Desk(log, address, answers=done, map_input=refuse_passwords)
@@ -386,10 +380,7 @@ HISTORY = [
     {"role": "user", "content": TEXT},
 ]
 AG_UI = [{"id": str(at), **each} for at, each in enumerate(HISTORY)]
-UI = [
-    {"id": each["id"], "role": each["role"], "parts": [{"type": "text", "text": each["content"]}]}
-    for each in AG_UI
-]
+UI = [{"id": each["id"], "role": each["role"], "parts": [{"type": "text", "text": each["content"]}]} for each in AG_UI]
 DOORS: dict[str, tuple[str, dict[str, Any]]] = {
     "api": ("api/runs", {"input": TEXT}),
     "ag-ui": ("ag-ui", {"threadId": "t", "runId": "r", "messages": AG_UI}),
@@ -402,17 +393,13 @@ DOORS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_the_history_of_a_client_is_masked_and_its_conversation_goes_on(
-    door: str, is_stored: bool
-) -> None:
+async def test_the_history_of_a_client_is_masked_and_its_conversation_goes_on(door: str, is_stored: bool) -> None:
     """Also if it sends again what it has sent, unmasked."""
     path, body = DOORS[door]
     model = ScriptedModel(done)
     async with (
         MemoryLog() as log,
-        WebServer(
-            lambda: Worker(model, map_input=masked), port=0, log=log if is_stored else None
-        ) as server,
+        WebServer(lambda: Worker(model, map_input=masked), port=0, log=log if is_stored else None) as server,
         aiohttp.ClientSession(server.url, trust_env=False) as http,
     ):
         shown = ""
@@ -488,9 +475,7 @@ async def test_what_the_page_sends_into_a_run_or_in_place_of_a_message_is_masked
 
 
 async def test_a_client_of_completions_that_sends_its_tools_results_continues_its_run() -> None:
-    model = ScriptedModel(
-        lambda request: "Done." if request.conversation.messages[-1].tool_results else call("look")
-    )
+    model = ScriptedModel(lambda request: "Done." if request.conversation.messages[-1].tool_results else call("look"))
     function: dict[str, Any] = {"name": "look", "parameters": {"type": "object", "properties": {}}}
     body: dict[str, Any] = {
         "model": "worker",
@@ -547,9 +532,7 @@ async def test_a_message_that_is_refused_leaves_the_conversation_as_it_was(path:
             more = {"trigger": "regenerate-message"} if len(text) > 100 else {}
             async with http.post(path, json=body | more) as response:
                 shown = await response.text()
-            assert (response.status, "at most 100" in shown) == (
-                (400, True) if more else (200, False)
-            )
+            assert (response.status, "at most 100" in shown) == ((400, True) if more else (200, False))
             [run] = [run.id for run in server.state.runs if run.resumed_as is None][:1]
             body["previous_response_id"] = run
     texts = [message.text for message in model.requests[-1].conversation.messages]

@@ -74,10 +74,7 @@ def corpus() -> tuple[list[list[bytes]], Paused[None]]:
             assert isinstance(paused, Paused)
             await desk.decide(paused.run_id, [Deny("no")]).started()
             await worker(log).run("And you?").hand_over()
-            return [
-                [line.strip() async for line in export_run(log, info.run_id)]
-                for info in await log.list()
-            ], paused
+            return [[line.strip() async for line in export_run(log, info.run_id)] for info in await log.list()], paused
 
     runs, paused = asyncio.run(main())
     runs += [file.read_bytes().splitlines() for file in sorted(GOLDEN.rglob("*.jsonl"))]
@@ -171,9 +168,7 @@ def test_entries() -> None:
 
 def test_native_records() -> None:
     lines = [
-        encode_record(record)
-        for run in RUNS
-        for record in records_of([read_line(line) for line in run[1:]], "run-1")
+        encode_record(record) for run in RUNS for record in records_of([read_line(line) for line in run[1:]], "run-1")
     ]
 
     def one(chance: random.Random) -> None:
@@ -203,9 +198,7 @@ def test_saved_pauses() -> None:
         data: bytes = mutant(chance, saved)
         if chance.random() < 0.8:
             changed = mutant_of_json(chance, state)
-            data = json.dumps(
-                {"version": VERSION, "seal": _seal(VERSION, changed, None), "state": "?"}
-            ).encode()
+            data = json.dumps({"version": VERSION, "seal": _seal(VERSION, changed, None), "state": "?"}).encode()
             data = data.replace(b'"?"', changed)
         with suppress(LocalProtocolError):
             paused = load_paused(data)

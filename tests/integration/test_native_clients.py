@@ -46,9 +46,7 @@ def node() -> str:
 
 async def run_client(node: str, script: str, *arguments: str) -> Any:
     """What a client printed when it was done."""
-    process = await asyncio.create_subprocess_exec(
-        node, str(HERE / script), *arguments, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(node, str(HERE / script), *arguments, stdout=asyncio.subprocess.PIPE)
     try:
         async with asyncio.timeout(PATIENCE):
             out, _ = await process.communicate()
@@ -207,13 +205,8 @@ async def test_a_stream_that_leaves_out_or_repeats_a_record_is_found_out(
         answered += 1
         await reader.readuntil(b"\r\n\r\n")
         if answered == 1:
-            frames = [
-                sse_frame(json.dumps({"seq": n, "event": {"type": "ping"}}).encode(), id=n)
-                for n in numbers
-            ]
-            head = (
-                b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-            )
+            frames = [sse_frame(json.dumps({"seq": n, "event": {"type": "ping"}}).encode(), id=n) for n in numbers]
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
             writer.write(head + b"retry: 1\n\n" + b"".join(frames) + end_frame("finished"))
         else:
             writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")

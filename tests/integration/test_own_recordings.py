@@ -51,9 +51,7 @@ def test_it_decodes_to_its_events_whole_and_byte_by_byte(case: Path) -> None:
 
 @each_case
 @given(data=st.data())
-@settings(
-    deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_decodes_to_its_events_under_any_cut(case: Path, data: st.DataObject) -> None:
     whole = (case / "stream").read_bytes()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=20)))

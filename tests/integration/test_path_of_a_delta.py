@@ -29,9 +29,7 @@ RECORDED = [
     "openai_responses/text.sse",
     "ollama/text-llama3.ndjson",
 ]
-HEAD = (
-    "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-)
+HEAD = "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 TYPES = {".sse": "text/event-stream", ".ndjson": "application/x-ndjson"}
 
 

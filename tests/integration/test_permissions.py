@@ -179,9 +179,7 @@ class WebDoor(Door):
 
     async def open(self, stack: AsyncExitStack) -> None:
         server = await stack.enter_async_context(WebServer(make_worker, port=0, user=by_name))
-        self.http = await stack.enter_async_context(
-            aiohttp.ClientSession(server.url, trust_env=False)
-        )
+        self.http = await stack.enter_async_context(aiohttp.ClientSession(server.url, trust_env=False))
         self.number = 0
 
     async def post(self, path: str, body: Any, user: str = "ada") -> tuple[int, str, str]:
@@ -262,9 +260,7 @@ class Http(WebDoor):
             no({"decisions": {"pay_1": {**YES, "editedArgs": {}}}}, "editedArgs: there is no such"),
             no({"decisions": {"pay_1": {**NO, "input": {}}}}, "input: there is no such member"),
             no({"decisions": {"pay_1": YES}, "continue": True}, "400 .*both given"),
-            no(
-                b'{"decisions": {"pay_1": {"type": "deny"}, "pay_1": {"type": "approve"}}}', "twice"
-            ),
+            no(b'{"decisions": {"pay_1": {"type": "deny"}, "pay_1": {"type": "approve"}}}', "twice"),
             no(b'{"decisions": {"pay_1": {"type": "deny", "type": "approve"}}}', "twice"),
             no({"decisions": {"pay_1": {**YES, "input": TWO}}}, "400 .*'euros' twice"),
         ],
@@ -373,9 +369,7 @@ class AgUi(WebDoor):
             no(resolved({"aproved": True}), "400 .*did you mean 'approved'"),
             no(resolved({"approve": False}), "400 .*did you mean 'approved'"),
             no(resolved({"approved": True, "edited_args": {}}), "400 .*did you mean 'editedArgs'"),
-            no(
-                [{"interruptId": "RUN:pay_1", "status": "resolvd", "payload": True}], "400 .*status"
-            ),
+            no([{"interruptId": "RUN:pay_1", "status": "resolvd", "payload": True}], "400 .*status"),
         ],
         "wrong type": [
             no(resolved({"approved": "false"}), "400 .*approved: expected"),
@@ -404,9 +398,7 @@ class AgUi(WebDoor):
         ],
         "two calls of one id": [
             Cell([resolved(True, "RUN:pay_1~2")], "400 .*no decision was given", "twins"),
-            Cell(
-                [[*resolved(False), *resolved(False, "RUN:pay_1~2")]], "200 ", "twins", waits=False
-            ),
+            Cell([[*resolved(False), *resolved(False, "RUN:pay_1~2")]], "200 ", "twins", waits=False),
         ],
         "text for an object": [
             no(resolved({"approved": True, "editedArgs": "1"}), "400 .*give an object"),
@@ -527,9 +519,7 @@ class Completions(WebDoor):
     """The results of tools of a client of Chat Completions."""
 
     async def begin(self, text: str) -> str:
-        self.text = (
-            f"{text} {self.number}"  # two runs with the same messages cannot be distinguished
-        )
+        self.text = f"{text} {self.number}"  # two runs with the same messages cannot be distinguished
         messages = [{"role": "user", "content": self.text}]
         body = {"model": "worker", "messages": messages}
         status, told, _ = await self.post("v1/chat/completions", body)
@@ -557,9 +547,7 @@ class Completions(WebDoor):
         "wrong type": [no([{**_result, "tool_call_id": 1}], "400 .*tool_call_id")],
         "unknown member": [Cell([[{**_result, "approved": True}]], "200 .*yes", waits=False)],
         "unknown call": [no([{**_result, "tool_call_id": "pay_9"}], "200 ")],
-        "two calls of one id": [
-            Cell([[_result]], "200 .*waits for a decision about pay", "twins", waits=False)
-        ],
+        "two calls of one id": [Cell([[_result]], "200 .*waits for a decision about pay", "twins", waits=False)],
         "of another user": [Cell([[_result]], "200 ", user="bob")],
         "twice": [Cell([[_result], [_result]], "200 ", waits=False)],
     }
@@ -614,18 +602,14 @@ class Mcp(Door):
         server = McpServer({"clerk": make_worker}, log=self.log)
         self.url = await stack.enter_async_context(server.listen())
         self.stack = stack
-        self.using = await stack.enter_async_context(
-            test_mcp.client(self.url, self.mode, self.elicit)
-        )
+        self.using = await stack.enter_async_context(test_mcp.client(self.url, self.mode, self.elicit))
 
     async def elicit(self, *_: Any) -> ElicitResult:
         raise AssertionError
 
     async def begin(self, text: str) -> str:
         self.text = text
-        asked = await self.using.session.call_tool(
-            "clerk", {"message": text}, allow_input_required=True
-        )
+        asked = await self.using.session.call_tool("clerk", {"message": text}, allow_input_required=True)
         assert isinstance(asked, mcp.types.InputRequiredResult)
         self.state = asked.request_state
         (info,) = await self.log.list(limit=1)
@@ -670,9 +654,7 @@ class Mcp(Door):
         ],
         "unknown member": [denied({"approve": True, "input": "x"}, "input: there is no such")],
         "unknown call": "a form has no id of a call",
-        "two calls of one id": [
-            Cell([accepted({"approve": False})], "not approved|waits again", "twins", waits=False)
-        ],
+        "two calls of one id": [Cell([accepted({"approve": False})], "not approved|waits again", "twins", waits=False)],
         "text for an object": "a form has no arguments",
         "edited and then forbidden": "a form has no arguments",
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
@@ -705,9 +687,7 @@ class McpLegacy(Mcp):
     cells: ClassVar[Cells] = {
         **Mcp.cells,
         "missing": [denied(None), denied({"reason": "do not"})],
-        "two calls of one id": [
-            Cell([accepted({"approve": False})], "not approved", "twins", waits=False)
-        ],
+        "two calls of one id": [Cell([accepted({"approve": False})], "not approved", "twins", waits=False)],
         "stale": "a form belongs to a request of the server, which is answered once",
         "twice": "a form belongs to a request of the server, which is answered once",
     }
@@ -890,9 +870,7 @@ class CommandLine(Door):
     async def send(self, run_id: str, sent: Any, user: str) -> str:
         output = io.StringIO()
         with redirect_stdout(output), redirect_stderr(output):
-            code = await asyncio.to_thread(
-                main, ["runs", "--log", self.address, "decide", run_id, *sent]
-            )
+            code = await asyncio.to_thread(main, ["runs", "--log", self.address, "decide", run_id, *sent])
         if code:
             return f"{code} {output.getvalue()}"
         other = make_worker()
@@ -1130,9 +1108,7 @@ class Program(Door):
             no({"pay_1": Approve("1")}, "give an object"),
             no({"pay_1": Approve(TWO)}, "'euros' twice"),
         ],
-        "edited and then forbidden": [
-            Cell([{"pay_1": Approve({"euros": 666})}], "forbidden", waits=False)
-        ],
+        "edited and then forbidden": [Cell([{"pay_1": Approve({"euros": 666})}], "forbidden", waits=False)],
         "stale": [Cell([right, right], "no pending call", "again", waits=False, paid=[1000])],
         "of another user": "a program has one user",
         "twice": [Cell([right, right], "nothing is paused", waits=False, paid=[1000])],
@@ -1196,9 +1172,7 @@ async def test_what_is_understood_runs_the_call_once(kind: type[Door]) -> None:
 async def doubtful(log: MemoryLog, run_id: str) -> str:
     """A run like one that waits for approval, whose call was running when its process ended."""
     records = [
-        each
-        for record in records_of([entry async for entry in log.read(run_id)], run_id)
-        for each in expand(record)
+        each for record in records_of([entry async for entry in log.read(run_id)], run_id) for each in expand(record)
     ]
     pause = records[-1].event
     assert isinstance(pause, RunPause)
@@ -1243,12 +1217,8 @@ async def test_a_call_that_may_have_run_is_decided_about_once_and_never_allowed_
     assert not PAID
 
 
-@pytest.mark.parametrize(
-    ("option", "paid"), [("allow_always", []), ("reject_once", []), ("allow_once", [1000])]
-)
-async def test_an_editor_offers_no_always_for_a_call_that_may_have_run(
-    option: str, paid: list[int]
-) -> None:
+@pytest.mark.parametrize(("option", "paid"), [("allow_always", []), ("reject_once", []), ("allow_once", [1000])])
+async def test_an_editor_offers_no_always_for_a_call_that_may_have_run(option: str, paid: list[int]) -> None:
     async with MemoryLog() as log:
         first = Editor()
         first.results = [chosen("no such option")]
@@ -1341,11 +1311,7 @@ async def test_results_continue_the_run_of_the_messages_that_are_sent_with_them(
     is_chat = "chat" in api
 
     async def post(*items: Any) -> Any:
-        tools: Any = [
-            {"type": "function", "function": OPEN_TAB}
-            if is_chat
-            else {"type": "function", **OPEN_TAB}
-        ]
+        tools: Any = [{"type": "function", "function": OPEN_TAB} if is_chat else {"type": "function", **OPEN_TAB}]
         body: Any = {"model": "worker", "tools": tools, "messages" if is_chat else "input": items}
         async with http.post(api, json=body) as answer:
             assert answer.status == 200, await answer.text()

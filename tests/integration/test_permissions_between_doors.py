@@ -235,9 +235,7 @@ class Page(Served):
             async with self.http.get(f"api/runs/{last}") as response:
                 if response.status == 200 and (await response.json())["status"] == "paused":
                     break
-        resumed = await self._post(
-            f"runs/{last}/resume", {"decisions": [{"type": "approve", "always": True}]}
-        )
+        resumed = await self._post(f"runs/{last}/resume", {"decisions": [{"type": "approve", "always": True}]})
         await self._over(resumed["id"])
 
     async def withdraw(self) -> None:
@@ -304,9 +302,7 @@ class CommandLine(Door):
     async def say(self) -> bool:
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as shown:
             patch.setattr("sys.stdin", io.StringIO(f"{self.text}\n"))
-            await asyncio.to_thread(
-                converse, self.desk.worker, is_person=False, log=self.desk.address, goes_on=True
-            )
+            await asyncio.to_thread(converse, self.desk.worker, is_person=False, log=self.desk.address, goes_on=True)
         self.shown.append(shown.getvalue())
         return (await self.desk.log.existing(await self.last())).status != "finished"
 
@@ -425,9 +421,7 @@ async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_o
                 for name in WRITES:
                     write = getattr(one, name)
 
-                    async def cut(
-                        *args: Any, write: Any = write, is_cut: Any = is_cut, **options: Any
-                    ) -> Any:
+                    async def cut(*args: Any, write: Any = write, is_cut: Any = is_cut, **options: Any) -> Any:
                         nonlocal count
                         count += 1
                         if is_cut(count):

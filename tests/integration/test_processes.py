@@ -99,9 +99,7 @@ def program(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
     text, answers = request.param
     with ReplayServer(answers) as server:
         command = [sys.executable, "-W", "error", "-c", BEGIN + text, server.base_url]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             yield process
         finally:
@@ -261,9 +259,7 @@ except KeyboardInterrupt:
 
 
 @runs(row("again", AGAIN, say("Hi") + stall(), "Hello", says="Hello hi\n"))
-def test_after_control_c_the_worker_can_run_again(
-    program: subprocess.Popen[str], says: str
-) -> None:
+def test_after_control_c_the_worker_can_run_again(program: subprocess.Popen[str], says: str) -> None:
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
     program.send_signal(signal.SIGINT)

@@ -43,9 +43,7 @@ def answer(*blocks: JsonObject, stop: str = "end_turn", container: Any = None) -
     head: JsonObject = {"id": "msg", "model": "m", "content": [], "usage": {"input_tokens": 1}}
     frames = [frame({"type": "message_start", "message": head})]
     for index, block in enumerate(blocks):
-        frames.append(
-            frame({"type": "content_block_start", "index": index, "content_block": block})
-        )
+        frames.append(frame({"type": "content_block_start", "index": index, "content_block": block}))
         frames.append(frame({"type": "content_block_stop", "index": index}))
     end: JsonObject = {"stop_reason": stop, "stop_sequence": None, "container": container}
     frames.append(frame({"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}))
@@ -104,9 +102,7 @@ def anthropic(server: ReplayServer, **settings: Any) -> Anthropic:
 
 
 WITH_CODE = Options(extra={"tools": [CODE]})
-FIRST = answer(
-    text("Let me see."), runs_code(), calls("sales", "east"), stop="tool_use", container=CONTAINER
-)
+FIRST = answer(text("Let me see."), runs_code(), calls("sales", "east"), stop="tool_use", container=CONTAINER)
 
 
 def sent(server: ReplayServer, number: int) -> Any:
@@ -129,9 +125,7 @@ async def test_code_of_anthropics_calls_a_tool_twice_and_goes_on() -> None:
     # The code still runs: its call stays, and the user says nothing but the result.
     _, said, results = second["messages"]
     assert said["content"] == [text("Let me see."), runs_code(), calls("sales", "east")]
-    assert results["content"] == [
-        {"type": "tool_result", "tool_use_id": "toolu_east", "content": "sales of east"}
-    ]
+    assert results["content"] == [{"type": "tool_result", "tool_use_id": "toolu_east", "content": "sales of east"}]
     assert third["messages"][:3] == second["messages"]
     assert third["messages"][3]["content"] == [calls("sales", "west")]
     # What has ended stays as it was.
@@ -156,9 +150,7 @@ async def test_the_container_survives_a_saved_pause() -> None:
 
 
 async def test_the_container_survives_a_saved_conversation() -> None:
-    async with ReplayServer(
-        [answer(text("Hi."), container=CONTAINER), answer(text("Yes."))]
-    ) as server:
+    async with ReplayServer([answer(text("Hi."), container=CONTAINER), answer(text("Yes."))]) as server:
         worker = Worker(anthropic(server), options=WITH_CODE)
         await worker.run("Hi.")
         kept = from_json(to_json(worker.session.conversation))
@@ -232,9 +224,7 @@ def test_a_call_of_a_client_beside_code_that_has_not_run_keeps_the_code() -> Non
 
 def test_a_result_of_code_whose_call_was_cut_off_the_history_is_left_out() -> None:
     last = decoded(answer(RAN, text("Three."), container=CONTAINER))
-    assert body(conversation(last, Message.user("And?")))["messages"][1]["content"] == [
-        text("Three.")
-    ]
+    assert body(conversation(last, Message.user("And?")))["messages"][1]["content"] == [text("Three.")]
 
 
 def test_each_provider_kept_on_sends_what_a_new_one_would() -> None:

@@ -88,9 +88,7 @@ def is_blank(block: dict[str, Any]) -> bool:
     return block["type"] == "text" and not block["text"].strip()
 
 
-def take_delta(
-    blocks: dict[int, dict[str, Any]], texts: dict[int, str], index: int, delta: dict[str, Any]
-) -> None:
+def take_delta(blocks: dict[int, dict[str, Any]], texts: dict[int, str], index: int, delta: dict[str, Any]) -> None:
     block = blocks[index]
     match delta["type"]:
         case "text_delta":
@@ -139,9 +137,7 @@ async def test_an_answer_of_chat_is_sent_back_with_its_calls(path: Path) -> None
     assert (said["content"] or "") == expected["text"]
     sent = [call["function"] for call in said.get("tool_calls", ())]
     calls = expected["tool_calls"]
-    assert [(c["name"], json.loads(c["arguments"])) for c in sent] == [
-        (c["name"], c["input"]) for c in calls
-    ]
+    assert [(c["name"], json.loads(c["arguments"])) for c in sent] == [(c["name"], c["input"]) for c in calls]
     ids = [call["id"] for call in said.get("tool_calls", ())]
     assert all(made == given["id"] for made, given in zip(ids, calls, strict=True) if given["id"])
     assert len(set(ids)) == len(ids)
@@ -177,10 +173,7 @@ async def test_gemini_behind_chat_gets_its_signature_back() -> None:
     said = (await sent_back(path))[1]
     deltas = [c["delta"] for frame in frames_of(path) for c in frame.get("choices", ())]
     given = [
-        call["extra_content"]
-        for delta in deltas
-        for call in delta.get("tool_calls") or ()
-        if "extra_content" in call
+        call["extra_content"] for delta in deltas for call in delta.get("tool_calls") or () if "extra_content" in call
     ]
     assert given
     assert [c["extra_content"] for c in said["tool_calls"] if "extra_content" in c] == given

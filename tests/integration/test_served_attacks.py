@@ -85,9 +85,7 @@ class Client:
 
 
 @asynccontextmanager
-async def served(
-    make: MakeServedWorker = hello, settings: Settings | None = None
-) -> AsyncGenerator[Client, None]:
+async def served(make: MakeServedWorker = hello, settings: Settings | None = None) -> AsyncGenerator[Client, None]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
         WebServer(make, port=0, settings=settings or Settings(token=TOKEN)) as server,
@@ -129,9 +127,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-async def test_what_cannot_be_read_is_neither_quoted_nor_logged(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_cannot_be_read_is_neither_quoted_nor_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with served() as client:
         answer = await client.raw(UNREADABLE[name])
@@ -153,9 +149,7 @@ ODD = [
     b"OPTIONS * HTTP/1.1\r\n" + WITH,
     b"CONNECT localhost:80 HTTP/1.1\r\n" + WITH,
     b"GET /api/runs HTTP/1.1\r\n" + WITH + b"Origin: http://[\r\n",
-    b"GET /api/runs HTTP/1.1\r\n"
-    + WITH
-    + b"Origin: http://localhost\r\nOrigin: http://evil.com\r\n",
+    b"GET /api/runs HTTP/1.1\r\n" + WITH + b"Origin: http://localhost\r\nOrigin: http://evil.com\r\n",
     b"GET /api/runs HTTP/1.1\r\n" + HOST + b"Authorization: Bearer \xff\xfe\r\n",
     b"GET /api/runs HTTP/1.1\r\n" + HOST + b'Cookie: \xff=\xfe; ;;;="\r\n',
     b"GET /?token=%ff HTTP/1.1\r\n" + HOST,
@@ -169,9 +163,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("request_", ODD)
-async def test_what_is_odd_is_refused_without_an_accident(
-    request_: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_odd_is_refused_without_an_accident(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with served() as client:
         answer = await client.raw(request_ + END)
         assert 400 <= status_of(answer) < 500
@@ -243,9 +235,7 @@ async def test_a_strange_body_is_refused_in_order(path: str) -> None:
     async with served() as client:
         run = await client.begin()
         for body in STRANGE:
-            status, told = await client.request(
-                "POST", path.replace("RUN", run), data=body.encode(), headers=headers
-            )
+            status, told = await client.request("POST", path.replace("RUN", run), data=body.encode(), headers=headers)
             assert 400 <= status < 500, (body[:60], told)
             if path == "api/chat":  # useChat shows the body to its user
                 assert told
@@ -269,9 +259,7 @@ async def test_strange_arguments_reach_every_watcher(value: str) -> None:
         await client.get(f"api/runs/{run}/events")
         body = f'{{"decisions":{{"call_1_1":{{"type":"approve","input":{{"path":"a","x":{value}}}}}}}}}'
         headers = {"Content-Type": "application/json"}
-        status, told = await client.request(
-            "POST", f"api/runs/{run}/resume", data=body.encode(), headers=headers
-        )
+        status, told = await client.request("POST", f"api/runs/{run}/resume", data=body.encode(), headers=headers)
         if value.startswith("["):
             assert (status, "more than 100 arrays" in told) == (400, True), told
             return
@@ -320,9 +308,7 @@ async def test_another_page_s_pictures_frames_and_scripts_are_refused(site: str)
         assert (await client.get("", headers=link | {"Sec-Fetch-Site": "none"}))[0] == 200
 
 
-@pytest.mark.parametrize(
-    "origin", ["desk.example.com", "https://desk.example.com/", "*", "", "null"]
-)
+@pytest.mark.parametrize("origin", ["desk.example.com", "https://desk.example.com/", "*", "", "null"])
 def test_what_is_not_an_origin_is_not_allowed_by_mistake(origin: str) -> None:
     with pytest.raises(ConfigurationError, match=r"such as https://desk\.example\.com"):
         Settings(allowed_origins=(origin,))
@@ -425,9 +411,7 @@ async def test_why_a_worker_could_not_be_made_is_not_shown_to_clients(
         ("POST", "api/runs", {"input": "a"}),
         ("POST", "ag-ui", ag_ui),
     ]
-    async with served(
-        raising(error(f"cannot log in with {SECRET} at db://me:{SECRET}@db"))
-    ) as client:
+    async with served(raising(error(f"cannot log in with {SECRET} at db://me:{SECRET}@db"))) as client:
         for method, path, body in asked:
             status, told = await client.request(method, path, json=body)
             assert status == 500

@@ -75,9 +75,7 @@ class Desk:
             return f"{path} is gone"
 
         model = ScriptedModel(list(self._replies))
-        self.workers.append(
-            Worker(model, tools=[wait, remove], response_retry=Retry(retries=0), hooks=self._hooks)
-        )
+        self.workers.append(Worker(model, tools=[wait, remove], response_retry=Retry(retries=0), hooks=self._hooks))
         return self.workers[-1]
 
     def url(self, path: str) -> str:
@@ -182,9 +180,7 @@ async def while_it_waits(desk: Desk, act: Callable[[], Awaitable[object]]) -> No
 
 
 @both
-async def test_an_agent_carries_on_a_conversation_of_two_turns_with_a_tool(
-    clients: Clients, client: str
-) -> None:
+async def test_an_agent_carries_on_a_conversation_of_two_turns_with_a_tool(clients: Clients, client: str) -> None:
     async with desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.", "Bye.") as desk:
         desk.gate.set()
         one = await agent(clients, client, desk.url("ag-ui"), threadId="t-1")
@@ -207,9 +203,7 @@ async def test_an_agent_approves_a_call_with_other_arguments(clients: Clients, c
     async with desk_of(say("May I?") + call("remove", path="a"), "Gone.", "Bye.") as desk:
         one = await agent(clients, client, desk.url("ag-ui"))
         asked = await one.run(runId="r-1", say="remove a")
-        assert [(i["reason"], i["toolCallId"]) for i in asked["interrupts"]] == [
-            ("tool_call", "call_1_1")
-        ]
+        assert [(i["reason"], i["toolCallId"]) for i in asked["interrupts"]] == [("tool_call", "call_1_1")]
         answer = {"approved": True, "editedArgs": {"path": "b"}}
         told = await one.run(runId="r-2", answer=answer)
         assert (told["refused"], told["error"], told["interrupts"]) == (None, None, [])
@@ -221,15 +215,11 @@ async def test_an_agent_approves_a_call_with_other_arguments(clients: Clients, c
 
 
 @both
-async def test_a_question_in_one_conversation_is_not_answered_from_another(
-    clients: Clients, client: str
-) -> None:
+async def test_a_question_in_one_conversation_is_not_answered_from_another(clients: Clients, client: str) -> None:
     async with desk_of(call("remove", path="a"), "Gone.") as desk:
         one = await agent(clients, client, desk.url("ag-ui"), threadId="mine")
         asked = await one.run(runId="r-1", say="remove a")
-        other = await agent(
-            clients, client, desk.url("ag-ui"), threadId="theirs", pending=asked["interrupts"]
-        )
+        other = await agent(clients, client, desk.url("ag-ui"), threadId="theirs", pending=asked["interrupts"])
         told = await other.run(runId="r-2", answer={"approved": True})
         assert told["refused"] is not None
         assert desk.removed == []
@@ -255,9 +245,7 @@ async def test_an_agent_learns_that_its_run_was_cancelled(clients: Clients, clie
 
 
 @both
-async def test_an_agent_learns_that_its_run_has_failed_and_goes_on(
-    clients: Clients, client: str
-) -> None:
+async def test_an_agent_learns_that_its_run_has_failed_and_goes_on(clients: Clients, client: str) -> None:
     async with desk_of(say("half a sen") + fail("the machine is broken"), "Better.") as desk:
         one = await agent(clients, client, desk.url("ag-ui"))
         told = await one.run(say="go")
@@ -268,9 +256,7 @@ async def test_an_agent_learns_that_its_run_has_failed_and_goes_on(
 
 
 @both
-async def test_an_agent_that_comes_late_sees_all_of_a_run_and_its_end(
-    clients: Clients, client: str
-) -> None:
+async def test_an_agent_that_comes_late_sees_all_of_a_run_and_its_end(clients: Clients, client: str) -> None:
     async with desk_of("Hi.", say("I wait. ") + call("wait"), "Done.") as desk:
         first = desk.server.state.runs.start("hello")
         await of(first)
@@ -307,9 +293,7 @@ async def test_an_agent_that_leaves_does_not_end_its_run(clients: Clients, clien
 
 
 @both
-async def test_an_agent_receives_what_was_wrong_with_its_request(
-    clients: Clients, client: str
-) -> None:
+async def test_an_agent_receives_what_was_wrong_with_its_request(clients: Clients, client: str) -> None:
     async with desk_of("Hi.", token=TOKEN) as desk:
         one = await agent(clients, client, desk.url("ag-ui"))
         told = await one.run(say="hi")
@@ -340,9 +324,7 @@ async def test_a_chat_carries_on_a_conversation_of_two_turns_with_a_tool(clients
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_chat_goes_on_by_itself_when_its_call_was_decided(
-    clients: Clients, approved: bool
-) -> None:
+async def test_a_chat_goes_on_by_itself_when_its_call_was_decided(clients: Clients, approved: bool) -> None:
     first = say("May I? ") + call("remove", path="a")
     async with desk_of(first, "So be it.", "Bye.") as desk:
         one = await chat(clients, desk.url("api/chat"), auto=True)
@@ -441,9 +423,7 @@ async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
             await one.until("I wait.")
             line.cut()
 
-        told, _ = await asyncio.gather(
-            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, cut)
-        )
+        told, _ = await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, cut))
         assert told["status"] == "error"
         assert shown(told) == ["go", "hmI wait. "]
         [entry] = desk.runs
@@ -530,9 +510,7 @@ async def test_a_chat_that_is_stopped_ends_its_run_and_goes_on(clients: Clients)
         async def stop() -> None:
             await one.do("stop")
 
-        told, _ = await asyncio.gather(
-            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop)
-        )
+        told, _ = await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop))
         assert (told["status"], told["error"]) == ("ready", None)
         told = await one.do("sendMessage", {"text": "again"})
         assert (told["status"], told["error"]) == ("ready", None)
@@ -595,9 +573,7 @@ async def test_a_chat_that_is_loaded_again_shows_its_messages(clients: Clients) 
             told, _ = await asyncio.gather(two.do("resumeStream"), let_go())
             assert (told["status"], told["error"]) == ("ready", None)
 
-        told, _ = await asyncio.gather(
-            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, load)
-        )
+        told, _ = await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, load))
         joined = await loaded[0].until()
         assert shown(joined) == shown(told) == ["go", "hmI wait. Done."]
         three = await chat(clients, address, messages=await history_of(clients, desk))
@@ -703,9 +679,7 @@ def finish_after(context: ToolResultContext) -> Finish:
 
 
 @pytest.mark.parametrize("hook", [finish_before, finish_after])
-async def test_a_chat_sends_nothing_by_itself_when_a_hook_has_finished_the_run(
-    clients: Clients, hook: AnyHook
-) -> None:
+async def test_a_chat_sends_nothing_by_itself_when_a_hook_has_finished_the_run(clients: Clients, hook: AnyHook) -> None:
     """The last step has all its results, which the client takes for a reason to send."""
     async with desk_of(call("wait"), "It is done.", hooks=[hook]) as desk:
         desk.gate.set()

@@ -98,9 +98,7 @@ class Client:
             before = record.seq
 
     def kinds(self) -> Counter[str]:
-        return Counter(
-            type(one.event).__name__ for record in self.records for one in expand(record)
-        )
+        return Counter(type(one.event).__name__ for record in self.records for one in expand(record))
 
 
 @pytest.fixture
@@ -142,11 +140,7 @@ async def test_a_client_sees_each_record_once_over_restarts(
     kind = {"text": "TextDelta", "tool": "ToolStart"}[phase]
     for death in range(2):
         name = kind if not death else "RunRecover"
-        await client.until(
-            lambda record, name=name: any(
-                type(one.event).__name__ == name for one in expand(record)
-            )
-        )
+        await client.until(lambda record, name=name: any(type(one.event).__name__ == name for one in expand(record)))
         await server.stop(number)
         await server.start(lease, holds=not death)
     async with asyncio.timeout(60):
@@ -154,10 +148,7 @@ async def test_a_client_sees_each_record_once_over_restarts(
     client.check()
     assert client.end == {"status": "finished", "reason": ""}
     assert client.kinds()["RunRecover"] >= 1
-    assert (
-        max(Counter(line for line in server.effects if line.startswith("end")).values(), default=1)
-        == 1
-    )
+    assert max(Counter(line for line in server.effects if line.startswith("end")).values(), default=1) == 1
 
 
 async def test_a_pause_outlives_the_server_and_is_decided_about_once(

@@ -116,9 +116,7 @@ async def test_every_address_answers_as_the_page_describes(gate: asyncio.Event) 
         assert await code_of(ask("POST", f"{path}/resume", {})) == (409, "not_paused")
         gate.set()
         _, told = await ask("GET", f"{path}/events")
-        assert told.rstrip().endswith(
-            'event: end\ndata: {"status":"paused","reason":"remove requires approval"}'
-        )
+        assert told.rstrip().endswith('event: end\ndata: {"status":"paused","reason":"remove requires approval"}')
         _, run = await ask("GET", path)
         check_summary(run)
         assert run["pause"]["pending"][0]["input"] == {"path": "a"}

@@ -66,9 +66,7 @@ Told = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[AsyncIterator[bytes] | None]]
 
 
-async def served(
-    answer: Handler, headers: dict[str, str], use: Callable[[str], Awaitable[Told]]
-) -> Told:
+async def served(answer: Handler, headers: dict[str, str], use: Callable[[str], Awaitable[Told]]) -> Told:
     """What a client understands of what is served."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -100,9 +98,7 @@ async def in_batches(records: list[Record], size: int = 3) -> AsyncGenerator[lis
         yield records[at : at + size]
 
 
-async def ag_ui(
-    clients: Clients, client: str, records: list[Record], given: Told | None = None
-) -> Told:
+async def ag_ui(clients: Clients, client: str, records: list[Record], given: Told | None = None) -> Told:
     async def answer(request: web.Request) -> AsyncIterator[bytes]:
         asked = read_run_input(await request.read())
         encoder = AgUiEncoder(asked.conversation_id, asked.run_id, protocol=asked.protocol)
@@ -114,9 +110,7 @@ async def ag_ui(
     return await served(answer, {"content-type": "text/event-stream"}, use)
 
 
-async def ui_messages(
-    clients: Clients, records: list[Record], how: str = "send", given: Told | None = None
-) -> Told:
+async def ui_messages(clients: Clients, records: list[Record], how: str = "send", given: Told | None = None) -> Told:
     async def answer(request: web.Request) -> AsyncIterator[bytes]:
         if request.method == "POST":
             assert read_chat_request(await request.read()).conversation_id == "chat-1"
@@ -183,9 +177,7 @@ async def text() -> list[Record]:
 async def parallel_tools() -> list[Record]:
     first = think("Two windows.", "seal") + say("Let me look.")
     first = first + call("look", city="Kyoto") + call("look", city="Lisbon") + call("broken")
-    worker = Worker(
-        ScriptedModel([first, think("Rain.") + say("Rain everywhere.")]), tools=[look, broken]
-    )
+    worker = Worker(ScriptedModel([first, think("Rain.") + say("Rain everywhere.")]), tools=[look, broken])
     return await told(worker.run("hi"))
 
 
@@ -269,9 +261,7 @@ def own(understood: Told, role: str) -> list[Told]:
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_an_ag_ui_client_understands_the_run_as_it_was(
-    clients: Clients, client: str, scenario: Scenario
-) -> None:
+async def test_an_ag_ui_client_understands_the_run_as_it_was(clients: Clients, client: str, scenario: Scenario) -> None:
     records = await scenario()
     state = fold_run(records)
     understood = await ag_ui(clients, client, records)
@@ -311,9 +301,7 @@ async def test_an_ag_ui_client_keeps_the_seal_on_reasoning_and_the_usage(clients
     understood = await ag_ui(clients, NEWER, await parallel_tools())
     assert own(understood, "reasoning")[0]["encryptedValue"] == "seal"
     usage = understood["events"][-1]["usage"]
-    assert [(u["model"], u["inputTokens"], u["totalTokens"]) for u in usage] == [
-        ("scripted", 20, 30)
-    ]
+    assert [(u["model"], u["inputTokens"], u["totalTokens"]) for u in usage] == [("scripted", 20, 30)]
     assert understood["pendingToolCallIds"] == []
 
 
@@ -327,12 +315,8 @@ async def test_an_ag_ui_client_groups_the_text_of_a_nested_run(clients: Clients)
 
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
-async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(
-    clients: Clients, client: str
-) -> None:
-    model = ScriptedModel(
-        [say("May I?") + call("remove", path="a") + call("remove", path="b"), "Gone."]
-    )
+async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(clients: Clients, client: str) -> None:
+    model = ScriptedModel([say("May I?") + call("remove", path="a") + call("remove", path="b"), "Gone."])
     worker = Worker(model, tools=[remove])
     run = worker.run("hi")
     records = await told(run)
@@ -353,9 +337,7 @@ async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(
     async def goes_on(request: web.Request) -> AsyncIterator[bytes]:
         asked = read_run_input(await request.read())
         seen.append(asked)
-        resumed = worker.resume(
-            decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")}
-        )
+        resumed = worker.resume(decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")})
         records = await told(resumed)
         encoder = AgUiEncoder(asked.conversation_id, asked.run_id, protocol=asked.protocol)
         return ag_ui_stream(in_batches(records), encoder)
@@ -374,9 +356,7 @@ async def test_an_ag_ui_client_shows_a_paused_call_and_goes_on(
 
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
-async def test_an_ag_ui_client_accepts_a_run_from_any_place_on_and_up_to_any(
-    clients: Clients, client: str
-) -> None:
+async def test_an_ag_ui_client_accepts_a_run_from_any_place_on_and_up_to_any(clients: Clients, client: str) -> None:
     records = await nested()
     for first, last in [(0, 9), (9, 30), (14, len(records)), (len(records) - 1, len(records))]:
         understood = await ag_ui(clients, client, records[first:last])
@@ -403,9 +383,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("client", [NEWER, OLDER])
 @pytest.mark.parametrize("frames", BROKEN)
-async def test_an_ag_ui_client_refuses_a_broken_stream(
-    clients: Clients, client: str, frames: list[Told]
-) -> None:
+async def test_an_ag_ui_client_refuses_a_broken_stream(clients: Clients, client: str, frames: list[Told]) -> None:
     assert (await raw(clients, "ag_ui", frames, client=client))["refused"] is not None
 
 
@@ -420,9 +398,7 @@ def of_type(understood: Told, *types: str) -> list[Told]:
 
 @pytest.mark.parametrize("how", ["send", "reconnect"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_a_chat_understands_the_run_as_it_was(
-    clients: Clients, how: str, scenario: Scenario
-) -> None:
+async def test_a_chat_understands_the_run_as_it_was(clients: Clients, how: str, scenario: Scenario) -> None:
     records = await scenario()
     state = fold_run(records)
     understood = await ui_messages(clients, records, how)
@@ -439,8 +415,7 @@ async def test_a_chat_understands_the_run_as_it_was(
     made = [(p["toolCallId"], p["type"].removeprefix("tool-"), p["input"]) for p in tools]
     assert made == calls(state)
     assert {
-        p["toolCallId"]: p["output"] if p["state"] == "output-available" else p["errorText"]
-        for p in tools
+        p["toolCallId"]: p["output"] if p["state"] == "output-available" else p["errorText"] for p in tools
     } == results(state)
 
 
@@ -462,9 +437,7 @@ async def test_a_chat_keeps_the_text_of_a_nested_run(clients: Clients) -> None:
 
 
 async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
-    model = ScriptedModel(
-        [say("May I?") + call("remove", path="a") + call("remove", path="b"), "Gone."]
-    )
+    model = ScriptedModel([say("May I?") + call("remove", path="a") + call("remove", path="b"), "Gone."])
     worker = Worker(model, tools=[remove])
     run = worker.run("hi")
     first = await ui_messages(clients, await told(run))
@@ -479,9 +452,7 @@ async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
     async def goes_on(request: web.Request) -> AsyncIterator[bytes]:
         asked = read_chat_request(await request.read())
         seen.append(asked)
-        resumed = worker.resume(
-            decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")}
-        )
+        resumed = worker.resume(decisions={**decisions_of(asked.replies), "call_1_2": Deny("not this one")})
         return ui_message_stream(in_batches(await told(resumed)), asked.message_id)
 
     async def use(address: str) -> Told:
@@ -502,9 +473,7 @@ async def test_a_chat_shows_a_paused_call_and_goes_on(clients: Clients) -> None:
 async def test_a_chat_sends_when_the_paused_call_alone_is_decided(clients: Clients) -> None:
     """A client waits until no call of the step is open: those that nobody is asked about are not."""
     first = call("look", city="Oslo") + call("remove", path="a") + call("remove", path="b")
-    understood = await ui_messages(
-        clients, await told(Worker(ScriptedModel([first]), tools=[look, remove]).run("hi"))
-    )
+    understood = await ui_messages(clients, await told(Worker(ScriptedModel([first]), tools=[look, remove]).run("hi")))
     states = {p["toolCallId"]: p["state"] for p in of_type(understood, "tool-")}
     assert list(states.values()) == [
         "approval-responded",

@@ -219,9 +219,7 @@ async def test_an_answer_that_breaks_off_ends_the_run_and_the_worker_can_run_aga
     make_provider: MakeProvider, broken: AnswerLike, kind: type[RxWorkerError]
 ) -> None:
     async with ReplayServer([broken, "again"]) as server:
-        worker = Worker(
-            make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0)
-        )
+        worker = Worker(make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0))
         run = worker.run("hi")
         records = watch(run)
         with pytest.raises(kind):
@@ -240,9 +238,7 @@ async def test_an_answer_that_breaks_off_is_retracted_and_requested_again(
     make_provider: MakeProvider, broken: AnswerLike, kind: type[RxWorkerError]
 ) -> None:
     async with ReplayServer([broken, broken, "again"]) as server:
-        worker = Worker(
-            make_provider(server.base_url), tools=[get_weather], response_retry=NO_PAUSE
-        )
+        worker = Worker(make_provider(server.base_url), tools=[get_weather], response_retry=NO_PAUSE)
         run = worker.run("hi")
         records = watch(run)
         assert (await run).text == "again"
@@ -255,14 +251,10 @@ async def test_an_answer_that_breaks_off_is_retracted_and_requested_again(
 
 
 @pytest.mark.parametrize("size", [500, 900, None])
-async def test_the_calls_of_an_answer_that_is_cut_never_run(
-    make_provider: MakeProvider, size: int | None
-) -> None:
+async def test_the_calls_of_an_answer_that_is_cut_never_run(make_provider: MakeProvider, size: int | None) -> None:
     answer = WEATHER + cut() if size is None else ServedResponse.from_reply(WEATHER, cut_at=size)
     async with ReplayServer([answer]) as server:
-        worker = Worker(
-            make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0)
-        )
+        worker = Worker(make_provider(server.base_url), tools=[get_weather], response_retry=Retry(retries=0))
         run = worker.run("hi")
         records = watch(run)
         with pytest.raises(RxWorkerError):
@@ -311,9 +303,7 @@ async def test_a_429_before_the_answer_leaves_no_trace_in_the_records(
         assert sum(isinstance(r.event, AttemptStart) for r in records) == 1
         return [type(record.event) for record in records]
 
-    busy = ServedResponse.from_status(
-        429, headers={"retry-after-ms": "1"}, body={"error": "slow down"}
-    )
+    busy = ServedResponse.from_status(429, headers={"retry-after-ms": "1"}, body={"error": "slow down"})
     assert await records_after(busy, "Hello") == await records_after("Hello")
 
 

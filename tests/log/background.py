@@ -114,9 +114,7 @@ def main() -> None:
         if child == 0:
             status = 1
             try:
-                asyncio.run(
-                    asyncio.wait_for(life(asked["address"], asked["url"], asked["run"]), 60)
-                )
+                asyncio.run(asyncio.wait_for(life(asked["address"], asked["url"], asked["run"]), 60))
                 status = 0
             except BaseException as error:
                 Path(asked["error"]).write_text("".join(traceback.format_exception(error)))

@@ -67,9 +67,7 @@ async def main(address: str) -> None:
     start: dict[str, int] = {}
     async with open_log(address, lease=LEASE) as log:
         sums = publish("sums", log.fold_stored("sums", step, start))
-        async with WebServer(
-            make_worker, port=0, log=log, dashboards=[DESK], streams=[sums]
-        ) as server:
+        async with WebServer(make_worker, port=0, log=log, dashboards=[DESK], streams=[sums]) as server:
             print(server.url, flush=True)
             await asyncio.Event().wait()
 

@@ -45,9 +45,7 @@ def nats_program() -> str:
 
 
 @pytest.fixture(scope="session")
-def nats_server(
-    nats_program: str, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[NatsServer]:
+def nats_server(nats_program: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[NatsServer]:
     """A nats-server for all tests of this process. Each uses a name of its own."""
     server = NatsServer(nats_program, tmp_path_factory.mktemp("nats"))
     server.start()
@@ -62,9 +60,7 @@ def nats_address(nats_server: NatsServer) -> str:
 
 
 @pytest.fixture(scope="session")
-def new_address(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> NewAddress:
+def new_address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> NewAddress:
     """The address of a log that does not exist yet, by the name of its store."""
 
     def make(store: str) -> str:

@@ -117,10 +117,7 @@ async def states(log: EventLog) -> dict[str, Any]:
 
 async def lines(log: EventLog) -> dict[str, list[bytes]]:
     """Each run as it is exported."""
-    return {
-        info.run_id: [line.rstrip() async for line in export_run(log, info.run_id)]
-        for info in await log.list()
-    }
+    return {info.run_id: [line.rstrip() async for line in export_run(log, info.run_id)] for info in await log.list()}
 
 
 async def paused(run: Run[None]) -> Paused[None]:
@@ -137,9 +134,7 @@ async def cut(run: Run[None], kind: str) -> None:
     await run.hand_over(reason="a deployment", seconds=0.0)
 
 
-SEVERAL = (
-    call("book", seats=2) + call("pay", euros=400) + call("pay", euros=3) + call("pay", euros=5)
-)
+SEVERAL = call("book", seats=2) + call("pay", euros=400) + call("pay", euros=3) + call("pay", euros=5)
 
 
 async def write(folder: Path) -> None:

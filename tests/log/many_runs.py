@@ -55,9 +55,7 @@ def make_worker(log: EventLog, effects: Path, payment: float) -> Worker:
     return Worker(ScriptedModel(answer, delay=0.002), tools=[pay], log=log)
 
 
-async def main(
-    address: str, effects: Path, first: int, last: int, lease: float, at_once: int, payment: float
-) -> None:
+async def main(address: str, effects: Path, first: int, last: int, lease: float, at_once: int, payment: float) -> None:
     """Begin what does not exist yet, and recover until killed."""
     places = asyncio.Semaphore(at_once)
     ending: set[asyncio.Task[Any]] = set()

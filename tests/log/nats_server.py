@@ -45,9 +45,7 @@ class NatsServer:
     `start` begins it again on the same port, with the same files.
     """
 
-    def __init__(
-        self, program: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, program: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
         self.port = port or free_port()
         self.folder = folder
         self._command = [
@@ -63,9 +61,7 @@ class NatsServer:
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
         self.folder.mkdir(exist_ok=True, parents=True)
-        self.process = subprocess.Popen(
-            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 60
         while True:
             try:

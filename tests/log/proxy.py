@@ -48,9 +48,7 @@ class Proxy:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: asyncio.Event
-    ) -> None:
+    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: asyncio.Event) -> None:
         try:
             while data := await source.read(65536):
                 await passes.wait()

@@ -106,9 +106,7 @@ async def test_runs_nested_in_one_that_has_ended_are_ended_by_whatever_takes_run
             if is_late:
                 claim = await log.claim(runs[0])
                 assert await source.take(wait=False) is None
-                assert (
-                    len(await log.list(status="running")) == 3
-                )  # its process may make the calls again
+                assert len(await log.list(status="running")) == 3  # its process may make the calls again
                 end = Record(claim.last_seq + 1, runs[0], 1, 1, 0.0, RunAbort("cancel", "x"))
                 aborted = RunRow("aborted", cause="cancel")
                 await log.append(claim, entries_of([end], 2), after=claim.last_seq, row=aborted)
@@ -202,9 +200,7 @@ async def test_a_run_that_resumes_a_deleted_one_is_continued() -> None:
             await log.append(claim, some, after=0, row=RunRow(resumes=paused.run_id))
     await log.delete(paused.run_id)
     log.lease = 15.0
-    working = asyncio.create_task(
-        work(log, lambda _: Worker(ScriptedModel(["Done."]), tools=[pay], log=log))
-    )
+    working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."]), tools=[pay], log=log)))
     async with asyncio.timeout(60):
         async for infos in log.changes(every=0.0):
             if any(info.status == "finished" for info in infos):

@@ -122,9 +122,7 @@ async def test_a_run_that_is_cut_anywhere_continues_its_response(is_coalesced: b
                 result = await worker.recover(run)
             assert isinstance(result, Finished)
             assert result.text == "".join(TEXT)
-            assert [r.text for m in result.conversation.messages for r in m.tool_results] == [
-                "saw 1"
-            ]
+            assert [r.text for m in result.conversation.messages for r in m.tool_results] == ["saw 1"]
             # The second request alone, which the tool's result makes.
             assert (service.posts, len(service.resumed)) == (int(start == starts[0]), 1)
             records = await stored(log, run)
@@ -344,9 +342,7 @@ async def test_a_fallback_continues_the_response_of_its_model() -> None:
             retry=Retry(first=0.0),
         )
         worker = worker_of(log, server.base_url, tools=[look])
-        worker = Worker(
-            fallback(one, ScriptedModel([say("no")])), options=worker.options, tools=[look], log=log
-        )
+        worker = Worker(fallback(one, ScriptedModel([say("no")])), options=worker.options, tools=[look], log=log)
         result = await worker.recover(run)
     assert (result.text, service.posts) == ("".join(TEXT), 1)
     assert "" not in service.keys

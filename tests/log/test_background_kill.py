@@ -149,9 +149,7 @@ async def test_a_response_is_paid_once_wherever_its_process_is_killed(tmp_path: 
                 kinds = [type(record.event) for record in records]
                 assert (kinds.count(AttemptStart), kinds.count(AttemptRetract)) == (1, 0), cuts
                 last = fold_run(records).conversation.messages[-1]
-                assert [
-                    part.text for part in last.content if isinstance(part, Text | Thinking)
-                ] == [
+                assert [part.text for part in last.content if isinstance(part, Text | Thinking)] == [
                     "".join(THOUGHT),
                     "".join(TEXT * 4),
                 ]

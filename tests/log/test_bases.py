@@ -62,9 +62,7 @@ async def test_the_runs_of_a_session_take_three_times_their_texts(open_store: Op
 
 
 @pytest.mark.parametrize("seed", range(6 if IS_WHOLE else 2))
-async def test_deletions_in_any_order_lose_nothing_of_later_runs(
-    open_store: OpenLog, seed: int
-) -> None:
+async def test_deletions_in_any_order_lose_nothing_of_later_runs(open_store: OpenLog, seed: int) -> None:
     chance = random.Random(seed)
     async with open_store() as log:
         runs = await session_of(log, 8)

@@ -80,9 +80,7 @@ async def until(values: AsyncGenerator[Any, None], is_so: Callable[[Any], object
 
 @asynccontextmanager
 async def serving(address: str, http: aiohttp.ClientSession) -> AsyncGenerator[Server]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), address, stdout=PIPE
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), address, stdout=PIPE)
     try:
         assert process.stdout is not None
         url = (await process.stdout.readline()).decode().strip()

@@ -63,10 +63,7 @@ REFUSED_COMMANDS: dict[str, tuple[Any, str]] = {
     "data that is not JSON": (Command("pause", {"x": object()}), "cannot take this"),
     "a key that is a number": (Command("pause", key=5), "cannot take this"),
     "a key that no store takes": (Command("pause", key="a\0"), "key"),
-    **{
-        f"{name}, as a command": (Command(kind, data), text)
-        for name, (kind, data, text) in REFUSED_OPTIONS.items()
-    },
+    **{f"{name}, as a command": (Command(kind, data), text) for name, (kind, data, text) in REFUSED_OPTIONS.items()},
     **{
         f"{name}, as a command": (send_command((given,)), text)
         for name, (given, text) in REFUSED_MESSAGES.items()

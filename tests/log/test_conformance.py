@@ -57,10 +57,7 @@ START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 
 def records(events: Sequence[Event], after: int = 0, run_id: str = RUN) -> list[Record]:
-    return [
-        Record(seq, run_id, 1, 1, round(seq / 8, 3), event)
-        for seq, event in enumerate(events, after + 1)
-    ]
+    return [Record(seq, run_id, 1, 1, round(seq / 8, 3), event) for seq, event in enumerate(events, after + 1)]
 
 
 def entries(events: Sequence[Event], after: int = 0, epoch: int = 1) -> list[Entry]:
@@ -75,11 +72,7 @@ async def begun(log: EventLog, *events: Event, run_id: str = RUN) -> Claim:
 
 async def stored(log: EventLog, run_id: str = RUN, after: int = 0) -> list[Record]:
     found = [entry async for entry in log.read(run_id, after)]
-    return [
-        one
-        for record in records_of(found, run_id, found[0].first - 1)
-        for one in expand(record, after)
-    ]
+    return [one for record in records_of(found, run_id, found[0].first - 1) for one in expand(record, after)]
 
 
 async def take(source: AsyncIterator[Entry], count: int) -> list[int]:
@@ -105,9 +98,7 @@ async def test_reading_begins_after_any_number(open_store: OpenLog) -> None:
     async with open_store() as log:
         await begun(log, *deltas)
         for after in range(6):
-            assert [record.seq for record in await stored(log, after=after)] == list(
-                range(after + 1, 7)
-            )
+            assert [record.seq for record in await stored(log, after=after)] == list(range(after + 1, 7))
         assert [entry async for entry in log.read(RUN, 6)] == []
 
 
@@ -177,9 +168,7 @@ async def test_a_claim_takes_the_status_with_it(open_store: OpenLog) -> None:
             if status in ("queued", "running"):
                 await log.release(await log.claim(status))
             else:
-                with pytest.raises(
-                    RunStatusError, match="paused" if status == "paused" else "ended"
-                ) as refused:
+                with pytest.raises(RunStatusError, match="paused" if status == "paused" else "ended") as refused:
                     await log.claim(status)
                 assert (refused.value.run_id, refused.value.status) == (status, status)
                 assert (await log.info(status)).epoch == 1  # pyright: ignore[reportOptionalMemberAccess]
@@ -289,9 +278,7 @@ async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(
         for names in (NAMES, NAMES[6:]):
             for gone in set(NAMES) - set(names):
                 await log.delete(gone)
-            assert {(each.run_id, each.row.title) for each in await log.list()} == {
-                (name, name) for name in names
-            }
+            assert {(each.run_id, each.row.title) for each in await log.list()} == {(name, name) for name in names}
             for name in names:
                 assert (await stored(log, name))[1].event == TextDelta(0, name)
 
@@ -385,9 +372,7 @@ async def test_a_command_with_a_key_is_sent_once(open_store: OpenLog) -> None:
     async with open_store() as log:
         await begun(log)
         decide = Command("decide", {"approve": True}, key="decide-9")
-        sent = await asyncio.gather(
-            *(log.send(RUN, decide) for _ in range(3)), return_exceptions=True
-        )
+        sent = await asyncio.gather(*(log.send(RUN, decide) for _ in range(3)), return_exceptions=True)
         assert sum(isinstance(one, int) for one in sent) == 1
         assert sum(isinstance(one, CommandConflictError) for one in sent) == 2
 
@@ -535,11 +520,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
                 "good-running",
                 "good-paused",
             }
-        warned = [
-            record.getMessage()
-            for record in caplog.records
-            if "is not recovered" in record.getMessage()
-        ]
+        warned = [record.getMessage() for record in caplog.records if "is not recovered" in record.getMessage()]
         assert sorted(text.partition(" ")[0] for text in warned) == [
             "damaged-running",
             "forgotten-running",
@@ -559,9 +540,7 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
 async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> None:
     async with open_store(codec=Reverse()) as log:
         claim = await log.claim(RUN, create=True, row=RunRow(title="secret"))
-        await log.append(
-            claim, entries([START, TextDelta(0, "secret")]), after=0, row=RunRow(title="secret")
-        )
+        await log.append(claim, entries([START, TextDelta(0, "secret")]), after=0, row=RunRow(title="secret"))
         await log.send(RUN, Command("send", message("secret")))
         assert [record.event for record in await stored(log)] == [START, TextDelta(0, "secret")]
         assert (await log.list())[0].row.title == "secret"

@@ -36,9 +36,7 @@ async def end_of(log: EventLog, run_id: str, kind: str) -> int:
     """The number of the first record of a kind that ends something."""
     entries = [entry async for entry in log.read(run_id)]
     return next(
-        entry.last
-        for entry in entries
-        if entry.kind == kind and (kind != "status" or b"ompleted" in entry.body)
+        entry.last for entry in entries if entry.kind == kind and (kind != "status" or b"ompleted" in entry.body)
     )
 
 
@@ -144,9 +142,7 @@ def test_messages_are_removed_added_and_changed() -> None:
 
 async def test_the_model_that_spoke_is_not_a_difference_of_messages() -> None:
     async with MemoryLog() as log:
-        runs = [
-            Worker(ScriptedModel(["Hello."], model=name), log=log).run("Hi") for name in ("a", "b")
-        ]
+        runs = [Worker(ScriptedModel(["Hello."], model=name), log=log).run("Hi") for name in ("a", "b")]
         for run in runs:
             await run
         diff = await diff_runs(log, runs[0].id, runs[1].id)

@@ -42,12 +42,8 @@ def test_a_run_contributes_its_differences() -> None:
     fleet.note(info(input_tokens=5, turns=1))
     fleet.note(info(revision=3, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2)))
     fleet.note(info(revision=2, input_tokens=1000))  # it comes too late
-    fleet.note(
-        info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1))
-    )
-    fleet.note(
-        info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1))
-    )
+    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1)))
+    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1)))
     runs, totals = one(fleet)
     assert runs == {"finished": 1}
     assert (totals.ended, totals.failed, totals.turns) == (1, 0, 2)
@@ -71,9 +67,7 @@ def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
     fleet.note(info("run-1", "paused", 1, input_tokens=10, turns=2, tool_durations=(3,)))
     resumed = info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, turns=3)
     fleet.note(replace(resumed, row=replace(resumed.row, tool_durations=(5,))))
-    fleet.note(
-        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(6,))
-    )
+    fleet.note(info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(6,)))
     [group] = fleet.groups.values()
     assert (group.totals.input_tokens, group.totals.turns) == (16, 3)
     assert group.totals.tool_durations[0] == 3 + 2 + 1
@@ -171,9 +165,7 @@ STATUSES = st.sampled_from(["queued", "running", "paused", "finished", "aborted"
 
 
 @given(
-    steps=st.lists(
-        st.tuples(st.integers(0, 4), STATUSES, st.integers(0, 9), st.booleans()), max_size=40
-    ),
+    steps=st.lists(st.tuples(st.integers(0, 4), STATUSES, st.integers(0, 9), st.booleans()), max_size=40),
     seed=st.integers(0, 100),
 )
 def test_counts_are_those_of_the_last_values_in_whatever_order_they_come(
@@ -210,9 +202,7 @@ def test_counts_are_those_of_the_last_values_in_whatever_order_they_come(
         ([0.01], 1.0, 0.01),
     ],
 )
-def test_a_quantile_is_interpolated(
-    seconds: list[float], share: float, expected: float | None
-) -> None:
+def test_a_quantile_is_interpolated(seconds: list[float], share: float, expected: float | None) -> None:
     from rxworker.state.run_state import with_duration
 
     counts: tuple[int, ...] = ()

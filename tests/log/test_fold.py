@@ -93,9 +93,7 @@ def crashing(log: EventLog, chance: random.Random) -> None:
     held._save_fold = crash
 
 
-async def check_folds(
-    log: EventLog, logs: Sequence[EventLog], chance: random.Random, steps: int
-) -> None:
+async def check_folds(log: EventLog, logs: Sequence[EventLog], chance: random.Random, steps: int) -> None:
     """Write, while folds of one key begin and end at any moment."""
     writer = Writer(log, chance)
     for each in logs:

@@ -67,9 +67,7 @@ async def check_states(log: EventLog, golden: Path) -> None:
     then = msgspec.json.decode((golden / "states.json").read_bytes())
     for state in then.values():
         state.pop("round", None)  # the last round of calls: a state has all recent ones now
-        state["inner"].pop(
-            "models"
-        )  # those of the requests that are open, which know their models now
+        state["inner"].pop("models")  # those of the requests that are open, which know their models now
     assert as_then(await states(log), then) == then
 
 
@@ -124,9 +122,7 @@ def test_a_result_with_half_of_a_surrogate_pair_is_removed_too() -> None:
 
 async def run_of(log: EventLog, case: str, status: StoredStatus) -> str:
     """The last run of a case with this status."""
-    return next(
-        each.run_id for each in await log.list(status=status) if each.row.labels["case"] == case
-    )
+    return next(each.run_id for each in await log.list(status=status) if each.row.labels["case"] == case)
 
 
 def results_in(result: RunResult[Any]) -> list[str]:
@@ -200,9 +196,7 @@ async def test_its_paused_run_is_loaded_and_shown(path: Path, case: str) -> None
             view.step(record)
         assert isinstance(view.end, ViewPause)
         shown = [(each.call, each.needs_decision) for each in view.end.pending]
-        assert shown == [
-            (each, index in loaded.pause.required) for index, each in enumerate(loaded.pending)
-        ]
+        assert shown == [(each, index in loaded.pause.required) for index, each in enumerate(loaded.pending)]
         assert [each.name for each in loaded.pending if each.id == loaded.paused_at] == (
             ["pay"] if case in ("call", "several") else []
         )
@@ -237,12 +231,8 @@ def test_a_resumed_run_of_the_version_before_keeps_what_was_decided() -> None:
     assert upgrade_pause(members) == {"type": "run_resume", "pause": pause}
 
 
-@pytest.mark.parametrize(
-    ("hook", "approved"), [("permit", 0), ("pause", 0), ("recovery", 0), ("client_tool", 1)]
-)
-def test_a_pause_of_the_version_before_at_no_call_approves_only_those_of_a_client(
-    hook: str, approved: int
-) -> None:
+@pytest.mark.parametrize(("hook", "approved"), [("permit", 0), ("pause", 0), ("recovery", 0), ("client_tool", 1)])
+def test_a_pause_of_the_version_before_at_no_call_approves_only_those_of_a_client(hook: str, approved: int) -> None:
     calls = [ToolCall(name, "pay", {}) for name in "ab"]
     members = {"hook": hook, "pending": calls, "places": [0, 1], "hooks": ["permit"], "asked": 1}
     pause = upgrade_pause({**members, "let_through": 1})["pause"]

@@ -120,11 +120,7 @@ async def test_each_run_is_recovered_by_one_process_and_inner_runs_by_their_oute
             run = Shop().worker(log).run(f"Begin {n}.")
             await run.hand_over()
         shops = [Shop() for _ in range(3)]
-        done = [
-            one
-            for some in await asyncio.gather(*(finish(log, shop) for shop in shops))
-            for one in some
-        ]
+        done = [one for some in await asyncio.gather(*(finish(log, shop) for shop in shops)) for one in some]
         assert len(done) == 5
         for info in await log.list():
             records = await stored(log, info.run_id)

@@ -74,9 +74,7 @@ def opened(kind: str, tmp_path: Any) -> EventLog:
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_a_result_that_a_hook_has_masked_is_nowhere_when_the_run_has_ended(
-    kind: str, tmp_path: Any
-) -> None:
+async def test_a_result_that_a_hook_has_masked_is_nowhere_when_the_run_has_ended(kind: str, tmp_path: Any) -> None:
     till = Till()
     async with opened(kind, tmp_path) as log:
         run = till.worker(log).run("Read.")

@@ -113,9 +113,7 @@ async def test_a_run_that_has_ended_by_its_records_and_goes_on_by_its_head_is_re
 async def test_lines_without_newlines_are_explained() -> None:
     lines = [line.strip() for line in await exported()]
     async with MemoryLog() as log:
-        with pytest.raises(
-            LogError, match=r"line 1 .* several lines in one: write each with its newline"
-        ):
+        with pytest.raises(LogError, match=r"line 1 .* several lines in one: write each with its newline"):
             await import_run(log, [b"".join(lines)])
 
 

@@ -25,9 +25,7 @@ async def test_changes_of_several_processes_are_all_kept(open_store: OpenLog) ->
 
         async def add(number: int) -> None:
             log = (first, second)[number % 2]
-            await change_kept(
-                log, "names", Names, lambda known: Names((*known.names, f"name {number}"))
-            )
+            await change_kept(log, "names", Names, lambda known: Names((*known.names, f"name {number}")))
 
         await asyncio.gather(*[add(number) for number in range(6)])
         every = {f"name {number}" for number in range(6)}

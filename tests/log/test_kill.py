@@ -36,9 +36,7 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def kill(
-    store: str, new_address: NewAddress, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[Kill]:
+def kill(store: str, new_address: NewAddress, tmp_path_factory: pytest.TempPathFactory) -> Generator[Kill]:
     """Begins a run in a process that kills itself at these places, one for each life, and recovers it to the end."""
     folder = tmp_path_factory.mktemp("killed")
     numbers = iter(range(100_000))
@@ -103,9 +101,7 @@ def check(done: dict[str, Any]) -> None:
     for records in runs.values():
         assert [record.seq for record in records] == list(range(1, len(records) + 1))
         assert fold_run(records).status in ("finished", "paused")
-    last = next(
-        records for run, records in runs.items() if "." not in run
-    )  # the newest comes first
+    last = next(records for run, records in runs.items() if "." not in run)  # the newest comes first
     conversation = fold_run(last).conversation
     texts = [message.text for message in conversation.messages if message.role == "user"]
     assert texts.count("Begin.") == 1

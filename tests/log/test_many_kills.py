@@ -41,9 +41,7 @@ SECONDS = 180 if IS_WHOLE else 100
 
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("store", SLOW_STORES)
-async def test_all_runs_finish_whatever_is_killed(
-    store: str, new_address: NewAddress, tmp_path: Path
-) -> None:
+async def test_all_runs_finish_whatever_is_killed(store: str, new_address: NewAddress, tmp_path: Path) -> None:
     address = new_address(store)
     effects, held = tmp_path / "effects", tmp_path / "held"
     effects.touch()
@@ -76,11 +74,7 @@ async def test_all_runs_finish_whatever_is_killed(
 
         Its third death at one record would set it aside.
         """
-        running = [
-            info
-            for info in infos.values()
-            if info.status == "running" and f":{process.pid}:" in info.owner
-        ]
+        running = [info for info in infos.values() if info.status == "running" and f":{process.pid}:" in info.owner]
         return bool(running) and not any(info.row.recoveries for info in running)
 
     async def kill(processes: list[Process]) -> None:

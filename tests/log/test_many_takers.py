@@ -47,9 +47,7 @@ async def test_each_run_is_taken_once_and_nothing_follows_its_end(
             await asyncio.gather(*(submit(log, f"Run {number}") for number in numbers))
         began = time.monotonic()
         processes = [
-            await asyncio.create_subprocess_exec(
-                sys.executable, str(PROGRAM), address, str(effects), "8"
-            )
+            await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), address, str(effects), "8")
             for _ in range(PROCESSES)
         ]
         try:

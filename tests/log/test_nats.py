@@ -41,10 +41,7 @@ START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 def entries(count: int, after: int = 0, epoch: int = 1, text: str = "four") -> list[Entry]:
     first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [
-        Record(n, RUN, 1, 0, 0.0, TextDelta(0, text))
-        for n in range(after + 1 + len(first), after + count + 1)
-    ]
+    more = [Record(n, RUN, 1, 0, 0.0, TextDelta(0, text)) for n in range(after + 1 + len(first), after + count + 1)]
     return entries_of([*first, *more], epoch)
 
 
@@ -104,9 +101,7 @@ def test_a_missing_package_is_named() -> None:
     except ConfigurationError as error:
         print(error)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)
     assert done.stdout.count("pip install '/path/to/the/checkout[nats]'") == 2
 
 
@@ -223,9 +218,7 @@ async def test_another_number_of_streams_is_an_error(nats_address: str) -> None:
 async def test_two_processes_may_create_a_log_at_once(nats_address: str) -> None:
     async with AsyncExitStack() as stack:
         logs = [await stack.enter_async_context(NatsLog(nats_address)) for _ in range(4)]
-        claims = await asyncio.gather(
-            *(log.claim(f"run-{n}", create=True) for n, log in enumerate(logs))
-        )
+        claims = await asyncio.gather(*(log.claim(f"run-{n}", create=True) for n, log in enumerate(logs)))
         assert [claim.epoch for claim in claims] == [1, 1, 1, 1]
 
 
@@ -264,9 +257,7 @@ async def test_reading_begins_anywhere_among_the_entries_of_others(nats_address:
         assert [entry async for entry in log.read(RUN, 40)] == []
 
 
-async def test_a_list_that_was_not_written_is_repaired(
-    nats_address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_list_that_was_not_written_is_repaired(nats_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process ended between the last append and what the list shows."""
 
     async def nothing(*_: object) -> None:
@@ -437,9 +428,7 @@ async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restart
         server.kill()
 
 
-async def test_nothing_is_written_behind_records_that_a_server_has_lost(
-    nats_program: str, tmp_path: Path
-) -> None:
+async def test_nothing_is_written_behind_records_that_a_server_has_lost(nats_program: str, tmp_path: Path) -> None:
     """As after a loss of power: the server has acknowledged them before they were on the disk."""
     server = NatsServer(nats_program, tmp_path / "nats")
     server.start()
@@ -508,9 +497,7 @@ async def cluster(program: str, folder: Path) -> AsyncGenerator[dict[str, NatsSe
             server.kill()
 
 
-async def test_a_cluster_loses_the_leader_of_a_stream_while_a_run_goes_on(
-    nats_program: str, tmp_path: Path
-) -> None:
+async def test_a_cluster_loses_the_leader_of_a_stream_while_a_run_goes_on(nats_program: str, tmp_path: Path) -> None:
     async with cluster(nats_program, tmp_path) as servers:
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers.values())
         address = f"nats://{hosts}/x?replicas=3"

@@ -176,9 +176,7 @@ async def test_a_submitted_run_has_the_type() -> None:
         done = asyncio.get_running_loop().create_future()
 
         def begun(run: Run[Any]) -> None:
-            asyncio.ensure_future(run).add_done_callback(
-                lambda each: done.set_result(each.result())
-            )
+            asyncio.ensure_future(run).add_done_callback(lambda each: done.set_result(each.result()))
 
         async with asyncio.timeout(60):
             working = asyncio.create_task(work(log, lambda _: by, on_run=begun))
@@ -191,9 +189,7 @@ async def test_a_submitted_run_has_the_type() -> None:
 async def test_the_format_is_in_the_records() -> None:
     async with MemoryLog() as log:
         paused = await paused_run(log, Forecast)
-        (begin,) = [
-            r.event for r in await stored(log, paused.run_id) if isinstance(r.event, RunStart)
-        ]
+        (begin,) = [r.event for r in await stored(log, paused.run_id) if isinstance(r.event, RunStart)]
         assert begin.output_format == FORMAT
         by, _ = worker(log, GOOD)
         run = await by.decide(paused.run_id).started()
@@ -222,9 +218,7 @@ NUMBERS = Output(list[int]).format
         (NUMBERS, '{"value": [1.0]}', [1.0]),
     ],
 )
-def test_a_stored_format_reads_json_that_fits_its_schema(
-    form: OutputFormat, text: str, value: Any
-) -> None:
+def test_a_stored_format_reads_json_that_fits_its_schema(form: OutputFormat, text: str, value: Any) -> None:
     output = Output.from_format(form)
     if isinstance(value, str):
         complaint = output.complaint(text)

@@ -47,10 +47,7 @@ START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
     first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [
-        Record(n, RUN, 1, 0, 0.0, TurnStart())
-        for n in range(after + 1 + len(first), after + count + 1)
-    ]
+    more = [Record(n, RUN, 1, 0, 0.0, TurnStart()) for n in range(after + 1 + len(first), after + count + 1)]
     return entries_of([*first, *more], epoch)
 
 
@@ -69,16 +66,12 @@ async def test_the_index_of_texts_is_made_by_the_first_search_and_holds_no_delet
         first = worker.run("The weather")
         await first
         assert execute(postgres, "SELECT to_regclass('searched') IS NULL", schema) == [(True,)]
-        searches = [
-            [one.excerpt async for one in each.search("rain and snow")] for each in (log, other)
-        ]
+        searches = [[one.excerpt async for one in each.search("rain and snow")] for each in (log, other)]
         assert [len(found) for found in searches] == [1, 1]
         await worker.run("Later")
         assert len([one async for one in other.search("rain")]) == 2
         await log.delete(first.id)
-        assert execute(
-            postgres, "SELECT count(*) FROM searched WHERE lower LIKE '%snow%'", schema
-        ) == [(0,)]
+        assert execute(postgres, "SELECT count(*) FROM searched WHERE lower LIKE '%snow%'", schema) == [(0,)]
         assert [one.info.row.title async for one in log.search("rain")] == ["Later"]
 
 
@@ -118,7 +111,10 @@ def schema_of(address: str) -> str:
     return address.rpartition("=")[2]
 
 
-OTHERS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rxworker' AND pid <> pg_backend_pid()"
+OTHERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rxworker' AND pid <> "
+    "pg_backend_pid()"
+)
 
 
 # The server is killed
@@ -229,9 +225,7 @@ async def test_a_server_that_stays_away_is_an_error_and_nothing_is_lost(
             patch.setattr(connections, "PATIENCE", 0.2)
             postgres.kill()
             try:
-                with pytest.raises(
-                    LogError, match=r"no answer for 0\.2 s: .*Check that the server runs"
-                ):
+                with pytest.raises(LogError, match=r"no answer for 0\.2 s: .*Check that the server runs"):
                     await log.append(claim, entries(1, 1), after=1)
                 with pytest.raises(LogError, match="no answer"):
                     await waiting
@@ -296,9 +290,7 @@ async def test_a_write_whose_outcome_is_not_known_is_done_once(
         await log.append(claim, entries(1), after=0)
         execute(postgres, "CREATE SEQUENCE cut", schema_of(address))
         # It is committed, and then the connection ends before this is known.
-        flush = (
-            "SELECT CASE WHEN nextval('cut') = 1 THEN pg_terminate_backend(pg_backend_pid()) END"
-        )
+        flush = "SELECT CASE WHEN nextval('cut') = 1 THEN pg_terminate_backend(pg_backend_pid()) END"
         monkeypatch.setattr(tables, "FLUSH", flush)
         if what == "claim":
             assert (await log.claim(RUN)).epoch == 2
@@ -520,11 +512,15 @@ async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
     new = "claim_run(text, boolean, bytea, text, text, float8, text[])"
     schema = schema_of(address)
     given = "name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8"
-    found = "OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8"
+    found = (
+        "OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner "
+        "text, OUT remaining float8"
+    )
     body = "SELECT true, 9::bigint, 1::bigint, ''::text, ''::text, 0.0::float8"
     execute(
         postgres,
-        f"DROP FUNCTION {new}; CREATE FUNCTION claim_run({given}, {found}) LANGUAGE sql AS $${body}$$; UPDATE log SET format = 1",
+        f"DROP FUNCTION {new}; CREATE FUNCTION claim_run({given}, {found}) LANGUAGE sql AS $${body}$$; UPDATE log SET "
+        "format = 1",
         schema,
     )
     for _ in range(2):
@@ -534,9 +530,7 @@ async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
             assert [info.run_id for info in await log.list()] == [RUN]
     assert execute(postgres, "SELECT format FROM log", schema) == [(tables.FORMAT,)]
     # A process of the first version that is still open.
-    claimed = (
-        f"SELECT is_taken, found_status FROM claim_run('{RUN}', false, '', 'old', 'token', 15)"
-    )
+    claimed = f"SELECT is_taken, found_status FROM claim_run('{RUN}', false, '', 'old', 'token', 15)"
     assert execute(postgres, claimed, schema) == [(False, "finished")]
 
 
@@ -582,9 +576,7 @@ def test_a_password_is_in_no_error(postgres: PostgresServer) -> None:
 
 def test_a_wrong_password_or_database_is_named(postgres: PostgresServer) -> None:
     right = postgres.address("with_password", password=PASSWORD)
-    with pytest.raises(
-        LogError, match=r"password authentication failed.*the password and the database"
-    ):
+    with pytest.raises(LogError, match=r"password authentication failed.*the password and the database"):
         open_log(right.replace("a%20secret", "wrong"))
     with pytest.raises(LogError, match=r"\"nowhere\" does not exist.*the database in the address"):
         open_log(right.replace("/postgres?", "/nowhere?"))

@@ -28,9 +28,7 @@ Make = Callable[[RunInfo], Worker | None]
 
 
 @asynccontextmanager
-async def working(
-    log: EventLog, make: Make, **options: Any
-) -> AsyncGenerator[asyncio.Task[None], None]:
+async def working(log: EventLog, make: Make, **options: Any) -> AsyncGenerator[asyncio.Task[None], None]:
     """A process that works."""
     task = asyncio.create_task(work(log, make, **options))
     try:
@@ -74,9 +72,7 @@ async def test_the_priority_comes_first_and_then_the_age(open_store: OpenLog) ->
         assert taken == ["b", "c", "d", "a", "e"]
         texts = [text_of(replica) for replica in replicas]
         assert texts == [f"{title} is done." for title in "abcde"]
-        assert {(info.status, info.row.recoveries) for info in await log.list()} == {
-            ("finished", 0)
-        }
+        assert {(info.status, info.row.recoveries) for info in await log.list()} == {("finished", 0)}
 
 
 async def test_what_is_submitted_later_is_taken_at_once(open_store: OpenLog) -> None:
@@ -131,11 +127,7 @@ async def test_the_cap_of_a_tenant_holds_for_all_processes(tmp_path: Path) -> No
     gauge = Gauge()
     file = tmp_path / "runs.db"
     async with SQLiteLog(file) as log, SQLiteLog(file) as other, SQLiteLog(file) as third:
-        runs = [
-            await submit(log, "Go", tenant=tenant)
-            for tenant in ("acme", "bell", "")
-            for _ in range(8)
-        ]
+        runs = [await submit(log, "Go", tenant=tenant) for tenant in ("acme", "bell", "") for _ in range(8)]
         caps = {"acme": 2, "bell": 1}
         async with (
             working(log, gauge.make, tenant_cap=caps),
@@ -326,9 +318,7 @@ async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store
         assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))
 
 
-async def test_the_process_that_decides_resumes_the_run(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_process_that_decides_resumes_the_run(open_store: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     @before_tool_call(name="permit")
     def permit(context: ToolCallContext) -> Pause:
         return Pause("Is it allowed?")

@@ -89,9 +89,7 @@ async def test_a_run_is_taken_though_the_call_is_lost(
 
 
 @pytest.mark.parametrize("store", STORES)
-async def test_a_command_wakes_the_owner_that_follows_nothing_else(
-    store: str, new_address: NewAddress
-) -> None:
+async def test_a_command_wakes_the_owner_that_follows_nothing_else(store: str, new_address: NewAddress) -> None:
     address = new_address(store)
     async with _open(address) as desk, _open(address) as log:
         worker = Worker(ScriptedModel(["Never ends"], delay=600.0), log=log)

@@ -43,9 +43,7 @@ async def working(
 
 async def ends(log: MemoryLog, *runs: str) -> None:
     """Wait for the ends of runs, without a call that may fail."""
-    await until(
-        lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs)
-    )
+    await until(lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs))
 
 
 def simple(_: RunInfo) -> Worker:
@@ -92,9 +90,7 @@ CALLS = ["_claim", "_info", "_list", "_changed_since", "_read_commands", "_relea
 
 @pytest.mark.parametrize("cap", [None, 1])
 @pytest.mark.parametrize("name", CALLS)
-async def test_an_error_of_the_log_ends_no_process(
-    name: str, cap: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_of_the_log_ends_no_process(name: str, cap: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call that a log makes for the queue fails, at each of its first times, once."""
     for number in range(6):
         async with MemoryLog(lease=0.05) as log:
@@ -179,9 +175,7 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
         return "paid"
 
     def make(info: RunInfo) -> Worker:
-        return Worker(
-            ScriptedModel([say("Paid.")] if info.status == "paused" else [call("pay")]), tools=[pay]
-        )
+        return Worker(ScriptedModel([say("Paid.")] if info.status == "paused" else [call("pay")]), tools=[pay])
 
     async with MemoryLog() as log:
         async with working(log, make, tenant_cap=1):
@@ -190,10 +184,7 @@ async def test_the_cap_of_a_tenant_holds_for_runs_that_were_approved() -> None:
         desk = QueuedWorker("", log=log)
         given: Json = {"desk": "two"}
         resumed = [
-            await desk.decide_later(
-                run, [Approve()], shared_state=given if run is runs[0] else None
-            )
-            for run in runs
+            await desk.decide_later(run, [Approve()], shared_state=given if run is runs[0] else None) for run in runs
         ]
         async with working(log, make, tenant_cap=1), working(log, make, tenant_cap=1):
             await ends(log, *resumed)

@@ -97,12 +97,7 @@ async def stored(log: EventLog, run_id: str) -> list[Record]:
 
 def singles(entries: Sequence[Entry], run_id: str) -> list[Entry]:
     """The same records, an entry each."""
-    return [
-        entry
-        for record in records_of(entries, run_id)
-        for one in expand(record)
-        for entry in entries_of([one], 1)
-    ]
+    return [entry for record in records_of(entries, run_id) for one in expand(record) for entry in entries_of([one], 1)]
 
 
 def upto(entries: Sequence[Entry], is_last: Callable[[Entry], bool], times: int = 1) -> list[Entry]:
@@ -152,9 +147,7 @@ async def in_doubt(**options: Any) -> tuple[MemoryLog, str, Bank, Worker]:
     run, entries, first = await whole()
     every = singles(entries, run)
     bank = Bank(**options.pop("bank", {}))
-    log = await cut(
-        run, upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body)
-    )
+    log = await cut(run, upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body))
     bank.paid.append(first.paid[0])
     return log, run, bank, bank.worker(log, **options)
 
@@ -217,9 +210,7 @@ async def test_or_the_run_may_fail() -> None:
         (Unknown("the bank is closed"), 1, None),
     ],
 )
-async def test_a_tool_that_reconciles_does_so_first(
-    found: Any, paid: int, text: str | None
-) -> None:
+async def test_a_tool_that_reconciles_does_so_first(found: Any, paid: int, text: str | None) -> None:
     asked: list[tuple[str, Any]] = []
 
     async def reconcile(key: str, arguments: Any) -> Any:
@@ -256,9 +247,7 @@ async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_u
         seen.append(context.result.text)
 
     run, entries, _ = await whole(hooks=[look])
-    at = next(
-        n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body
-    )
+    at = next(n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body)
     body = msgspec.json.decode(entries[at].body)
     call_id = body["event"]["call_id"]
     body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
@@ -282,9 +271,7 @@ async def test_a_result_that_an_older_version_kept_is_of_its_own_turn() -> None:
         seen.append(context.result.text)
 
     run, entries, _ = await whole(hooks=[look])
-    stops = [
-        n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body
-    ]
+    stops = [n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body]
     body = msgspec.json.decode(entries[stops[0]].body)
     call_id = body["event"]["call_id"]
     body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
@@ -301,9 +288,7 @@ async def test_two_processes_recover_and_one_wins() -> None:
     run, entries, _ = await whole()
     log = await cut(run, entries[:4])
     bank = Bank("idempotent")
-    done = await asyncio.gather(
-        *(bank.worker(log).recover(run).started() for _ in range(3)), return_exceptions=True
-    )
+    done = await asyncio.gather(*(bank.worker(log).recover(run).started() for _ in range(3)), return_exceptions=True)
     winners = [one for one in done if not isinstance(one, BaseException)]
     assert sum(isinstance(one, LeaseHeldError) for one in done) == 2
     await winners[0]
@@ -437,9 +422,7 @@ async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:
     assert (await log.list())[0].owner == ""  # released
 
 
-async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and_can_be_watched() -> (
-    None
-):
+async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and_can_be_watched() -> None:
     run, entries, _ = await whole()
     start = list(entries[:2])
     owl = Entry(
@@ -459,9 +442,7 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
     newer = Entry(owl.first, owl.last, 1, "run_pause", 0.0, wings, version=VERSION + 1)
     with pytest.raises(LogError, match="'run_pause', which this rxworker does not know"):
         await Bank().worker(await cut(run, [*start, newer])).recover(run)
-    log = await cut(
-        run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)]
-    )
+    log = await cut(run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)])
     assert isinstance(await Bank().worker(log).recover(run), Finished)
 
 
@@ -501,15 +482,11 @@ async def test_a_fork_among_running_tools_is_not_a_recovery_and_names_the_fork()
     start = (await stored(log, source))[-1].seq
     paused = await worker.fork(source, start)
     assert isinstance(paused, Paused)
-    assert paused.reason == (
-        "the run was forked while pay ran, and the fork does not have the results"
-    )
+    assert paused.reason == ("the run was forked while pay ran, and the fork does not have the results")
     info = await log.existing(paused.run_id)
     assert info.row.recoveries == 0
     telling = Bank().worker(log, on_unknown="tell_model")
     told = await telling.fork(source, start)
     assert isinstance(told, Finished)
     results = [r.text for m in told.conversation.messages for r in m.tool_results]
-    assert (
-        results[0] == "The run was forked while this tool ran. The fork does not have the result."
-    )
+    assert results[0] == "The run was forked while this tool ran. The fork does not have the result."

@@ -39,9 +39,7 @@ def made(times: Sequence[float], first: int = 1, event: Event | None = None) -> 
     ]
 
 
-async def stored(
-    log: EventLog, records: Sequence[Record], status: StoredStatus = "finished"
-) -> Claim:
+async def stored(log: EventLog, records: Sequence[Record], status: StoredStatus = "finished") -> Claim:
     claim = await log.claim(RUN, create=True)
     await log.append(claim, entries_of(records, claim.epoch), after=0, row=RunRow(status))
     return claim

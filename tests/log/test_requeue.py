@@ -39,9 +39,7 @@ async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
 
     def deaths(after: int, progress: int) -> list[Entry]:
         events = [RunRecover(n, "x", "", progress) for n in (1, 2)]
-        return entries_of(
-            [Record(after + n, run, 1, 1, 0.0, event) for n, event in enumerate(events, 1)], 1
-        )
+        return entries_of([Record(after + n, run, 1, 1, 0.0, event) for n, event in enumerate(events, 1)], 1)
 
     log = await cut(run, [*start, *deaths(seq, progress)])
     bank = Bank()
@@ -61,9 +59,7 @@ async def test_a_run_that_was_set_aside_is_put_back_under_its_id() -> None:
     put_back = records[-1].seq
 
     claim = await log.claim(run)
-    await log.append(
-        claim, deaths(put_back, put_back), after=put_back, row=replace(info.row, status="running")
-    )
+    await log.append(claim, deaths(put_back, put_back), after=put_back, row=replace(info.row, status="running"))
     await log.release(claim)
     result = await bank.worker(log).recover(run)
     assert isinstance(result, Finished)
@@ -87,20 +83,14 @@ async def test_a_run_that_was_put_back_is_set_aside_again_at_its_third_death() -
     for _ in range(3):
         claim = await log.claim(run)
         progress = progress_of(await stored(log, run))
-        again = Record(
-            claim.last_seq + 1, run, 1, 1, 0.0, RunRecover(claim.epoch, "x", "", progress)
-        )
-        await log.append(
-            claim, entries_of([again], claim.epoch), after=claim.last_seq, row=RunRow()
-        )
+        again = Record(claim.last_seq + 1, run, 1, 1, 0.0, RunRecover(claim.epoch, "x", "", progress))
+        await log.append(claim, entries_of([again], claim.epoch), after=claim.last_seq, row=RunRow())
         await log.release(claim)
     with pytest.raises(WorkerError, match="3 times after record"):
         await Bank().worker(log).recover(run)
 
 
-async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> (
-    None
-):
+async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_without_that_part() -> None:
     """And the cancellation, taken or not, does not cancel it again.
 
     A watcher in another process sees the whole sequence.
@@ -113,11 +103,7 @@ async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_w
         with pytest.raises(RunCancelledError):
             await begun
         await log.requeue(begun.id)
-        result = await (
-            await Worker(ScriptedModel([say("A frog jumps in.")]), log=log)
-            .recover(begun.id)
-            .started()
-        )
+        result = await (await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id).started())
         assert isinstance(result, Finished)
         assert [message.text for message in result.conversation.messages] == [
             "A haiku!",

@@ -25,9 +25,7 @@ ALL: list[dict[str, Any]] = [{"max_age": -1}, {"max_runs": 0}, {"max_bytes": 0}]
 """Each deletes everything that it may."""
 
 
-async def store(
-    log: EventLog, run_id: str, status: StoredStatus = "finished", **values: Any
-) -> None:
+async def store(log: EventLog, run_id: str, status: StoredStatus = "finished", **values: Any) -> None:
     """A run of this status that no process holds."""
     claim = await log.claim(run_id, create=True, row=RunRow(status))
     await log.append(claim, entries([START]), after=0, row=RunRow(status, **values))
@@ -92,9 +90,7 @@ async def test_the_newest_are_kept_and_the_oldest_are_deleted_first(open_store: 
         assert await log.prune(max_runs=1) == ["run-2", "run-3"]
 
 
-async def test_a_run_that_changes_meanwhile_is_kept(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_that_changes_meanwhile_is_kept(open_store: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decision, a claim and a new status come between the list and the deletion."""
     async with open_store(owner="me") as log:
         for run in ("claimed", "told", "steered", "old"):
@@ -114,9 +110,7 @@ async def test_a_run_that_changes_meanwhile_is_kept(
         assert await kept(log) == ["claimed", "steered", "told"]
 
 
-async def test_two_that_prune_at_once_share_the_work(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_two_that_prune_at_once_share_the_work(open_store: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.log.base.PRUNED", 3)
     async with open_store() as log, open_store() as opened:
         other = log if isinstance(log, MemoryLog) else opened
@@ -127,9 +121,7 @@ async def test_two_that_prune_at_once_share_the_work(
         assert len(await kept(log)) == 2
 
 
-async def test_a_prune_passes_in_short_transactions(
-    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_prune_passes_in_short_transactions(open_store: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most so many runs, and about so many bytes, since others wait for it."""
     monkeypatch.setattr("rxworker.log.base.PRUNED", 3)
     sizes: list[int] = []
@@ -163,9 +155,7 @@ async def test_a_list_goes_on_behind_a_run_that_was_deleted(open_store: OpenLog)
             "run-1",
             "run-0",
         ]
-        assert [
-            info.run_id for info in await log.list(before="run-5", status="finished", limit=1)
-        ] == ["run-4"]
+        assert [info.run_id for info in await log.list(before="run-5", status="finished", limit=1)] == ["run-4"]
 
 
 async def test_the_list_of_a_file_does_not_read_its_tombstones(tmp_path: Path) -> None:

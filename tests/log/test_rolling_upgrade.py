@@ -27,9 +27,7 @@ STORES = ["postgres", "sqlite", "nats"]
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the package of the release before."""
-    archive = subprocess.run(
-        ["git", "archive", BEFORE, "rxworker"], cwd=ROOT, capture_output=True, check=False
-    )
+    archive = subprocess.run(["git", "archive", BEFORE, "rxworker"], cwd=ROOT, capture_output=True, check=False)
     if archive.returncode:
         pytest.skip(f"the history of the repository is missing: it has no commit {BEFORE}")
     folder = tmp_path_factory.mktemp("before")

@@ -42,20 +42,14 @@ ENDS: list[tuple[StoredStatus, Event]] = [
 ]
 
 
-async def append(
-    log: EventLog, claim: Claim, after: int, events: Sequence[Event], row: RunRow | None = None
-) -> int:
+async def append(log: EventLog, claim: Claim, after: int, events: Sequence[Event], row: RunRow | None = None) -> int:
     """Append to a run. Returns its last number."""
-    records = [
-        Record(seq, claim.run_id, 1, 1, 0.0, event) for seq, event in enumerate(events, after + 1)
-    ]
+    records = [Record(seq, claim.run_id, 1, 1, 0.0, event) for seq, event in enumerate(events, after + 1)]
     await log.append(claim, entries_of(records, claim.epoch), after=after, row=row)
     return after + len(events)
 
 
-async def store(
-    log: EventLog, run_id: str, *events: Event, status: StoredStatus = "finished", **row: Any
-) -> None:
+async def store(log: EventLog, run_id: str, *events: Event, status: StoredStatus = "finished", **row: Any) -> None:
     """Store a run that no process has."""
     claim = await log.claim(run_id, create=True, row=RunRow(**row))
     await append(log, claim, 0, [START, *events], RunRow(status, **row))
@@ -72,9 +66,7 @@ class Reader:
         self.last: Counter[str] = Counter()
         self.faults: list[str] = []
         self.failed: list[Exception] = []
-        self.subscription = merge_runs(log.runs(), self.failed.append).subscribe(
-            self._take, self.failed.append
-        )
+        self.subscription = merge_runs(log.runs(), self.failed.append).subscribe(self._take, self.failed.append)
 
     def _take(self, record: Record) -> None:
         if record.first != self.last[record.run_id] + 1:
@@ -129,9 +121,7 @@ class Writer:
             await self.log.release(self.held[run])
         claim = self.held[run] = await self.log.claim(run)
         recovered = RunRecover(claim.epoch, "", "")
-        self.last[run] = await append(
-            self.log, claim, claim.last_seq, [recovered], RunRow("running")
-        )
+        self.last[run] = await append(self.log, claim, claim.last_seq, [recovered], RunRow("running"))
         self.status[run] = "running"
 
     async def requeue(self) -> None:
@@ -144,9 +134,7 @@ class Writer:
         """It ends and begins again before anybody has seen that it ended."""
         if run := self.some("running"):
             claim = self.held.pop(run)
-            self.last[run] = await append(
-                self.log, claim, self.last[run], [ENDS[1][1]], RunRow("aborted")
-            )
+            self.last[run] = await append(self.log, claim, self.last[run], [ENDS[1][1]], RunRow("aborted"))
             await self.log.release(claim)
             self.status[run] = "aborted"
             await self.log.requeue(run)
@@ -168,9 +156,7 @@ class Writer:
         return {run: self.last[run] for run, status in self.status.items() if status != "deleted"}
 
 
-async def check_readers(
-    log: EventLog, logs: Sequence[EventLog], chance: random.Random, steps: int
-) -> None:
+async def check_readers(log: EventLog, logs: Sequence[EventLog], chance: random.Random, steps: int) -> None:
     """Write, while readers begin at any moment."""
     writer, readers = Writer(log, chance), list[Reader]()
     for _ in range(steps):

@@ -28,10 +28,7 @@ START = RunStart(Conversation((Message.user("Hi"),)), 1)
 
 def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
     first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
-    more = [
-        Record(n, RUN, 1, 0, 0.0, TurnStart())
-        for n in range(after + 1 + len(first), after + count + 1)
-    ]
+    more = [Record(n, RUN, 1, 0, 0.0, TurnStart()) for n in range(after + 1 + len(first), after + count + 1)]
     return entries_of([*first, *more], epoch)
 
 
@@ -58,9 +55,7 @@ def killed(path: Path, *, appends: int) -> None:
 
     asyncio.run(main())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], check=False, cwd=Path(__file__).parents[2]
-    )
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == -signal.SIGKILL
 
 
@@ -156,9 +151,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_connection_open(
             db.execute("SELECT 1")
 
 
-async def test_a_locked_file_is_an_error_and_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_locked_file_is_an_error_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY", 0.05)
     path = tmp_path / "runs.db"
     async with SQLiteLog(path) as log:

@@ -106,9 +106,7 @@ async def test_a_run_that_was_not_submitted_is_not_taken_for_one(open_store: Ope
         worker = Worker(ScriptedModel(["Hello."]), log=log)
         run = worker.run("Hi")
         await run
-        assert (
-            await submit(log, "Hi", run_id=run.id) == run.id
-        )  # the same question, with its answer
+        assert await submit(log, "Hi", run_id=run.id) == run.id  # the same question, with its answer
         claim = await log.claim("turns", create=True)
         turns = entries([START])
         await log.append(claim, turns, after=0, row=RunRow("finished"))

@@ -136,9 +136,7 @@ async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
             for _ in range(3):
                 info = await source.take(wait=False)
                 if info is not None:
-                    assert (
-                        await source.recover(info, lambda: lacking.recover(run).started()) is None
-                    )
+                    assert await source.recover(info, lambda: lacking.recover(run).started()) is None
                 await asyncio.sleep(0.02)
         after = await log.info(run)
         assert after is not None

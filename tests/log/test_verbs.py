@@ -59,10 +59,7 @@ def stored_for(verb: str, worker: Worker, log: MemoryLog) -> Paused[None] | Queu
 @pytest.mark.parametrize("verb", BEGIN)
 def test_a_verb_and_its_twin_take_the_same_arguments(verb: str) -> None:
     known, twin = (
-        [
-            (each.name, each.kind, each.default)
-            for each in inspect.signature(getattr(Session, name)).parameters.values()
-        ]
+        [(each.name, each.kind, each.default) for each in inspect.signature(getattr(Session, name)).parameters.values()]
         for name in (verb, f"{verb}_sync")
     )
     assert twin == known

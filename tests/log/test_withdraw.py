@@ -80,9 +80,7 @@ async def desk(has_log: bool) -> AsyncGenerator[Desk]:
 
 @pytest.mark.parametrize("has_log", [False, True])
 @pytest.mark.parametrize("reads", [False, True])
-async def test_a_message_whose_future_is_cancelled_is_not_delivered(
-    has_log: bool, reads: bool
-) -> None:
+async def test_a_message_whose_future_is_cancelled_is_not_delivered(has_log: bool, reads: bool) -> None:
     async with desk(has_log) as one:
         first, second = one.run.send("first"), one.run.send("second")
         if reads:
@@ -169,9 +167,7 @@ async def test_what_is_in_the_conversation_is_not_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("by", ["future", "replica"])
-async def test_what_is_withdrawn_before_a_pause_is_not_delivered_after_it(
-    open_store: OpenLog, by: str
-) -> None:
+async def test_what_is_withdrawn_before_a_pause_is_not_delivered_after_it(open_store: OpenLog, by: str) -> None:
     async with open_store() as log:
         one = Desk(log)
         await one.begun.wait()

@@ -82,9 +82,7 @@ async def test_a_tool_with_effects_runs_after_its_start_is_stored(open_store: Op
 
 async def test_an_end_is_stored_before_any_watcher_receives_it(open_store: OpenLog) -> None:
     async with open_store() as log:
-        worker = Worker(
-            ScriptedModel(["Hello.", say("One") + call("pay", euros=1)]), tools=[pay], log=log
-        )
+        worker = Worker(ScriptedModel(["Hello.", say("One") + call("pay", euros=1)]), tools=[pay], log=log)
         run = worker.run("Hi")
         await run
         assert isinstance((await stored(log, run.id))[-1].event, RunStop)
@@ -284,9 +282,7 @@ async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["send", "cancel"])
-async def test_a_command_to_a_run_that_was_resumed_reaches_the_run_that_goes_on(
-    open_store: OpenLog, kind: str
-) -> None:
+async def test_a_command_to_a_run_that_was_resumed_reaches_the_run_that_goes_on(open_store: OpenLog, kind: str) -> None:
     """Over two pauses, and also where it comes while the run is resumed: each once."""
     async with open_store() as log:
         go_on = asyncio.Event()

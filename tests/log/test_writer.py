@@ -42,9 +42,7 @@ ERRORS: list[type[BaseException]] = [
 ]
 
 
-def replace_call(
-    log: EventLog, name: str, before: Callable[[], Awaitable[object]], first: int = 0
-) -> None:
+def replace_call(log: EventLog, name: str, before: Callable[[], Awaitable[object]], first: int = 0) -> None:
     """Await something before each call of a method of the store, from the one of this number on."""
     call: Callable[..., Any] = getattr(log, name)
     number = 0
@@ -127,9 +125,7 @@ async def test_a_writer_passes_through_its_states() -> None:
     assert not closed.done()
     release.set()
     await closed
-    assert [*states, writer.state] == [
-        state for state in WriterState if state is not WriterState.FAILED
-    ]
+    assert [*states, writer.state] == [state for state in WriterState if state is not WriterState.FAILED]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -158,9 +154,7 @@ async def test_who_waits_for_a_log_that_hangs_is_woken_when_it_is_given_up(call:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(
-    call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
     log, release = MemoryLog(), asyncio.Event()
     log.patience = 0.0
@@ -194,9 +188,7 @@ async def test_the_last_append_of_a_finished_run_has_a_deadline(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize(
-    ("call", "first"), [("_claim", 0), ("_append", 0), ("_append", 1), ("_release", 0)]
-)
+@pytest.mark.parametrize(("call", "first"), [("_claim", 0), ("_append", 0), ("_append", 1), ("_release", 0)])
 def test_whatever_a_store_raises_ends_the_run_with_an_error_and_nothing_else(
     call: str, first: int, error: type[BaseException]
 ) -> None:
@@ -308,14 +300,10 @@ class FailingCodec:
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize(("way", "first"), [("encode", n) for n in range(4)] + [("decode", 0)])
-def test_whatever_a_codec_raises_ends_no_more_than_the_run(
-    way: str, first: int, error: type[BaseException]
-) -> None:
+def test_whatever_a_codec_raises_ends_no_more_than_the_run(way: str, first: int, error: type[BaseException]) -> None:
     async def main() -> object:
         log = MemoryLog(codec=FailingCodec(error, way, first))
-        run = Worker(ScriptedModel([call("wait"), *["Hello."] * 3]), tools=[wait], log=log).run(
-            "Hi"
-        )
+        run = Worker(ScriptedModel([call("wait"), *["Hello."] * 3]), tools=[wait], log=log).run("Hi")
         sent = run.send("And you?")
         try:
             async with asyncio.timeout(60):
@@ -334,9 +322,7 @@ def test_whatever_a_codec_raises_ends_no_more_than_the_run(
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("point", ["traceparent", "call"])
-def test_whatever_tracing_raises_does_not_affect_the_run(
-    point: str, error: type[BaseException]
-) -> None:
+def test_whatever_tracing_raises_does_not_affect_the_run(point: str, error: type[BaseException]) -> None:
     class Tracing:
         def traceparent(self) -> str:
             if point == "traceparent":

@@ -171,11 +171,7 @@ async def life(folder: Path, address: str, places: Places, *, is_first: bool) ->
 
 def decide(paused: Paused[Any], folder: Path) -> dict[str, Any]:
     """What a person would answer: whether a payment was made can be seen in the file."""
-    done = [
-        line.split()[1]
-        for line in (folder / "effects").read_text().splitlines()
-        if line.startswith("done")
-    ]
+    done = [line.split()[1] for line in (folder / "effects").read_text().splitlines() if line.startswith("done")]
     decisions: dict[str, Any] = {}
     for index, pending in enumerate(paused.pending):
         if index in paused.pause.required and paused.hook == RECOVERY:

@@ -35,9 +35,7 @@ def test_a_conversation_of_few_turns_stays_as_it_is() -> None:
 def test_a_later_summary_takes_the_place_of_an_earlier_one() -> None:
     once = compact(SAID, "They counted to one.", keep=2)
     twice = compact(once.add(Message.user("three"), Message.assistant("3")), "To two.", keep=1)
-    assert [m.text for m in twice.messages if "Summary" in m.text] == [
-        "Summary of the conversation so far:\n\nTo two."
-    ]
+    assert [m.text for m in twice.messages if "Summary" in m.text] == ["Summary of the conversation so far:\n\nTo two."]
 
 
 def test_the_last_turn_cannot_be_replaced() -> None:

@@ -16,9 +16,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.booleans(), st.data())
-def test_however_the_text_is_cut_the_value_is_the_same(
-    value: object, ascii_only: bool, data: st.DataObject
-) -> None:
+def test_however_the_text_is_cut_the_value_is_the_same(value: object, ascii_only: bool, data: st.DataObject) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=data.draw(st.sampled_from([None, 1])))
     reader = JsonReader()
     place = 0

@@ -32,10 +32,7 @@ def anthropic(*pieces: str, kind: str = "text") -> list[Any]:
     return [
         {"type": "message_start", "message": {"id": "m"}},
         {"type": "content_block_start", "index": 0, "content_block": block},
-        *(
-            {"type": "content_block_delta", "index": 0, "delta": {"type": delta, field: piece}}
-            for piece in pieces
-        ),
+        *({"type": "content_block_delta", "index": 0, "delta": {"type": delta, field: piece}} for piece in pieces),
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
         {"type": "message_stop"},
@@ -52,8 +49,7 @@ def openai_chat(*pieces: str, kind: str = "text") -> list[Any]:
         return {"content" if kind == "text" else "reasoning_content": piece}
 
     chunks = [
-        {"id": "m", "choices": [{"index": 0, "delta": delta(number, piece)}]}
-        for number, piece in enumerate(pieces)
+        {"id": "m", "choices": [{"index": 0, "delta": delta(number, piece)}]} for number, piece in enumerate(pieces)
     ]
     return [*chunks, {"id": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
 
@@ -69,19 +65,14 @@ def openai_responses(*pieces: str, kind: str = "text") -> list[Any]:
     }[kind]
     return [
         {"type": "response.output_item.added", "output_index": 0, "item": item},
-        *(
-            {"type": f"response.{name}.delta", "output_index": 0, "delta": piece}
-            for piece in pieces
-        ),
+        *({"type": f"response.{name}.delta", "output_index": 0, "delta": piece} for piece in pieces),
         {"type": "response.completed", "response": {"status": "completed"}},
     ]
 
 
 def gemini(*pieces: str, kind: str = "text") -> list[Any]:
     thought = {"thought": True} if kind == "thinking" else {}
-    chunks = [
-        {"candidates": [{"content": {"parts": [{"text": piece, **thought}]}}]} for piece in pieces
-    ]
+    chunks = [{"candidates": [{"content": {"parts": [{"text": piece, **thought}]}}]} for piece in pieces]
     return [*chunks, {"candidates": [{"finishReason": "STOP"}]}]
 
 
@@ -91,9 +82,7 @@ def ollama(*pieces: str, kind: str = "text") -> list[Any]:
     return [*lines, {"model": "m", "done": True, "done_reason": "stop"}]
 
 
-MAKERS = {
-    make.__name__: make for make in (anthropic, openai_chat, openai_responses, gemini, ollama)
-}
+MAKERS = {make.__name__: make for make in (anthropic, openai_chat, openai_responses, gemini, ollama)}
 PLACES = [
     (name, kind)
     for name in MAKERS
@@ -201,9 +190,7 @@ def test_names_of_members_are_repaired_too() -> None:
     assert whole("plain") == "plain"
 
 
-@given(
-    st.lists(st.sampled_from(["\\ud83d", "\\uDE00", "\\u0041", "é", "\\\\", "ud83d"]), max_size=6)
-)
+@given(st.lists(st.sampled_from(["\\ud83d", "\\uDE00", "\\u0041", "é", "\\\\", "ud83d"]), max_size=6))
 def test_what_can_be_read_needs_no_repair(pieces: list[str]) -> None:
     """Mending comes behind reading, and gives what mending before reading would give."""
     for data in (f'"{"".join(pieces)}"'.encode(), "".join(pieces).encode("latin-1")):

@@ -157,9 +157,7 @@ def test_a_response_costs_what_the_page_of_its_prices_has(name: str) -> None:
     assert prices.cost(read(raw)) == pytest.approx(cost / 1e6)
 
 
-PRICES = Prices(
-    2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4)
-)
+PRICES = Prices(2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4))
 
 
 def used(size: int, output: int, read: int | None, written: int | None, hour: int) -> Usage:
@@ -180,9 +178,7 @@ RESPONSES = st.builds(
 
 
 @given(st.lists(RESPONSES, max_size=8), st.integers(0, 8))
-def test_a_sum_costs_as_much_as_its_responses_however_it_was_added_up(
-    several: list[Usage], at: int
-) -> None:
+def test_a_sum_costs_as_much_as_its_responses_however_it_was_added_up(several: list[Usage], at: int) -> None:
     """Also after it was stored, and as a budget counts it, whose runs report their sums so far."""
     whole, first, last = Usage(), Usage(), Usage()
     budget = Budget(prices=PRICES)

@@ -63,9 +63,7 @@ PROVIDERS: dict[str, Provider] = {
 IDS = st.sampled_from(["a", "b", "c", "a_2", "rxw_1", ""])
 NAMES = st.sampled_from(["look", "find"])
 TEXTS = st.sampled_from(["", " ", "hi", "what is it?", "日本語"])
-ARGUMENTS: st.SearchStrategy[JsonObject | str] = st.sampled_from(
-    [dict[str, Json](), {"at": [1, "x", None]}, "{oh"]
-)
+ARGUMENTS: st.SearchStrategy[JsonObject | str] = st.sampled_from([dict[str, Json](), {"at": [1, "x", None]}, "{oh"])
 texts = st.builds(Text, TEXTS)
 images = st.builds(Image, data=st.sampled_from([None, "AAAA"]), url=st.sampled_from([None, "u"]))
 documents = st.builds(Document, data=st.sampled_from([None, "AAAA"]))
@@ -147,9 +145,7 @@ def test_results_are_those_that_were_given_or_state_why_there_is_none(said: Conv
     for message in repair(said, MADE_UP).messages:
         for result in message.tool_results:
             lost = "was lost" in result.text
-            assert (
-                lost or result.text in given_texts or (result.text == MADE_UP and result.is_error)
-            )
+            assert lost or result.text in given_texts or (result.text == MADE_UP and result.is_error)
 
 
 # --- being sent
@@ -257,10 +253,7 @@ def ollama_refuses(block: object) -> bool:
 
 def can_be_sent(provider: str, said: Conversation) -> bool:
     return provider != "ollama" or not any(
-        ollama_refuses(block)
-        for message in said.messages
-        if message.role != "assistant"
-        for block in message.content
+        ollama_refuses(block) for message in said.messages if message.role != "assistant" for block in message.content
     )
 
 
@@ -306,9 +299,7 @@ def test_no_turn_parts_a_call_from_its_result_or_an_answer_from_itself(said: Con
 
 
 @given(sound, st.data())
-def test_a_fork_is_the_conversation_up_to_a_turn_and_sound(
-    said: Conversation, data: st.DataObject
-) -> None:
+def test_a_fork_is_the_conversation_up_to_a_turn_and_sound(said: Conversation, data: st.DataObject) -> None:
     found = turns(said)
     if not found:
         return
@@ -321,9 +312,7 @@ def test_a_fork_is_the_conversation_up_to_a_turn_and_sound(
 
 @settings(max_examples=100)
 @given(sound, st.integers(0, 200), st.integers(0, 3))
-def test_what_is_trimmed_is_sound_and_keeps_what_has_to_stay(
-    said: Conversation, most: int, first: int
-) -> None:
+def test_what_is_trimmed_is_sound_and_keeps_what_has_to_stay(said: Conversation, most: int, first: int) -> None:
     trimmed = trim(said, most, keep_first=first)
     assert validate(trimmed) == []
     assert trimmed.system == said.system
@@ -353,9 +342,7 @@ def test_what_is_trimmed_has_room_or_is_as_short_as_it_gets(said: Conversation, 
 
 
 @given(sound, st.integers(1, 5))
-def test_what_is_compacted_is_sound_and_ends_with_the_turns_that_were_kept(
-    said: Conversation, keep: int
-) -> None:
+def test_what_is_compacted_is_sound_and_ends_with_the_turns_that_were_kept(said: Conversation, keep: int) -> None:
     compacted = compact(said, "They spoke.", keep)
     assert validate(compacted) == []
     assert compacted.system == said.system
@@ -369,9 +356,7 @@ def test_what_is_compacted_is_sound_and_ends_with_the_turns_that_were_kept(
 
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**60), 2**60), st.text(max_size=5)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=3), inner, max_size=2)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=3), inner, max_size=2)),
     max_leaves=5,
 )
 objects = st.dictionaries(st.text(max_size=3), JSON, max_size=2)

@@ -102,9 +102,7 @@ def test_ids_that_were_made_do_not_change_when_the_conversation_grows() -> None:
 
 
 def test_a_call_without_an_id_is_given_one() -> None:
-    said = mended(
-        HI, Message.assistant(ToolCall("", "look", {})), Message.user(ToolResult("", "x"))
-    )
+    said = mended(HI, Message.assistant(ToolCall("", "look", {})), Message.user(ToolResult("", "x")))
     assert said[1].tool_calls[0].id == said[2].tool_results[0].tool_use_id == "call"
 
 

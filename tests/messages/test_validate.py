@@ -99,9 +99,7 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
 
 
 @pytest.mark.parametrize(("messages", "complaints"), BROKEN)
-def test_what_is_wrong_is_reported_with_its_position(
-    messages: tuple[Message, ...], complaints: list[str]
-) -> None:
+def test_what_is_wrong_is_reported_with_its_position(messages: tuple[Message, ...], complaints: list[str]) -> None:
     assert validate(Conversation(messages)) == complaints
 
 

@@ -70,9 +70,7 @@ def test_what_passes(source: str, expected: str) -> None:
 
 
 def test_records_are_held_back_like_events() -> None:
-    records = {
-        letter: Record(n, "r", 1, 1, 0.0, event) for n, (letter, event) in enumerate(ROW.items(), 1)
-    }
+    records = {letter: Record(n, "r", 1, 1, 0.0, event) for n, (letter, event) in enumerate(ROW.items(), 1)}
     test = Marbles()
     seen = values_of(test.observe(test.hot("-a-d-t-a-b-c-|", records).pipe(committed())))
     assert seen == [records["a"], records["b"], records["c"]]
@@ -152,13 +150,9 @@ def test_records_of_several_runs_are_kept_apart() -> None:
         ("one", RunStop()),
         ("two", RunStop()),
     ]
-    records = [
-        Record(seq, run, 1, 1, float(seq), event) for seq, (run, event) in enumerate(told, 1)
-    ]
+    records = [Record(seq, run, 1, 1, float(seq), event) for seq, (run, event) in enumerate(told, 1)]
     texts: list[str] = []
-    reactivex.from_iterable(records).pipe(committed(), events(), text_deltas()).subscribe(
-        texts.append
-    )
+    reactivex.from_iterable(records).pipe(committed(), events(), text_deltas()).subscribe(texts.append)
     assert texts == ["Good", "Hello"]
     shown: list[str] = []
     reactivex.from_iterable(records).pipe(events(), text_deltas()).subscribe(shown.append)

@@ -49,21 +49,15 @@ def test_a_row_comes_whenever_a_gauge_moves() -> None:
     test = Marbles()
     source = test.hot("--a---b--|")
     seen = test.observe(source.pipe(combine_gauges(Row(), count=count, last=same)))
-    assert seen == test.expected("0-(1,2)", ROWS) + test.expected("------(3,4)", ROWS) + (
-        test.expected("---------|")
-    )
+    assert seen == test.expected("0-(1,2)", ROWS) + test.expected("------(3,4)", ROWS) + (test.expected("---------|"))
     assert source.subscriptions == test.subscriptions("^--------!")
 
 
 def test_never_and_empty_show_the_start() -> None:
     test = Marbles()
-    assert test.observe(test.hot("---").pipe(combine_gauges(Row(), last=same))) == (
-        test.expected("0", ROWS)
-    )
+    assert test.observe(test.hot("---").pipe(combine_gauges(Row(), last=same))) == (test.expected("0", ROWS))
     test = Marbles()
-    assert test.observe(test.hot("---|").pipe(combine_gauges(Row(), last=same))) == (
-        test.expected("0--|", ROWS)
-    )
+    assert test.observe(test.hot("---|").pipe(combine_gauges(Row(), last=same))) == (test.expected("0--|", ROWS))
 
 
 def test_an_error_of_the_source_comes_once() -> None:
@@ -83,12 +77,8 @@ def refuse_item(_: str) -> None:
 def refuse_raw(source: Observable[str]) -> Observable[str]:
     """A gauge whose observer raises into its source."""
 
-    def subscribe(
-        observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        return connect(
-            source, Sink(refuse_item, observer.on_error, observer.on_completed), scheduler
-        )
+    def subscribe(observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        return connect(source, Sink(refuse_item, observer.on_error, observer.on_completed), scheduler)
 
     return Stage(subscribe)
 
@@ -115,9 +105,7 @@ def test_a_gauge_that_fails_stops_alone_and_is_reported(
     assert caplog.records == []
 
     of("a", "b").pipe(combine_gauges(Row(), last=gauge, count=count)).subscribe()
-    assert [each.getMessage() for each in caplog.records] == [
-        "the gauge last failed and has stopped"
-    ]
+    assert [each.getMessage() for each in caplog.records] == ["the gauge last failed and has stopped"]
 
 
 def test_the_last_gauge_that_fails_ends_all_and_leaves_the_source() -> None:

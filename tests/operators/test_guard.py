@@ -86,9 +86,7 @@ def told(make: Make, first: Sequence[Step], later: Sequence[Step], raises: Seque
         return Disposable(log.let_go)
 
     try:
-        log.subscription.disposable = make(subscribe).subscribe(
-            log.on_next, log.on_error, log.on_completed
-        )
+        log.subscription.disposable = make(subscribe).subscribe(log.on_next, log.on_error, log.on_completed)
         log.lines.append("subscribed")
         play([step for step in later if step != "raise"])
         log.subscription.dispose()
@@ -103,9 +101,7 @@ RAISES = st.lists(st.sampled_from(["next a", "error 'no'", "completed", "let go"
 
 
 @given(STEPS, STEPS, RAISES)
-def test_every_story_is_the_same(
-    first: Sequence[Step], later: Sequence[Step], raises: Sequence[str]
-) -> None:
+def test_every_story_is_the_same(first: Sequence[Step], later: Sequence[Step], raises: Sequence[str]) -> None:
     expected = told(Observable, first, later, raises)
     assert [told(make, first, later, raises) for make in OURS] == [expected, expected]
 

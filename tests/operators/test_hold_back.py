@@ -108,9 +108,7 @@ def test_what_the_check_allows_arrives_whole(text: str, cuts: list[int], window:
 
 
 @given(st.text("abX", max_size=60), PIECES, st.integers(3, 6))
-def test_a_phrase_of_half_a_window_never_passes_in_part(
-    text: str, cuts: list[int], half: int
-) -> None:
+def test_a_phrase_of_half_a_window_never_passes_in_part(text: str, cuts: list[int], half: int) -> None:
     """The phrase is "Xab"; an X that passes is never followed by "ab"."""
 
     def check(window: str) -> bool:
@@ -126,9 +124,7 @@ def test_without_a_replacement_the_stream_fails() -> None:
     errors: list[Exception] = []
     seen: list[Event] = []
     source = reactivex.of(*(ROW[letter] for letter in "sabe"))
-    source.pipe(hold_back(lambda text: "b" not in text, window=4)).subscribe(
-        seen.append, errors.append
-    )
+    source.pipe(hold_back(lambda text: "b" not in text, window=4)).subscribe(seen.append, errors.append)
     assert seen == [ROW["s"]]
     assert isinstance(errors[0], TextRejectedError)
     assert "bb" not in str(errors[0])
@@ -219,9 +215,7 @@ async def test_what_follows_waits_for_an_asynchronous_check() -> None:
     seen: list[Event] = []
     done = loop.create_future()
     source: Subject[Event] = Subject()
-    source.pipe(hold_back(check, window=4)).subscribe(
-        seen.append, on_completed=lambda: done.set_result(None)
-    )
+    source.pipe(hold_back(check, window=4)).subscribe(seen.append, on_completed=lambda: done.set_result(None))
     for letter in "sabue":
         source.on_next(ROW[letter])
     source.on_completed()

@@ -93,9 +93,7 @@ def test_an_aborted_call_emits_no_more() -> None:
     assert [view.input for view in seen] == [{"a": 1}]
 
 
-@pytest.mark.parametrize(
-    "again", [[STARTED, STARTED], [AttemptRetract("lost")], [AttemptStart()]], ids=repr
-)
+@pytest.mark.parametrize("again", [[STARTED, STARTED], [AttemptRetract("lost")], [AttemptStart()]], ids=repr)
 def test_a_call_whose_response_begins_anew_emits_no_more(again: list[Event]) -> None:
     assert views(START, *texts('{"a"'), *again, *texts(": 1}"), STOP) == []
 

@@ -45,9 +45,7 @@ BEGIN = RunStart(Conversation())
 
 
 def test_a_run_has_no_parent_and_its_calls_are_its_children() -> None:
-    run, look = links_of(
-        record("r", BEGIN), record("r", TextDelta(0, "")), record("r", starts("c"))
-    )
+    run, look = links_of(record("r", BEGIN), record("r", TextDelta(0, "")), record("r", starts("c")))
     assert (run.kind, run.parent) == ("run", None)
     assert (look.kind, look.name, look.place, look.parent) == (
         "call",

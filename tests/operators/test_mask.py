@@ -62,9 +62,7 @@ def masked(pieces: Iterable[str], pattern: Any, limit: int = 8, **more: Any) -> 
     events = reactivex.from_iterable([TextDelta(0, piece) for piece in pieces])
     seen: list[str] = []
     errors: list[Exception] = []
-    events.pipe(mask(pattern, "*", limit=limit, **more), text_deltas()).subscribe(
-        seen.append, errors.append
-    )
+    events.pipe(mask(pattern, "*", limit=limit, **more), text_deltas()).subscribe(seen.append, errors.append)
     assert not errors
     return seen
 
@@ -73,18 +71,14 @@ TEXTS = st.text(alphabet="ak1-s \n", max_size=60)
 
 
 @given(TEXTS, st.lists(st.integers(0, 60)), st.sampled_from(PATTERNS))
-def test_any_cut_gives_what_the_whole_text_gives(
-    text: str, places: list[int], pattern: str
-) -> None:
+def test_any_cut_gives_what_the_whole_text_gives(text: str, places: list[int], pattern: str) -> None:
     # What a star hides may be longer than the limit.
     text = re.sub("s{4,}", "sss", text)
     assert "".join(masked(cut(text, places), pattern)) == re.sub(pattern, "*", text)
 
 
 @given(TEXTS, st.lists(st.integers(0, 60)), st.sampled_from(["s*-k", "1.*k", "(?s)a.*?1"]))
-def test_longer_matches_do_not_depend_on_the_cut_either(
-    text: str, places: list[int], pattern: str
-) -> None:
+def test_longer_matches_do_not_depend_on_the_cut_either(text: str, places: list[int], pattern: str) -> None:
     assert "".join(masked(cut(text, places), pattern)) == "".join(masked([text], pattern))
 
 
@@ -155,9 +149,7 @@ def test_events_keep_their_order() -> None:
         ("-s-a-#", "-s---#"),
     ]:
         seen = test.observe(test.hot(source, row).pipe(mask(r"\d{3}-\d{4}")))
-        assert [str(each.value) for each in seen] == [
-            str(each.value) for each in test.expected(expected, row)
-        ]
+        assert [str(each.value) for each in seen] == [str(each.value) for each in test.expected(expected, row)]
         test = Marbles()
 
 
@@ -200,13 +192,9 @@ THOUGHTS: list[Event] = [
         ("556", True, ["It is 555.", "signed"]),
     ],
 )
-def test_changed_thinking_loses_its_signature(
-    pattern: str, thinking: bool, texts: list[str]
-) -> None:
+def test_changed_thinking_loses_its_signature(pattern: str, thinking: bool, texts: list[str]) -> None:
     seen: list[Any] = []
-    reactivex.from_iterable(THOUGHTS).pipe(mask(pattern, "*", thinking=thinking)).subscribe(
-        seen.append
-    )
+    reactivex.from_iterable(THOUGHTS).pipe(mask(pattern, "*", thinking=thinking)).subscribe(seen.append)
     found = [each for each in seen if isinstance(each, ThinkingDelta | SignatureDelta)]
     shown = [each.text if isinstance(each, ThinkingDelta) else each.signature for each in found]
     assert shown == texts
@@ -232,9 +220,7 @@ def test_parts_that_overlap_are_replaced_together() -> None:
     assert masked(["abcde"], find) == ["**e"]
 
 
-@pytest.mark.parametrize(
-    "found", [None, 3, [3], [(0, 99)], [(3, 1)], [("a", "b")], "ab", [(-1, 2)]]
-)
+@pytest.mark.parametrize("found", [None, 3, [3], [(0, 99)], [(3, 1)], [("a", "b")], "ab", [(-1, 2)]])
 def test_a_function_that_returns_something_else_ends_the_stream(found: Any) -> None:
     def find(_: str) -> Any:
         return found

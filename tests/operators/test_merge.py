@@ -41,13 +41,9 @@ def test_other_blocks_choices_kinds_and_events_stand_between() -> None:
 
 
 def test_each_kind_of_text_merges_and_keeps_its_choice() -> None:
-    assert merge_deltas([ThinkingDelta(0, "a", 1), ThinkingDelta(0, "b", 1)]) == [
-        ThinkingDelta(0, "ab", 1)
-    ]
+    assert merge_deltas([ThinkingDelta(0, "a", 1), ThinkingDelta(0, "b", 1)]) == [ThinkingDelta(0, "ab", 1)]
     assert merge_deltas([RefusalDelta(0, "a"), RefusalDelta(0, "b")]) == [RefusalDelta(0, "ab")]
-    assert merge_deltas([InputJsonDelta(0, "a"), InputJsonDelta(0, "b")]) == [
-        InputJsonDelta(0, "ab")
-    ]
+    assert merge_deltas([InputJsonDelta(0, "a"), InputJsonDelta(0, "b")]) == [InputJsonDelta(0, "ab")]
 
 
 def test_values_merge_only_where_text_is_appended_at_the_same_path() -> None:

@@ -120,9 +120,7 @@ def test_the_order_of_completion_does_not_matter(order: list[int], limit: int) -
         return works[number]
 
     source: Source[int] = Source()
-    source.pipe(
-        map_in_order(work, limit), ops.do_action(on_completed=lambda: seen.append(-1))
-    ).subscribe(seen.append)
+    source.pipe(map_in_order(work, limit), ops.do_action(on_completed=lambda: seen.append(-1))).subscribe(seen.append)
     for number in range(6):
         source.on_next(number)
     source.on_completed()

@@ -21,9 +21,7 @@ def waits(*delays: float | None) -> Callable[[Exception, int], float | None]:
 def in_turn(*sources: Observable[str]) -> Observable[str]:
     remaining = list(sources)
 
-    def subscribe(
-        observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         return remaining.pop(0).subscribe(observer, scheduler=scheduler)
 
     return Stage(subscribe)
@@ -99,9 +97,7 @@ def test_thousands_of_failures_do_not_pile_up() -> None:
 def test_a_source_that_cannot_be_subscribed_to_is_tried_again() -> None:
     calls: list[int] = []
 
-    def subscribe(
-        observer: abc.ObserverBase[str], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[str], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         calls.append(1)
         if len(calls) == 1:
             raise ValueError("busy")

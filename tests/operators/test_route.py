@@ -84,7 +84,5 @@ def test_a_lane_that_ends_leaves_the_other() -> None:
 def test_the_source_is_left_when_both_lanes_have_ended() -> None:
     test = Marbles()
     source = test.hot("-u-d-u-d-|", EVENTS)
-    assert test.observe(source.pipe(split_meta(first_only, gone))) == test.expected(
-        "-u-(d,|)", EVENTS
-    )
+    assert test.observe(source.pipe(split_meta(first_only, gone))) == test.expected("-u-(d,|)", EVENTS)
     assert source.subscriptions == test.subscriptions("^--!")

@@ -159,9 +159,7 @@ async def test_runs_of_workers_are_distinguished_and_lose_nothing() -> None:
 
 async def test_watches_are_merged_as_runs_are() -> None:
     runs = [Worker(ScriptedModel(["a longer word"])).run("?") for _ in range(2)]
-    seen: list[Record] = await merge_runs([run.watch(Coalesce()) for run in runs]).pipe(
-        ops.to_list()
-    )
+    seen: list[Record] = await merge_runs([run.watch(Coalesce()) for run in runs]).pipe(ops.to_list())
     for run in runs:
         own = [record for record in seen if record.run_id == run.id]
         assert [r.first for r in own] == [1, *(r.seq + 1 for r in own[:-1])]

@@ -95,9 +95,7 @@ def once(item: Event) -> Observable[Event]:
 
 
 def emit(item: Event) -> Callable[..., abc.DisposableBase]:
-    def subscribe(
-        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         from reactivex.disposable import Disposable
 
         observer.on_next(item)
@@ -159,9 +157,7 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "events": lambda _: in_records,
     "split_meta": lambda _: split_meta(same, same),
     "group_blocks": lambda _: followed,
-    "group_blocks, replayed": lambda _: (
-        lambda source: source.pipe(group_blocks(replay=True), ops.merge_all())
-    ),
+    "group_blocks, replayed": lambda _: lambda source: source.pipe(group_blocks(replay=True), ops.merge_all()),
     "scan_scope": lambda _: lambda source: source.pipe(group_blocks(), scan_scope(count, 0)),
     "fold_scope": lambda _: lambda source: source.pipe(group_blocks(), fold_scope(count, 0)),
     "tool_calls": lambda _: tool_calls(),
@@ -177,13 +173,9 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "map_in_order": lambda _: map_in_order(once, 2),
     "timeline": lambda _: Timeline(),
     "sliding": lambda test: sliding(4, test.scheduler),
-    "fold_sliding": lambda test: (
-        lambda source: source.pipe(ops.map(one), fold_sliding(add, 0.0, 4, test.scheduler))
-    ),
+    "fold_sliding": lambda test: lambda source: source.pipe(ops.map(one), fold_sliding(add, 0.0, 4, test.scheduler)),
     "rate": lambda test: lambda source: source.pipe(ops.map(one), rate(4, test.scheduler)),
-    "lineage": lambda _: (
-        lambda source: source.pipe(ops.map(with_calls), ops.map(envelop), lineage())
-    ),
+    "lineage": lambda _: lambda source: source.pipe(ops.map(with_calls), ops.map(envelop), lineage()),
     "spans": lambda _: lambda source: source.pipe(ops.map(envelop), spans(starts, stops)),
     "usage_changes": lambda _: lambda source: source.pipe(ops.map(envelop), usage_changes()),
 }
@@ -241,10 +233,7 @@ def test_nothing_comes_after_disposing_within_an_item(name: str) -> None:
     source = test.hot(STORY, EVENTS)
     records = test.observe(source.pipe(OPERATORS[name](test), ops.take(1)))
     assert kinds_of(records) == ["N", "C"]
-    assert (
-        source.subscriptions[0].unsubscribe
-        < test.subscriptions("^-----------------!")[0].unsubscribe
-    )
+    assert source.subscriptions[0].unsubscribe < test.subscriptions("^-----------------!")[0].unsubscribe
 
 
 def test_two_subscriptions_emit_the_same_events(name: str) -> None:

@@ -123,9 +123,7 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.data())
-def test_blocks_do_not_depend_on_how_the_text_was_cut(
-    pieces: list[str], data: st.DataObject
-) -> None:
+def test_blocks_do_not_depend_on_how_the_text_was_cut(pieces: list[str], data: st.DataObject) -> None:
     text = "".join(pieces)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
     cut = [text[a:b] for a, b in pairwise([0, *cuts, len(text)])]

@@ -14,9 +14,7 @@ FIRST = TransportTimeoutError("nothing came within 8 seconds")
 IDLE = TransportTimeoutError("nothing came for 8 seconds")
 
 
-def observe(
-    drawing: str, first: float | None, idle: float | None
-) -> tuple[list[Recorded[str]], list[int]]:
+def observe(drawing: str, first: float | None, idle: float | None) -> tuple[list[Recorded[str]], list[int]]:
     test = Marbles()
     source = test.hot(drawing)
     seen = test.observe(source.pipe(time_out(first, idle, test.scheduler)))

@@ -27,9 +27,7 @@ def changes_of(*records: Record) -> list[UsageChange]:
 
 
 def test_a_snapshot_adds_what_is_new_in_it() -> None:
-    changes = changes_of(
-        record(AttemptStart("house", "small")), record(Usage(10, 1)), record(Usage(10, 7))
-    )
+    changes = changes_of(record(AttemptStart("house", "small")), record(Usage(10, 1)), record(Usage(10, 7)))
     assert [(c.tokens, c.output_tokens) for c in changes] == [(11, 1), (6, 6)]
     assert {(c.provider, c.model) for c in changes} == {("house", "small")}
 
@@ -40,16 +38,12 @@ def test_a_snapshot_without_a_change_is_left_out() -> None:
 
 def test_another_attempt_begins_at_nothing_also_when_its_start_was_missed() -> None:
     missed = changes_of(record(Usage(10)), record(Usage(10), attempt=2))
-    begun = changes_of(
-        record(Usage(10)), record(AttemptStart(), attempt=2), record(Usage(10), attempt=2)
-    )
+    begun = changes_of(record(Usage(10)), record(AttemptStart(), attempt=2), record(Usage(10), attempt=2))
     assert [c.tokens for c in missed] == [c.tokens for c in begun] == [10, 10]
 
 
 def test_runs_and_runs_inside_them_are_kept_apart() -> None:
-    changes = changes_of(
-        record(Usage(10)), record(Usage(20), "c"), record(Usage(30), run_id="s"), record(Usage(11))
-    )
+    changes = changes_of(record(Usage(10)), record(Usage(20), "c"), record(Usage(30), run_id="s"), record(Usage(11)))
     assert [c.tokens for c in changes] == [10, 20, 30, 1]
 
 
@@ -62,9 +56,7 @@ def test_a_summary_of_a_conversation_is_paid_for_as_well() -> None:
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3)
 counts = st.integers(0, 1_000_000)
-snapshots = st.builds(
-    Usage, input_tokens=counts, output_tokens=counts, cache_read_tokens=st.none() | counts
-)
+snapshots = st.builds(Usage, input_tokens=counts, output_tokens=counts, cache_read_tokens=st.none() | counts)
 
 
 @given(st.lists(snapshots, min_size=1))

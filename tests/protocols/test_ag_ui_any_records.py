@@ -154,9 +154,7 @@ class AgUiGrammar:
                 pass
             case "REASONING_ENCRYPTED_VALUE":
                 name = event["entityId"]
-                assert inside in (
-                    self.owners.get((kind, name), "nobody") for kind in ("text", "reasoning")
-                )
+                assert inside in (self.owners.get((kind, name), "nobody") for kind in ("text", "reasoning"))
             case other:
                 pytest.fail(f"unknown event {other}")
 
@@ -345,9 +343,7 @@ class AcpGrammar:
 ENDS = {"completed", "incomplete", "failed"}
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 OPEN_EVENTS: TypeAdapter[Any] = TypeAdapter(
-    cast("Any", Union)[
-        tuple(v for name, v in vars(open_responses).items() if name.endswith("StreamingEvent"))
-    ]
+    cast("Any", Union)[tuple(v for name, v in vars(open_responses).items() if name.endswith("StreamingEvent"))]
 )
 CHUNKS = TypeAdapter(ChoiceDelta)
 MESSAGES = TypeAdapter(ChatCompletionMessage)
@@ -458,9 +454,7 @@ turn_events = st.one_of(
     st.builds(ToolProgress, ids, st.sampled_from([0.5, None, {"a": [1]}])),
     st.builds(ToolStop, results),
     st.builds(ToolStop, results),
-    st.builds(
-        MessageAdd, st.tuples(st.builds(Message, st.just("user"), st.tuples(results))), texts
-    ),
+    st.builds(MessageAdd, st.tuples(st.builds(Message, st.just("user"), st.tuples(results))), texts),
     st.just(MessageAdd((Message.user("go on"),), "send")),
     st.just(HookMessage("hook", "message", "hello")),
     st.just(HookVerdict("hook", "before_tool_call", "Skip", "no", "c1")),
@@ -515,9 +509,7 @@ def soups(draw: st.DrawFn) -> list[Record]:
     seq = draw(st.integers(0, 3))
     records: list[Record] = []
     turn = attempt = 1
-    for event, path, covers in draw(
-        st.lists(st.tuples(events, paths, st.integers(1, 3)), max_size=40)
-    ):
+    for event, path, covers in draw(st.lists(st.tuples(events, paths, st.integers(1, 3)), max_size=40)):
         turn += isinstance(event, TurnStart)
         attempt = attempt + 1 if isinstance(event, AttemptStart) else attempt
         seq += covers
@@ -530,9 +522,7 @@ def test_any_events_in_any_order_make_well_formed_streams(records: list[Record])
     check(records)
 
 
-@pytest.mark.parametrize(
-    "end", [RunPause(PauseState("hook", waiting([LOOK]), (0,), "why")), ToolStart(LOOK)]
-)
+@pytest.mark.parametrize("end", [RunPause(PauseState("hook", waiting([LOOK]), (0,), "why")), ToolStart(LOOK)])
 def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_starts(
     end: Event,
 ) -> None:

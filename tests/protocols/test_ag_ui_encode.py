@@ -128,9 +128,7 @@ async def test_a_call_that_never_ran_is_answered_when_its_turn_is_over() -> None
     records = numbered(RunStart(Conversation()), TurnStart(), OWN, *start_call("c1"))
     cut = encoded(records)
     assert of_type(cut, "TOOL_CALL_RESULT") == []  # nobody knows
-    worker = Worker(
-        ScriptedModel([call("look", city="Oslo")] * 2), tools=[look], limits=Limits(max_turns=1)
-    )
+    worker = Worker(ScriptedModel([call("look", city="Oslo")] * 2), tools=[look], limits=Limits(max_turns=1))
     assert len(of_type(encoded(await told(worker)), "TOOL_CALL_RESULT")) == 1
     over = encoded([*records, *numbered(TurnStart(), first=9)])
     assert of_type(over, "TOOL_CALL_RESULT")[0]["metadata"]["rxworker"]["isError"] is True
@@ -190,9 +188,7 @@ def test_arguments_that_come_by_path_are_reported_when_they_are_whole() -> None:
     assert json.loads(arguments["delta"]) == {"city": "Oslo"}
 
 
-def test_a_call_whose_beginning_was_missed_is_reported_when_it_runs_with_all_of_its_arguments() -> (
-    None
-):
+def test_a_call_whose_beginning_was_missed_is_reported_when_it_runs_with_all_of_its_arguments() -> None:
     records = numbered(
         InputJsonDelta(0, 'lo"}'),
         BlockStop(0, BlockType.TOOL_USE, metadata=ToolUseMetadata("c1", "look")),

@@ -132,11 +132,7 @@ def test_tools_state_and_context_are_read() -> None:
             "https:",
         ),
         (
-            {
-                "messages": [
-                    message("user", [{"type": "audio", "source": {"type": "data", "value": "A"}}])
-                ]
-            },
+            {"messages": [message("user", [{"type": "audio", "source": {"type": "data", "value": "A"}}])]},
             "audio/mpeg",
         ),
         (
@@ -152,9 +148,7 @@ def test_tools_state_and_context_are_read() -> None:
         ({"threadId": 5}, "RunAgentInput"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(
-    given: dict[str, Any], word: str
-) -> None:
+def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(given: dict[str, Any], word: str) -> None:
     with pytest.raises(LocalProtocolError, match=word):
         read(**given)
 

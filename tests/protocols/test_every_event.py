@@ -170,8 +170,6 @@ def test_the_table_of_kinds_states_how_a_view_shows_it() -> None:
 def test_an_event_of_an_unknown_type_reaches_the_clients() -> None:
     told = records(Owl)
     assert b'"name":"rxworker.owl","value":{"type":"owl","wings":2}' in ag_ui(told)
-    assert b'{"type":"data-owl","data":{"type":"owl","wings":2},"transient":true}' in ui_messages(
-        told
-    )
+    assert b'{"type":"data-owl","data":{"type":"owl","wings":2},"transient":true}' in ui_messages(told)
     assert b'"name":"rxworker.Untagged"' in ag_ui(records(Untagged))
     assert b'"type":"data-Untagged"' in ui_messages(records(Untagged))

@@ -65,9 +65,7 @@ async def body_of(response: aiohttp.ClientResponse, status: int = 200) -> list[s
 async def test_a_protocol_in_the_registry_is_served_by_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(
-        UI_PROTOCOLS, "lines", UiProtocol("/api/lines", read_question, stream_lines)
-    )
+    monkeypatch.setitem(UI_PROTOCOLS, "lines", UiProtocol("/api/lines", read_question, stream_lines))
 
     def make_worker() -> Worker:
         return Worker(ScriptedModel(["Hello!", "Bye!"]))

@@ -74,9 +74,7 @@ def test_records_travel_as_they_were_encoded() -> None:
 
 
 def test_messages_may_hold_half_a_character() -> None:
-    assert read_server_message(socket_message(RunEnd("r", "aborted", "\ud83d"))) == RunEnd(
-        "r", "aborted", "\ufffd"
-    )
+    assert read_server_message(socket_message(RunEnd("r", "aborted", "\ud83d"))) == RunEnd("r", "aborted", "\ufffd")
 
 
 @pytest.mark.parametrize(

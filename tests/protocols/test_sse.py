@@ -24,11 +24,7 @@ def read(data: bytes) -> list[tuple[str, bytes, str | None]]:
 
 def test_a_reader_finds_the_records_their_numbers_and_the_end() -> None:
     records = [Record(n, "r", 1, 1, 0.5, TextDelta(0, f"{n}\r\n\u2028")) for n in range(1, 4)]
-    body = (
-        retry_frame(1000)
-        + PING_COMMENT.join(map(record_frame, records))
-        + end_frame("aborted", "a\nb")
-    )
+    body = retry_frame(1000) + PING_COMMENT.join(map(record_frame, records)) + end_frame("aborted", "a\nb")
     frames = SseDecoder().feed(body)
     assert [decode_record(frame.data) for frame in frames[:-1]] == records
     assert [frame.id for frame in frames[:-1]] == ["1", "2", "3"]

@@ -148,9 +148,7 @@ def test_a_failed_call_has_an_error_and_a_picture_is_a_file() -> None:
     failed = encoded(numbered(*start_call(), ToolStop(ToolResult("c1", "no", is_error=True))))
     assert of_type(failed, "tool-output-error")[0]["errorText"] == "no"
     picture = ToolResult("c1", (Text("look"), Image(data="AAAA")))
-    (output,) = of_type(
-        encoded(numbered(*start_call(), ToolStop(picture))), "tool-output-available"
-    )
+    (output,) = of_type(encoded(numbered(*start_call(), ToolStop(picture))), "tool-output-available")
     assert output["output"][1]["url"] == "data:image/png;base64,AAAA"
 
 
@@ -208,9 +206,7 @@ async def test_the_text_of_a_nested_run_is_not_a_part_of_the_answer() -> None:
     assert all(part["transient"] for part in deltas)
     whole = [part["data"]["text"] for part in of_type(parts, "data-inside")]
     assert whole == ["hm", "An old pond."]
-    assert [part["data"]["status"] for part in of_type(parts, "data-run")] == [
-        *("running", "finished")
-    ]
+    assert [part["data"]["status"] for part in of_type(parts, "data-run")] == [*("running", "finished")]
 
 
 def test_the_rest_is_data_and_what_is_of_the_moment_is_not_kept() -> None:
@@ -259,9 +255,7 @@ async def test_a_question_of_a_tool_requests_approval_and_is_data_of_the_pause()
     (request,) = of_type(parts, "tool-approval-request")
     assert request["reason"] == str(question)
     (pause,) = of_type(parts, "data-pause")
-    assert pause["data"]["questions"] == {
-        "call_1_1": {"source": "tides", "message": "Sign in.", "url": question.url}
-    }
+    assert pause["data"]["questions"] == {"call_1_1": {"source": "tides", "message": "Sign in.", "url": question.url}}
     resumed = worker.resume(decisions={"call_1_1": Approve()})
     after = encoded(await told(resumed), UiMessageEncoder("message"))
     assert [p["output"] for p in of_type(after, "tool-output-available")] == ["accept"]

@@ -98,9 +98,7 @@ def test_pictures_and_documents_of_the_user_are_files() -> None:
 
 
 def test_a_tool_of_the_provider_has_its_result_in_place() -> None:
-    [call] = parts(
-        ServerToolCall("1", "search", {"q": "x"}), ServerToolResult("1", echo={"hits": []})
-    )
+    [call] = parts(ServerToolCall("1", "search", {"q": "x"}), ServerToolResult("1", echo={"hits": []}))
     assert (call["state"], call["output"]) == ("output-available", '{"hits":[]}')
     assert call["providerExecuted"] is True
 

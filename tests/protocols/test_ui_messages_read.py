@@ -78,9 +78,7 @@ def test_each_step_of_an_answer_is_a_message_followed_by_its_results() -> None:
         (look("input-available"), None),
     ],
 )
-def test_a_call_has_the_result_of_its_state(
-    part: dict[str, Any], result: ToolResult | None
-) -> None:
+def test_a_call_has_the_result_of_its_state(part: dict[str, Any], result: ToolResult | None) -> None:
     messages = read(message("user", text("hi")), message("assistant", part)).conversation.messages
     assert messages[1] == Message.assistant(CALL)
     assert messages[2:] == (() if result is None else (Message("user", (result,)),))
@@ -96,9 +94,7 @@ def test_a_call_has_the_result_of_its_state(
             {"c1": Deny("no")},
         ),
         (
-            look(
-                "approval-responded", approval={"id": "r:c1", "approved": True, "isAutomatic": True}
-            ),
+            look("approval-responded", approval={"id": "r:c1", "approved": True, "isAutomatic": True}),
             {},
         ),
         (look("approval-requested", approval={"id": "r:c1"}), {}),
@@ -106,9 +102,7 @@ def test_a_call_has_the_result_of_its_state(
         (look("output-available", output="42"), {}),
     ],
 )
-def test_an_answer_to_a_paused_call_is_a_decision(
-    part: dict[str, Any], decisions: dict[str, object]
-) -> None:
+def test_an_answer_to_a_paused_call_is_a_decision(part: dict[str, Any], decisions: dict[str, object]) -> None:
     asked = read(message("user", text("hi")), message("assistant", part))
     assert decisions_of(asked.replies) == decisions
     continues = asked.replies or asked.results
@@ -145,17 +139,13 @@ def test_a_dynamic_tool_is_a_call_too() -> None:
         (message("assistant", {"type": "tool-look", "state": "x"}), "toolCallId"),
         (message("assistant", {**look("x"), "input": [1]}), "neither an object nor a text"),
         (
-            message(
-                "assistant", look("approval-responded", approval={"id": "x", "approved": True})
-            ),
+            message("assistant", look("approval-responded", approval={"id": "x", "approved": True})),
             "not an interrupt of this server",
         ),
         ({"role": "user"}, "useChat"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(
-    given: dict[str, Any], word: str
-) -> None:
+def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(given: dict[str, Any], word: str) -> None:
     with pytest.raises(LocalProtocolError, match=word):
         read(given)
 

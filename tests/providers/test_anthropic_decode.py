@@ -178,9 +178,7 @@ def test_a_call_that_starts_with_its_input_has_it_as_one_delta() -> None:
 @pytest.mark.parametrize("kind", ["tool_use", "server_tool_use"])
 def test_arguments_that_come_with_the_start_and_again_count_once(kind: str) -> None:
     again = delta(0, "input_json_delta", partial_json='{"a": [1]}')
-    events = decode(
-        HEAD, start(0, type=kind, id="t", name="look", input={"a": [1]}), again, stop(0), END
-    )
+    events = decode(HEAD, start(0, type=kind, id="t", name="look", input={"a": [1]}), again, stop(0), END)
     assert [e.text for e in events if isinstance(e, InputJsonDelta)] == ['{"a":[1]}']
 
 
@@ -217,11 +215,7 @@ def test_ids_that_come_twice_are_made_unique() -> None:
     call: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     events = decode(HEAD, start(0, **call), stop(0), start(1, **call), stop(1), END)
     check_balanced(events)
-    ids = [
-        e.metadata.id
-        for e in events
-        if isinstance(e, BlockStart) and isinstance(e.metadata, ToolUseMetadata)
-    ]
+    ids = [e.metadata.id for e in events if isinstance(e, BlockStart) and isinstance(e.metadata, ToolUseMetadata)]
     assert ids[0] == "t"
     assert len(set(ids)) == 2
 
@@ -242,13 +236,9 @@ def test_a_call_without_an_id_is_given_one() -> None:
     ("raw", "whole"),
     [("max_tokens", False), ("refusal", False), ("brand_new", False), ("tool_use", True)],
 )
-def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(
-    raw: str | None, whole: bool
-) -> None:
+def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(raw: str | None, whole: bool) -> None:
     opened = start(0, type="tool_use", id="t", name="look", input={})
-    events = decode(
-        HEAD, opened, delta(0, "input_json_delta", partial_json='{"a'), reason(raw), END
-    )
+    events = decode(HEAD, opened, delta(0, "input_json_delta", partial_json='{"a'), reason(raw), END)
     assert isinstance(events[-2], BlockStop if whole else BlockAbort)
 
 
@@ -280,9 +270,7 @@ def test_a_stream_that_just_ends_is_truncated_and_its_blocks_are_aborted() -> No
 )
 def test_an_error_ends_the_response_and_nothing_comes_after(kind: str, retryable: bool) -> None:
     failed = {"type": "error", "error": {"type": kind, "message": "m"}, "request_id": "req"}
-    events = decode(
-        HEAD, start(0, type="text", text=""), failed, delta(0, "text_delta", text="x"), END
-    )
+    events = decode(HEAD, start(0, type="text", text=""), failed, delta(0, "text_delta", text="x"), END)
     abort, error, status = events[-3:]
     assert abort == BlockAbort(0, BlockType.TEXT, "m")
     assert isinstance(error, Error)
@@ -305,9 +293,7 @@ def test_stray_json_with_an_error_is_an_error() -> None:
 
 
 def test_a_second_start_aborts_what_is_open_and_begins_again() -> None:
-    events = decode(
-        HEAD, start(0, type="text", text="a"), HEAD, start(0, type="text", text="b"), END
-    )
+    events = decode(HEAD, start(0, type="text", text="a"), HEAD, start(0, type="text", text="b"), END)
     starts = [e for e in events if isinstance(e, Status) and e.status is ResponseStatus.STARTED]
     assert len(starts) == 2
     assert [type(e) for e in events[2:6]] == [BlockStart, TextDelta, BlockAbort, Status]
@@ -316,17 +302,13 @@ def test_a_second_start_aborts_what_is_open_and_begins_again() -> None:
 
 
 def test_an_index_that_is_used_again_names_a_new_block() -> None:
-    events = decode(
-        HEAD, start(0, type="text", text=""), stop(0), start(0, type="text", text=""), stop(0)
-    )
+    events = decode(HEAD, start(0, type="text", text=""), stop(0), start(0, type="text", text=""), stop(0))
     assert [e.index for e in events if isinstance(e, BlockStart)] == [0, 1]
     assert [e.index for e in events if isinstance(e, BlockStop)] == [0, 1]
 
 
 def test_a_start_over_an_open_block_aborts_it() -> None:
-    events = decode(
-        HEAD, start(0, type="text", text=""), start(0, type="text", text=""), stop(0), END
-    )
+    events = decode(HEAD, start(0, type="text", text=""), start(0, type="text", text=""), stop(0), END)
     kinds = [type(event) for event in events[2:6]]
     assert kinds == [BlockStart, BlockAbort, BlockStart, BlockStop]
 

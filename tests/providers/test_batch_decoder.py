@@ -103,9 +103,7 @@ def map_repr(events: Sequence[ResponseEvent]) -> list[str]:
     return [repr(event) for event in events]
 
 
-def one_by_one(
-    framing: SseDecoder, decoder: FrameDecoder[SseFrame], reads: Sequence[bytes]
-) -> list[ResponseEvent]:
+def one_by_one(framing: SseDecoder, decoder: FrameDecoder[SseFrame], reads: Sequence[bytes]) -> list[ResponseEvent]:
     """What a decoder returns for each frame alone."""
     frames = [frame for read in reads for frame in framing.feed(read)] + framing.finish()
     return [*(event for frame in frames for event in decoder.feed(frame)), *decoder.finish()]
@@ -178,9 +176,7 @@ def test_texts_that_alternate_cost_the_same_each_in_a_long_read(
         return found
 
     monkeypatch.setattr(decode, "_texts_like", counted)
-    begin, text, call = (
-        SseDecoder().feed(b"".join(some)) for some in (BEGIN, PIECES[:1], PIECES[1:2])
-    )
+    begin, text, call = (SseDecoder().feed(b"".join(some)) for some in (BEGIN, PIECES[:1], PIECES[1:2]))
     frames = [*begin, *(text + call) * 500]
     OpenAIResponsesDecoder(new_id).feed_many(frames)
     assert 500 < looks < 3 * len(frames)

@@ -76,9 +76,7 @@ def validated(body: Any) -> Any:
     return body
 
 
-def encoded(
-    *messages: Message, tools: tuple[ToolMeta, ...] = (), model: str = CLAUDE, **options: Any
-) -> Any:
+def encoded(*messages: Message, tools: tuple[ToolMeta, ...] = (), model: str = CLAUDE, **options: Any) -> Any:
     request = Request(Conversation(messages), tools, Options(**options))
     body = encode(model, request, model_info(model))
     return validated(msgspec.json.decode(msgspec.json.encode(body)))
@@ -130,11 +128,7 @@ def test_a_tool_loop_is_sent_back_with_sealed_thinking_and_results_first() -> No
         {
             "role": "assistant",
             "content": [
-                {
-                    "reasoningContent": {
-                        "reasoningText": {"text": "Need the sky.", "signature": "sig"}
-                    }
-                },
+                {"reasoningContent": {"reasoningText": {"text": "Need the sky.", "signature": "sig"}}},
                 {"text": "Well."},
                 {"toolUse": {"toolUseId": "tooluse_1", "name": "look", "input": {"at": "sky"}}},
             ],
@@ -208,9 +202,7 @@ def test_settings_become_those_of_the_protocol() -> None:
         ],
         "toolChoice": {"tool": {"name": "look"}},
     }
-    assert body["additionalModelRequestFields"] == {
-        "thinking": {"type": "enabled", "budget_tokens": 2000}
-    }
+    assert body["additionalModelRequestFields"] == {"thinking": {"type": "enabled", "budget_tokens": 2000}}
     described = body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]
     assert described["name"] == "answer"
     assert json.loads(described["schema"])["additionalProperties"] is False
@@ -229,20 +221,13 @@ def test_settings_become_those_of_the_protocol() -> None:
         (CLAUDE, 0, {"thinking": {"type": "disabled"}}),
     ],
 )
-def test_thinking_is_sent_in_the_words_of_the_family(
-    model: str, thinking: int | str, fields: JsonObject
-) -> None:
-    assert (
-        encoded(Message.user("Hi"), model=model, thinking=thinking)["additionalModelRequestFields"]
-        == fields
-    )
+def test_thinking_is_sent_in_the_words_of_the_family(model: str, thinking: int | str, fields: JsonObject) -> None:
+    assert encoded(Message.user("Hi"), model=model, thinking=thinking)["additionalModelRequestFields"] == fields
 
 
 def test_calls_of_tools_that_are_not_offered_any_more_are_declared() -> None:
     body = encoded(Message.user("Look."), answer(CALL), user(RESULT))
-    assert body["toolConfig"]["tools"] == [
-        {"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}
-    ]
+    assert body["toolConfig"]["tools"] == [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]
 
 
 def test_the_last_four_cache_points_are_sent() -> None:
@@ -378,9 +363,7 @@ def test_a_request_is_what_the_official_client_sends(
     capture: tuple[str, list[tuple[str, dict[str, str], Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, seen = capture
-    client = session().create_client(
-        "bedrock-runtime", region_name="us-east-1", endpoint_url=address
-    )
+    client = session().create_client("bedrock-runtime", region_name="us-east-1", endpoint_url=address)
     answer = client.converse_stream(
         modelId=CLAUDE,
         messages=[{"role": "user", "content": [{"text": "Hi"}]}],
@@ -443,15 +426,11 @@ def test_a_key_is_sent_as_a_bearer_token_and_never_shown(monkeypatch: pytest.Mon
     request = provider.request(Conversation(), (), Options())
     assert request.headers["authorization"] == "Bearer bedrock-api-key-secret"
     assert "secret" not in f"{request!r} {provider!r}"
-    assert provider.error(403, {}, b'{"message": "key bedrock-api-key-secret"}').message.count(
-        "***"
-    )
+    assert provider.error(403, {}, b'{"message": "key bedrock-api-key-secret"}').message.count("***")
 
 
 @pytest.mark.parametrize("region", [None, "nowhere"])
-def test_a_region_that_is_missing_or_none_is_refused(
-    region: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_that_is_missing_or_none_is_refused(region: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION")
     with pytest.raises(ConfigurationError, match="region"):
         Bedrock("m", region=region, api_key="k").request(Conversation(), (), Options())
@@ -465,9 +444,7 @@ def test_the_region_of_an_arn_is_used() -> None:
 
 def test_a_profile_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
-    request = Bedrock("m", region="us-east-1", profile="absent").request(
-        Conversation(), (), Options()
-    )
+    request = Bedrock("m", region="us-east-1", profile="absent").request(Conversation(), (), Options())
     assert request.authorize is not None
     with pytest.raises(ConfigurationError, match="absent"):
         request.authorize(request)
@@ -541,9 +518,7 @@ def decoded(*events: tuple[str, object]) -> list[ResponseEvent]:
     decoder = BedrockDecoder()
     found: list[ResponseEvent] = []
     for event, payload in events:
-        found += decoder.feed(
-            EventStreamMessage({":event-type": event}, msgspec.json.encode(payload))
-        )
+        found += decoder.feed(EventStreamMessage({":event-type": event}, msgspec.json.encode(payload)))
     return [*found, *decoder.finish()]
 
 
@@ -567,9 +542,7 @@ def test_a_stream_without_metadata_is_complete_and_one_without_a_stop_reason_is_
         ("validationException", "invalid_request", False),
     ],
 )
-def test_an_exception_in_the_stream_ends_the_response(
-    name: str, kind: str, retryable: bool
-) -> None:
+def test_an_exception_in_the_stream_ends_the_response(name: str, kind: str, retryable: bool) -> None:
     decoder = BedrockDecoder()
     decoder.feed(EventStreamMessage({":event-type": TEXT[0]}, msgspec.json.encode(TEXT[1])))
     body = {"message": "No.", "originalMessage": "Because."}
@@ -626,12 +599,8 @@ def test_thinking_that_is_sealed_as_a_whole_comes_back_as_it_was() -> None:
         STOP,
     )
     (stop,) = [event for event in events if isinstance(event, BlockStop)]
-    assert stop.echo == {
-        "reasoningContent": {"redactedContent": base64.b64encode(b"abcdefgh1").decode()}
-    }
-    body = encoded(
-        Message.user("Hi"), answer(Thinking("", echo=stop.echo), Text("Hm.")), Message.user("?")
-    )
+    assert stop.echo == {"reasoningContent": {"redactedContent": base64.b64encode(b"abcdefgh1").decode()}}
+    body = encoded(Message.user("Hi"), answer(Thinking("", echo=stop.echo), Text("Hm.")), Message.user("?"))
     assert body["messages"][1]["content"][0] == stop.echo
 
 
@@ -664,24 +633,18 @@ def test_claude_by_invoke_is_decoded_as_anthropics_own_stream() -> None:
         assert not summary.truncated
 
 
-@pytest.mark.parametrize(
-    "payload", [{"bytes": "no base64!"}, {"bytes": 3}, {"p": "abc"}, [1], "text"]
-)
+@pytest.mark.parametrize("payload", [{"bytes": "no base64!"}, {"bytes": 3}, {"p": "abc"}, [1], "text"])
 def test_a_message_by_invoke_that_carries_no_bytes_is_kept_as_something_unknown(
     payload: object,
 ) -> None:
     decoder = InvokeDecoder()
-    events = decoder.feed(
-        EventStreamMessage({":event-type": "chunk"}, msgspec.json.encode(payload))
-    )
+    events = decoder.feed(EventStreamMessage({":event-type": "chunk"}, msgspec.json.encode(payload)))
     assert [type(event) for event in events] == [Opaque]
     assert summarise([*events, *decoder.finish()]).truncated
 
 
 def test_a_request_by_invoke_names_its_version_and_betas_in_the_body() -> None:
-    provider = AnthropicBedrock(
-        "anthropic.claude-3-haiku-20240307-v1:0", region="us-east-1", api_key="k"
-    )
+    provider = AnthropicBedrock("anthropic.claude-3-haiku-20240307-v1:0", region="us-east-1", api_key="k")
     options = Options(headers={"anthropic-beta": "a, b"})
     request = provider.request(Conversation((Message.user("Hi"),)), (LOOK,), options)
     body = json.loads(request.body)

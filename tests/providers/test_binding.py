@@ -70,9 +70,7 @@ def test_thinking_whose_conversation_has_changed_is_left_out_instead_of_refused(
 
 @pytest.mark.parametrize("thinking", [None, "low"])
 @pytest.mark.parametrize("cloud", CLOUDS)
-def test_the_meter_for_caches_takes_it_for_no_change_of_the_prompt(
-    cloud: str, thinking: str | None
-) -> None:
+def test_the_meter_for_caches_takes_it_for_no_change_of_the_prompt(cloud: str, thinking: str | None) -> None:
     service, options = CLOUDS[cloud](), Options(thinking=thinking)
     said = answered("bedrock" if cloud == "converse" else "anthropic")
     first = service.request(Conversation(said.messages[:1]), (), options)
@@ -94,14 +92,10 @@ def test_the_meter_for_caches_takes_it_for_no_change_of_the_prompt(
         pytest.param(own(base_url="https://gateway.example"), answered(), {}, id="another host"),
         pytest.param(own("claude-haiku-5-5"), answered(), {"thinking": 0}, id="turned off"),
         pytest.param(own("claude-sonnet-5-5"), answered(), {"thinking": 0}, id="between tools"),
-        pytest.param(
-            own(), answered(), {"extra": {"thinking": {"type": "disabled"}}}, id="another type"
-        ),
+        pytest.param(own(), answered(), {"extra": {"thinking": {"type": "disabled"}}}, id="another type"),
     ],
 )
-def test_other_requests_state_nothing_about_it(
-    service: Service, said: Conversation, options: dict[str, Any]
-) -> None:
+def test_other_requests_state_nothing_about_it(service: Service, said: Conversation, options: dict[str, Any]) -> None:
     header, body = sent(service, said, **options)
     assert header is None
     assert "block_binding" not in body.get("thinking", {})

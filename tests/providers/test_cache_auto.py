@@ -54,8 +54,7 @@ Prefix = tuple[int, int]
 TTLS = {None: 0, "5m": 0, "1h": 1}
 AUTO = Options(cache="auto")
 TOOLS = tuple(
-    ToolMeta(name, "It returns what it finds. " * 40, {"type": "object"})
-    for name in ("look", "listen", "search")
+    ToolMeta(name, "It returns what it finds. " * 40, {"type": "object"}) for name in ("look", "listen", "search")
 )
 SONNET, NOVA = "anthropic.claude-sonnet-4-6", "us.amazon.nova-2-lite-v1:0"
 
@@ -127,9 +126,7 @@ def loop(seed: int, provider: str) -> Iterator[Conversation]:
             answer = Message("assistant", (*thought, *text, *calls), provider=provider)
             conversation = conversation.add(answer, Message("user", tuple(results)))
             yield conversation
-        conversation = conversation.add(
-            Message("assistant", (Text("It is so."),), provider=provider)
-        )
+        conversation = conversation.add(Message("assistant", (Text("It is so."),), provider=provider))
 
 
 def served(provider: Provider, asked: Sequence[Conversation], options: Options) -> tuple[int, int]:
@@ -169,9 +166,7 @@ class PrefixServer:
         last: Whether it keeps the last request alone, as a server of one's own does.
     """
 
-    def __init__(
-        self, least: int, *, step: int = 1, ends: bool = False, last: bool = False
-    ) -> None:
+    def __init__(self, least: int, *, step: int = 1, ends: bool = False, last: bool = False) -> None:
         self.least, self._step, self._ends, self._last = least, step, ends, last
         self._kept: dict[str, list[bytes]] = {}  # by the key that leads requests to one server
 
@@ -370,9 +365,7 @@ def test_the_points_of_bedrock_by_case(name: str) -> None:
 @pytest.mark.parametrize("name", PROVIDERS)
 @pytest.mark.parametrize("point", [None, "5m", "1h"])
 @pytest.mark.parametrize("ttl", [None, "5m", "1h"])
-def test_what_comes_before_a_mark_lives_at_least_as_long(
-    name: str, point: str | None, ttl: str | None
-) -> None:
+def test_what_comes_before_a_mark_lives_at_least_as_long(name: str, point: str | None, ttl: str | None) -> None:
     conversation = Conversation((Message.user("a", CachePoint(point), "b"),), "S").add(
         own(Text("so")), Message.user("c", CachePoint(point), "d")
     )
@@ -484,8 +477,7 @@ def test_the_key_of_openai_stays_the_same_in_a_conversation_and_differs_between_
     name: str,
 ) -> None:
     keys = [
-        {sent(OPENAI[name], conversation)["prompt_cache_key"] for conversation in loop(seed, name)}
-        for seed in (1, 2)
+        {sent(OPENAI[name], conversation)["prompt_cache_key"] for conversation in loop(seed, name)} for seed in (1, 2)
     ]
     assert [len(each) for each in keys] == [1, 1]
     assert keys[0] != keys[1]
@@ -541,9 +533,7 @@ def test_a_lifetime_that_the_model_takes_is_sent_and_another_is_left_out(
 
 POINTED = Conversation(
     (
-        Message.user(
-            "long", CachePoint("12h"), "hi", Image("image/png", data="aGk="), CachePoint()
-        ),
+        Message.user("long", CachePoint("12h"), "hi", Image("image/png", data="aGk="), CachePoint()),
         Message.user(CachePoint(), RESULT, "more", CachePoint("30m")),
     ),
     "S",

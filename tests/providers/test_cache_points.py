@@ -34,9 +34,7 @@ def body_of(conversation: Conversation, *tools: ToolMeta, **options: Any) -> dic
 
 def marks(body: dict[str, Any]) -> list[Any]:
     blocks = [block for message in body["messages"] for block in message["content"]]
-    return [
-        (b.get("text") or b["type"], b["cache_control"]) for b in blocks if "cache_control" in b
-    ]
+    return [(b.get("text") or b["type"], b["cache_control"]) for b in blocks if "cache_control" in b]
 
 
 def own(*content: Content) -> Message:
@@ -106,9 +104,7 @@ def test_options_that_mark_what_is_not_there_change_nothing() -> None:
     "said",
     [
         Conversation((Message.user(CachePoint("1h"), "hi"),), system="S"),
-        Conversation((Message("system", (*Message.system("S").content, CachePoint("1h"))),)).add(
-            Message.user("hi")
-        ),
+        Conversation((Message("system", (*Message.system("S").content, CachePoint("1h"))),)).add(Message.user("hi")),
     ],
 )
 def test_a_point_before_everything_marks_the_system_text(said: Conversation) -> None:
@@ -142,18 +138,14 @@ def test_a_point_before_everything_marks_the_tools_where_there_is_no_system_text
     assert body["tools"][-1]["cache_control"] == MARK
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in PROVIDERS if name not in ("anthropic", "bedrock")]
-)
+@pytest.mark.parametrize("name", [name for name in PROVIDERS if name not in ("anthropic", "bedrock")])
 def test_other_providers_leave_the_marks_out(name: str) -> None:
     """The body is the one without them."""
     call = ToolCall("call_1", "look", {})
     bare = Conversation((Message.user("hi"), Message.assistant("I look.", call)), system="S").add(
         Message.user(ToolResult("call_1", "sky"), "and?")
     )
-    marked = bare.with_messages(
-        Message(m.role, (CachePoint(), *m.content, CachePoint("1h"))) for m in bare.messages
-    )
+    marked = bare.with_messages(Message(m.role, (CachePoint(), *m.content, CachePoint("1h"))) for m in bare.messages)
     provider = PROVIDERS[name]("m", api_key="k")
     expected = provider.request(bare, TOOLS, Options()).body
     assert provider.request(marked, TOOLS, Options(cache=("tools", "system"))).body == expected
@@ -168,9 +160,7 @@ def test_points_travel_as_json_and_survive_a_repair() -> None:
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 
 
-def test_what_stands_before_a_mark_lives_at_least_as_long_since_anthropic_refuses_anything_else() -> (
-    None
-):
+def test_what_stands_before_a_mark_lives_at_least_as_long_since_anthropic_refuses_anything_else() -> None:
     content = ("a", CachePoint(), "b", CachePoint("1h"), "c", CachePoint())
     body = body_of(Conversation((Message.user(*content),), system="S"), cache=("system",))
     assert body["system"][0]["cache_control"] == HOUR

@@ -317,9 +317,7 @@ def test_the_first_byte_that_differs_is_counted_and_shown() -> None:
 def limit(asked: Asked) -> None:
     """Also other marks; OpenAI's key is a setting that counts."""
     is_keyed = asked.provider.name.startswith("openai")
-    asked.options = Options(
-        max_tokens=7, stop_sequences=("x",), cache="auto" if is_keyed else ("system",)
-    )
+    asked.options = Options(max_tokens=7, stop_sequences=("x",), cache="auto" if is_keyed else ("system",))
 
 
 def more(asked: Asked) -> None:
@@ -356,9 +354,7 @@ def test_a_miss_without_a_change_is_shown_and_a_read_from_elsewhere_is_not_a_mis
     assert (use.missed, use.change) == (3000, None)
 
 
-REASON: JsonObject = {
-    "cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}
-}
+REASON: JsonObject = {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}
 # What the services send, see anthropic.types.Diagnostics and openai.types.responses.Response.
 REPORTS: list[tuple[Provider, JsonObject]] = [
     (
@@ -376,9 +372,7 @@ REPORTS: list[tuple[Provider, JsonObject]] = [
 
 
 @pytest.mark.parametrize(("model", "frame"), REPORTS, ids=("anthropic", "openai"))
-def test_what_the_provider_reports_itself_is_shown_beside(
-    model: Provider, frame: JsonObject
-) -> None:
+def test_what_the_provider_reports_itself_is_shown_beside(model: Provider, frame: JsonObject) -> None:
     use = step_cache(CacheUse(), Asked(model, 0).sent())
     for event in model.decoder().feed(b"data: " + msgspec.json.encode(frame) + b"\n\n"):
         use = step_cache(use, event)

@@ -60,9 +60,7 @@ def test_anthropic_is_sent_what_the_official_client_sends() -> None:
         context_management={"edits": [edit]},
         betas=["files-api-2025-04-14", "compact-2026-01-12"],
     )
-    provider = Anthropic(
-        "claude-sonnet-5-5", api_key="k", headers={"anthropic-beta": "files-api-2025-04-14"}
-    )
+    provider = Anthropic("claude-sonnet-5-5", api_key="k", headers={"anthropic-beta": "files-api-2025-04-14"})
     ours = provider.request(HI, (), AT)
     sent = json.loads(ours.body)
     sent["messages"][0]["content"] = "Hi"

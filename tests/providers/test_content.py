@@ -120,9 +120,7 @@ def test_a_file_id_is_sent(encode: Encode, block: Image | Document, expected: An
     ("encode", "block"),
     [(chat, Image(file_id="f")), (ollama, Image(file_id="f")), (ollama, Document(file_id="f"))],
 )
-def test_a_file_id_that_a_provider_cannot_take_raises(
-    encode: Encode, block: Image | Document
-) -> None:
+def test_a_file_id_that_a_provider_cannot_take_raises(encode: Encode, block: Image | Document) -> None:
     with pytest.raises(LocalProtocolError, match="takes no file id"):
         encode(Message.user(block))
 
@@ -166,9 +164,7 @@ def test_chat_sends_a_refusal_that_a_user_quotes() -> None:
 
 def test_audio_is_sent_where_the_provider_takes_it() -> None:
     message = Message.user(Audio("audio/x-wav", "AA"))
-    assert chat(message) == [
-        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
-    ]
+    assert chat(message) == [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]
     assert gemini(message) == [{"inlineData": {"mimeType": "audio/x-wav", "data": "AA"}}]
 
 
@@ -217,9 +213,7 @@ def test_responses_sends_a_block_of_an_answer_that_a_user_quotes() -> None:
 
 def test_audio_of_a_tool_is_sent_where_the_provider_takes_it() -> None:
     message = Message.user(ToolResult("1", (Audio(data="AA"),), name="listen"))
-    assert chat(message)[1:] == [
-        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
-    ]
+    assert chat(message)[1:] == [{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}]
     assert gemini(message)[2:] == [{"inlineData": {"mimeType": "audio/wav", "data": "AA"}}]
 
 

@@ -439,10 +439,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 def tools_of(request: dict[str, Any]) -> list[ToolMeta]:
     tools = [tool.get("function", tool) for tool in request["tools"]]
-    return [
-        ToolMeta(t["name"], t["description"], t.get("input_schema") or t["parameters"])
-        for t in tools
-    ]
+    return [ToolMeta(t["name"], t["description"], t.get("input_schema") or t["parameters"]) for t in tools]
 
 
 def test_anthropic_bodies_are_those_that_were_sent() -> None:
@@ -455,9 +452,7 @@ def test_anthropic_bodies_are_those_that_were_sent() -> None:
     text = request["messages"][0]["content"][0]["text"]
     thinking = request["thinking"]
     options = Options(64000, 1.0, thinking=1024, extra={"thinking": thinking})
-    body = anthropic(
-        said(Message.user(text)), *tools_of(request), options=options, model=request["model"]
-    )
+    body = anthropic(said(Message.user(text)), *tools_of(request), options=options, model=request["model"])
     assert body == request
 
 
@@ -513,9 +508,7 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
         ("https://bedrock-mantle.us-east-1.api.aws/anthropic", ["tool_use"]),
     ],
 )
-def test_thinking_without_a_signature_goes_back_to_services_that_have_none(
-    base_url: str, kinds: list[str]
-) -> None:
+def test_thinking_without_a_signature_goes_back_to_services_that_have_none(base_url: str, kinds: list[str]) -> None:
     content = (Thinking("Need the file."), ToolCall("t1", "read", {"path": "a"}))
     answer = Message("assistant", content, provider="anthropic")
     said = Conversation((Message.user("?"), answer, Message.user(ToolResult("t1", "x"))))

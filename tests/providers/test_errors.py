@@ -54,9 +54,7 @@ def test_every_recorded_error_is_explained(http_errors: list[str]) -> None:
         (500, '["not", "an", "object"]', "server", True),
     ],
 )
-def test_the_kind_is_read_from_status_and_words(
-    status: int, body: str, kind: str, retryable: bool
-) -> None:
+def test_the_kind_is_read_from_status_and_words(status: int, body: str, kind: str, retryable: bool) -> None:
     error = OpenAIChat("a-model").error(status, {}, body.encode())
     assert (error.kind, error.retryable) == (kind, retryable)
 
@@ -158,9 +156,7 @@ def test_the_code_is_a_word_and_not_the_status_again(
         ('["no", "object"]', '["no", "object"] (Google)', "rate_limit", None),
     ],
 )
-def test_the_message_of_the_service_behind_openrouter_is_kept(
-    raw: str, says: str, kind: str, code: str | None
-) -> None:
+def test_the_message_of_the_service_behind_openrouter_is_kept(raw: str, says: str, kind: str, code: str | None) -> None:
     metadata = {"provider_name": "Google", "raw": raw}
     error = {"message": "Provider returned error", "code": 429, "metadata": metadata}
     told = OpenAIChat("m").error(429, {}, json.dumps({"error": error}).encode())

@@ -44,8 +44,8 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "openai",
         400,
         error(
-            "Function tools with reasoning_effort are not supported for gpt-5.6-sol in /v1/chat/completions. To use function tools, "
-            "use /v1/responses or set reasoning_effort to 'none'.",
+            "Function tools with reasoning_effort are not supported for gpt-5.6-sol in /v1/chat/completions. To use "
+            "function tools, use /v1/responses or set reasoning_effort to 'none'.",
             type="invalid_request_error",
             param="reasoning_effort",
             code=None,
@@ -72,7 +72,8 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         400,
         claude(
             "invalid_request_error",
-            "messages.5.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+            "messages.5.content.0: Invalid `signature` in `thinking` block. The block is bound to a different "
+            "conversation.",
         ),
         "invalid_request",
         False,
@@ -127,18 +128,14 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "gemini",
         400,
-        error(
-            "API key not valid. Please pass a valid API key.", code=400, status="INVALID_ARGUMENT"
-        ),
+        error("API key not valid. Please pass a valid API key.", code=400, status="INVALID_ARGUMENT"),
         "authentication",
         False,
     ),
     (
         "kimi",
         400,
-        error(
-            "invalid temperature: only 1 is allowed for this model", type="invalid_request_error"
-        ),
+        error("invalid temperature: only 1 is allowed for this model", type="invalid_request_error"),
         "invalid_request",
         False,
     ),
@@ -156,7 +153,10 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "lmstudio",
         400,
         {
-            "error": "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 13055>= n_ctx: 4096)."
+            "error": (
+                "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: "
+                "13055>= n_ctx: 4096)."
+            )
         },
         "context_length",
         False,
@@ -184,9 +184,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "deepseek",
         402,
-        error(
-            "Insufficient Balance", type="unknown_error", param=None, code="invalid_request_error"
-        ),
+        error("Insufficient Balance", type="unknown_error", param=None, code="invalid_request_error"),
         "quota",
         False,
     ),
@@ -306,9 +304,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "qwen",
         401,
         {
-            **error(
-                "Incorrect API key provided.", type="invalid_request_error", code="invalid_api_key"
-            ),
+            **error("Incorrect API key provided.", type="invalid_request_error", code="invalid_api_key"),
             "request_id": "r-1",
         },
         "authentication",
@@ -528,9 +524,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "azure",
         429,
-        error(
-            "Requests have exceeded token rate limit. Please retry after 10 seconds.", code="429"
-        ),
+        error("Requests have exceeded token rate limit. Please retry after 10 seconds.", code="429"),
         "rate_limit",
         True,
     ),
@@ -654,9 +648,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "litellm",
         429,
-        error(
-            "litellm.RateLimitError: no deployments available", type="throttling_error", code="429"
-        ),
+        error("litellm.RateLimitError: no deployments available", type="throttling_error", code="429"),
         "rate_limit",
         True,
     ),
@@ -664,9 +656,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
 
 
 @pytest.mark.parametrize(("host", "status", "body", "kind", "retryable"), BODIES)
-def test_the_error_of_a_host_is_read(
-    host: str, status: int, body: Any, kind: str, retryable: bool
-) -> None:
+def test_the_error_of_a_host_is_read(host: str, status: int, body: Any, kind: str, retryable: bool) -> None:
     read = OpenAIChat("m").error(status, {}, json.dumps(body).encode())
     assert (read.kind, read.retryable) == (kind, retryable), (host, read.message)
     assert "None" not in read.message
@@ -773,9 +763,7 @@ LATER = NOW.timestamp() + 90
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9" * 400}, None),
     ],
 )
-def test_the_wait_ends_when_a_limit_that_is_used_up_is_reset(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_the_wait_ends_when_a_limit_that_is_used_up_is_reset(headers: dict[str, str], seconds: float | None) -> None:
     assert until_reset(headers, NOW) == seconds
 
 

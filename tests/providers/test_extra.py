@@ -37,9 +37,7 @@ MODELS = {
 
 def body_of(provider: str, options: Options) -> dict[str, Any]:
     model = MODELS[provider]
-    request = PROVIDERS[provider](model, api_key="k").request(
-        Conversation((Message.user("hi"),)), (), options
-    )
+    request = PROVIDERS[provider](model, api_key="k").request(Conversation((Message.user("hi"),)), (), options)
     return msgspec.json.decode(request.body)
 
 
@@ -168,9 +166,7 @@ MERGED: list[tuple[str, Options, JsonObject]] = [
 
 
 @pytest.mark.parametrize(("provider", "options", "sent"), MERGED)
-def test_extra_fields_are_merged_key_by_key(
-    provider: str, options: Options, sent: JsonObject
-) -> None:
+def test_extra_fields_are_merged_key_by_key(provider: str, options: Options, sent: JsonObject) -> None:
     body = body_of(provider, options)
     assert {key: body[key] for key in sent} == sent
 
@@ -193,9 +189,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES)
 
 
 @given(ours=OBJECTS, theirs=OBJECTS)
-def test_the_values_of_the_application_win_and_nothing_else_is_lost(
-    ours: JsonObject, theirs: JsonObject
-) -> None:
+def test_the_values_of_the_application_win_and_nothing_else_is_lost(ours: JsonObject, theirs: JsonObject) -> None:
     before = msgspec.json.encode([ours, theirs])
     made = merged(ours, theirs)
     assert made.keys() == ours.keys() | theirs.keys()

@@ -114,8 +114,7 @@ def test_a_recording_has_the_parts_and_seals_expected(path: Path) -> None:
     server = [
         next(key for key in start.echo if key != "thoughtSignature")
         for start in starts
-        if start.block_type in (BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT)
-        and start.echo
+        if start.block_type in (BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT) and start.echo
     ]
     assert server == expected["server_parts"]
     images = [start for start in starts if "inlineData" in (start.echo or {})]
@@ -151,9 +150,7 @@ def test_a_recording_gives_its_reasons(path: Path) -> None:
 
 
 def test_parts_are_added_and_not_cumulative() -> None:
-    summary = summary_of(
-        piece({"text": "one "}, {"text": "two "}), piece({"text": "two"}, stop="STOP")
-    )
+    summary = summary_of(piece({"text": "one "}, {"text": "two "}), piece({"text": "two"}, stop="STOP"))
     assert summary.text == "one two two"
     assert summary.block_types == ("text",)
 
@@ -262,9 +259,7 @@ def test_calls_of_one_frame_and_of_successive_ones_are_calls_of_their_own() -> N
 
 
 def test_every_call_has_an_id_of_its_own_and_keeps_its_seal() -> None:
-    events = events_of(
-        piece(call("a") | {"thoughtSignature": "S"}, call("a"), call("a"), stop="STOP")
-    )
+    events = events_of(piece(call("a") | {"thoughtSignature": "S"}, call("a"), call("a"), stop="STOP"))
     message = fold(events)
     assert message is not None
     assert len({made.id for made in message.tool_calls}) == 3
@@ -357,9 +352,7 @@ def test_a_seal_may_come_late_and_an_id_again() -> None:
 
 def test_a_piece_of_no_call_is_kept_apart() -> None:
     events = events_of(piece(call(), call(args={"x": 1})), piece(stop="STOP"))
-    assert [e.raw for e in events if isinstance(e, Opaque)] == [
-        {"functionCall": {"args": {"x": 1}}}
-    ]
+    assert [e.raw for e in events if isinstance(e, Opaque)] == [{"functionCall": {"args": {"x": 1}}}]
     assert blocks(events) == []
 
 
@@ -502,9 +495,7 @@ def counted(number: int) -> dict[str, Any]:
 def test_a_usage_follows_every_sixteenth_piece_of_text_and_the_last_is_never_missing(
     pieces: int,
 ) -> None:
-    events = events_of(
-        *(piece({"text": "a"}) | counted(number) for number in range(pieces)), piece(stop="STOP")
-    )
+    events = events_of(*(piece({"text": "a"}) | counted(number) for number in range(pieces)), piece(stop="STOP"))
     numbers = [event.output_tokens for event in events if isinstance(event, Usage)]
     # The first piece opens the block, so that it is counted alone.
     assert numbers == sorted({0, *range(16, pieces, 16), pieces - 1})
@@ -654,9 +645,7 @@ def test_a_refused_prompt_is_a_content_filter(feedback: dict[str, Any], detail: 
 
 
 def test_a_prompt_that_is_refused_in_the_middle_leaves_no_call() -> None:
-    events = events_of(
-        piece(call("a", willContinue=True)), {"promptFeedback": {"blockReason": "SAFETY"}}
-    )
+    events = events_of(piece(call("a", willContinue=True)), {"promptFeedback": {"blockReason": "SAFETY"}})
     assert [type(e) for e in events if isinstance(e, BlockStop | BlockAbort)] == [BlockAbort]
     assert stop_of(events) == StopReason(StopKind.CONTENT_FILTER, None, "SAFETY")
 
@@ -712,9 +701,7 @@ def test_candidates_are_kept_apart() -> None:
 
 # --- what went wrong
 
-BARE: dict[str, Any] = {
-    "error": {"code": 503, "message": "Try later.", "status": "UNAVAILABLE", "details": []}
-}
+BARE: dict[str, Any] = {"error": {"code": 503, "message": "Try later.", "status": "UNAVAILABLE", "details": []}}
 
 
 def lf(text: str) -> bytes:
@@ -728,9 +715,7 @@ def crlf(text: str) -> bytes:
 @pytest.mark.parametrize("encode", [lf, crlf])
 @pytest.mark.parametrize("behind", ["", "\n", "\n\ndata: {}\n\n"])
 @pytest.mark.parametrize("before", [b"", stream(piece({"text": "a"}, stop="STOP"))])
-def test_an_error_as_bare_json_is_reported_once(
-    encode: Callable[[str], bytes], behind: str, before: bytes
-) -> None:
+def test_an_error_as_bare_json_is_reported_once(encode: Callable[[str], bytes], behind: str, before: bytes) -> None:
     events = decode(before, encode(json.dumps(BARE, indent=2) + behind))
     (error,) = [event for event in events if isinstance(event, Error)]
     assert (error.code, error.message) == ("503", "Try later.")
@@ -771,9 +756,7 @@ def test_an_error_in_a_frame_ends_the_response(frame: bytes) -> None:
         ({"status": "RESOURCE_EXHAUSTED"}, "rate_limit", True),
     ],
 )
-def test_each_status_of_googles_has_its_kind(
-    error: dict[str, Any], kind: str, retryable: bool
-) -> None:
+def test_each_status_of_googles_has_its_kind(error: dict[str, Any], kind: str, retryable: bool) -> None:
     events = events_of({"error": error | {"message": "m"}})
     (told,) = [event for event in events if isinstance(event, Error)]
     assert (told.kind, told.retryable) == (kind, retryable)
@@ -819,10 +802,7 @@ def test_half_an_array_is_a_truncated_response() -> None:
 
 def test_a_stream_twice_as_long_makes_twice_the_events() -> None:
     """Nothing is told again with each frame."""
-    counts = [
-        len(events_of(*itertools.repeat(piece({"text": "x"}), n), piece(stop="STOP")))
-        for n in (100, 200)
-    ]
+    counts = [len(events_of(*itertools.repeat(piece({"text": "x"}), n), piece(stop="STOP"))) for n in (100, 200)]
     assert counts[1] - counts[0] == 100
 
 
@@ -860,9 +840,7 @@ FRAMES = st.builds(
 
 @given(st.lists(FRAMES, max_size=6), st.data())
 @settings(deadline=None)
-def test_any_parts_in_any_order_make_balanced_blocks_and_one_end(
-    frames: list[Any], data: st.DataObject
-) -> None:
+def test_any_parts_in_any_order_make_balanced_blocks_and_one_end(frames: list[Any], data: st.DataObject) -> None:
     whole = stream(*frames)
     cut = data.draw(st.integers(0, len(whole)))
     assert fold_kinds(decode(whole)) == fold_kinds(decode(whole[:cut], whole[cut:]))
@@ -884,9 +862,7 @@ def fold_kinds(events: Sequence[ResponseEvent]) -> list[Any]:
 @pytest.mark.parametrize("thought", [False, True])
 def test_text_beside_a_call_in_one_part_is_emitted_as_text(thought: bool) -> None:
     beside = {"text": "b", "thoughtSignature": "s"} | ({"thought": True} if thought else {})
-    events = events_of(
-        piece({"text": "a"}), piece(call("look", args={"x": 1}) | beside, stop="STOP")
-    )
+    events = events_of(piece({"text": "a"}), piece(call("look", args={"x": 1}) | beside, stop="STOP"))
     summary = summarise(events)
     assert (summary.text, summary.thinking) == (("a", "b") if thought else ("ab", ""))
     assert [(c.name, c.input) for c in summary.tool_calls] == [("look", {"x": 1})]

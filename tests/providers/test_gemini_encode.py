@@ -86,10 +86,7 @@ def ask(text: str, system: str | None = None) -> Conversation:
         ("text-vertex", ask("Create a poem about Open Telemetry."), (), Options()),
         (
             "finish-unexpected-tool-call",
-            ask(
-                "Use the get_file tool now to retrieve a audio file, then describe what you "
-                "received."
-            ),
+            ask("Use the get_file tool now to retrieve a audio file, then describe what you received."),
             (ToolMeta("get_file", "", EMPTY),),
             Options(extra=TEXT_ONLY),
         ),
@@ -200,9 +197,7 @@ def test_each_choice_has_its_mode(choice: ToolChoice, mode: str) -> None:
         ("gemini-3.6-flash", "adaptive", {"includeThoughts": True}),
     ],
 )
-def test_thinking_is_a_budget_or_a_level(
-    model: str, thinking: int | str, config: dict[str, Any]
-) -> None:
+def test_thinking_is_a_budget_or_a_level(model: str, thinking: int | str, config: dict[str, Any]) -> None:
     body = encode(ask("hi"), options=Options(thinking=thinking), model=model)
     assert body["generationConfig"]["thinkingConfig"] == config
 
@@ -319,9 +314,7 @@ def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
 
 
 def test_media_go_as_bytes_or_by_their_address() -> None:
-    message = Message.user(
-        Image("image/jpeg", url="https://h/a.jpg"), Image(data="AA"), Document("text/plain", "Qg==")
-    )
+    message = Message.user(Image("image/jpeg", url="https://h/a.jpg"), Image(data="AA"), Document("text/plain", "Qg=="))
     assert parts(message) == [
         {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://h/a.jpg"}},
         {"inlineData": {"mimeType": "image/png", "data": "AA"}},
@@ -397,9 +390,7 @@ def test_what_another_provider_thought_is_left_out() -> None:
     ("model", "sealed"),
     [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True), ("models/gemini-3.1-flash", True)],
 )
-def test_the_first_call_from_elsewhere_is_let_pass_where_seals_are_demanded(
-    model: str, sealed: bool
-) -> None:
+def test_the_first_call_from_elsewhere_is_let_pass_where_seals_are_demanded(model: str, sealed: bool) -> None:
     foreign = Message.assistant("so", ToolCall("1", "look", {}), ToolCall("2", "look", {}))
     made = parts(foreign, model)
     assert [part.get("thoughtSignature") for part in made] == [
@@ -482,9 +473,7 @@ def test_streamed_calls_go_back_whole_with_the_seal_on_the_first() -> None:
     path = RECORDINGS / "toolargs-streamed-parallel.sse"
     message = fold(path)
     assert message is not None
-    results = [
-        ToolResult(call.id, f"{n}", name=call.name) for n, call in enumerate(message.tool_calls)
-    ]
+    results = [ToolResult(call.id, f"{n}", name=call.name) for n, call in enumerate(message.tool_calls)]
     body = encode(said(Message.user("go"), message, Message.user(*reversed(results))))
     _, model, user = body["contents"]
     assert model["parts"][0]["thought"] is True
@@ -497,8 +486,7 @@ def test_streamed_calls_go_back_whole_with_the_seal_on_the_first() -> None:
     ]
     assert [len(part.get("thoughtSignature", "")) for part in calls] == [1060, 0, 0, 0]
     assert [part["functionResponse"] for part in user["parts"]] == [
-        {"name": name, "response": {"output": str(n)}}
-        for n, name in enumerate(["read_theme", *["read_screen"] * 3])
+        {"name": name, "response": {"output": str(n)}} for n, name in enumerate(["read_theme", *["read_screen"] * 3])
     ]
 
 

@@ -57,9 +57,7 @@ def provider(**arguments: Any) -> GeminiInteractions:
     return GeminiInteractions("m", **given)
 
 
-def body_of(
-    conversation: Conversation = ASK, tools: Sequence[ToolMeta] = (), **options: Any
-) -> dict[str, Any]:
+def body_of(conversation: Conversation = ASK, tools: Sequence[ToolMeta] = (), **options: Any) -> dict[str, Any]:
     return msgspec.json.decode(provider().request(conversation, tools, Options(**options)).body)
 
 
@@ -690,9 +688,7 @@ def test_an_update_may_have_the_name_and_the_token(has_end: bool) -> None:
     assert events[0] == Status(ResponseStatus.STARTED, "v1_a")
     last = events[-1]
     assert isinstance(last, Status)
-    assert last.echo == (
-        None if has_end else {"continuation_token": "t2", "interaction_id": "v1_a"}
-    )
+    assert last.echo == (None if has_end else {"continuation_token": "t2", "interaction_id": "v1_a"})
 
 
 async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_request() -> None:
@@ -701,9 +697,7 @@ async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_
         return ServedResponse.from_frames([*map(frame, [CREATED, *steps, last]), DONE])
 
     first = served("one ", completed("requires_continuation", continuation_token="t1"))
-    async with ReplayServer(
-        [first, served("two", completed()), served("x", completed())]
-    ) as server:
+    async with ReplayServer([first, served("two", completed()), served("x", completed())]) as server:
         worker = Worker(provider(base_url=server.base_url))
         result = await worker.run("hi")
         await worker.run("and?")
@@ -721,9 +715,7 @@ async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_
 
 # --- without its connection
 
-FRAMES = gemini_interactions_frames(
-    think("Hm.", "AAAA") + say("one two three", chunk=4), is_background=True
-)
+FRAMES = gemini_interactions_frames(think("Hm.", "AAAA") + say("one two three", chunk=4), is_background=True)
 AGAIN = Retry(retries=2, first=0.0)
 
 
@@ -816,9 +808,7 @@ async def test_an_error_that_stays_ends_the_interaction() -> None:
 
 
 async def test_leaving_cancels_the_interaction() -> None:
-    async with ReplayServer(
-        [part(0, stall_after=len(FRAMES) - 4), ServedResponse.from_json({})]
-    ) as server:
+    async with ReplayServer([part(0, stall_after=len(FRAMES) - 4), ServedResponse.from_json({})]) as server:
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def see(event: ResponseEvent) -> None:

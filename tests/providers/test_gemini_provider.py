@@ -28,8 +28,7 @@ def test_the_key_goes_in_a_header_and_never_in_the_address() -> None:
     request = ask(Gemini("gemini-x", api_key=KEY))
     assert request.headers["x-goog-api-key"] == KEY
     assert request.url == (
-        "https://generativelanguage.googleapis.com/v1beta/models/gemini-x:streamGenerateContent"
-        "?alt=sse"
+        "https://generativelanguage.googleapis.com/v1beta/models/gemini-x:streamGenerateContent?alt=sse"
     )
     for shown in (request.url, repr(request), repr(Gemini("gemini-x", api_key=KEY))):
         assert KEY not in shown
@@ -80,9 +79,7 @@ def test_the_address_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_project_means_vertex() -> None:
     request = ask(Gemini("gemini-x", project="mine", location="us-central1", access_token="t"))
-    assert request.url == (
-        f"https://us-central1-aiplatform.googleapis.com{PLACE}/us-central1/{MODEL}"
-    )
+    assert request.url == (f"https://us-central1-aiplatform.googleapis.com{PLACE}/us-central1/{MODEL}")
     assert request.headers["authorization"] == "Bearer t"
     assert "x-goog-api-key" not in request.headers
 
@@ -118,9 +115,7 @@ def test_vertex_takes_a_key_or_another_address_too() -> None:
     assert "authorization" not in request.headers
 
 
-@pytest.mark.parametrize(
-    ("project", "location"), [("a/b", None), ("a", "evil.com/x"), ("a", "x y"), ("a?", None)]
-)
+@pytest.mark.parametrize(("project", "location"), [("a/b", None), ("a", "evil.com/x"), ("a", "x y"), ("a?", None)])
 def test_a_place_that_cannot_be_right_is_refused(project: str, location: str | None) -> None:
     with pytest.raises(ConfigurationError):
         ask(Gemini("m", project=project, location=location, access_token="t"))

@@ -102,8 +102,7 @@ def interactions(head: Any, end: Any) -> bytes:
 def ollama(head: Any, end: Any) -> bytes:
     line: dict[str, Any] = {"model": "m", "created_at": "now", "message": {"content": "Hi"}}
     return b"\n".join(
-        msgspec.json.encode(one)
-        for one in (line | head, line | {"done": True, "done_reason": "stop"} | end)
+        msgspec.json.encode(one) for one in (line | head, line | {"done": True, "done_reason": "stop"} | end)
     )
 
 

@@ -70,9 +70,7 @@ def coroutine_function() -> object:
 
 @each_provider
 @pytest.mark.parametrize("given", [text, function, coroutine_function])
-async def test_a_key_may_be_a_text_or_a_function_and_is_not_shown(
-    make: Any, given: Callable[[], object]
-) -> None:
+async def test_a_key_may_be_a_text_or_a_function_and_is_not_shown(make: Any, given: Callable[[], object]) -> None:
     plain = make("m", api_key=KEY).request(Conversation((Message.user("Hi"),)), (), Options())
     request, error = await sent_by(make("m", api_key=given()))
     assert (request.url, request.headers, request.body) == (plain.url, plain.headers, plain.body)

@@ -304,9 +304,7 @@ AMOUNTS = (0, 2_000, 32_000, "low", "max")
 @pytest.mark.parametrize(
     ("provider", "model", "amount", "expected"),
     [
-        pytest.param(
-            provider, model, amount, expected, id=f"{provider}, {model.replace(':', '-')}: {amount}"
-        )
+        pytest.param(provider, model, amount, expected, id=f"{provider}, {model.replace(':', '-')}: {amount}")
         for provider, model, row in ROWS
         for amount, expected in zip(AMOUNTS, row, strict=True)
     ],
@@ -383,9 +381,7 @@ SAMPLED: list[tuple[str, str, str]] = [
 
 
 @pytest.mark.parametrize(("provider", "model", "taken"), SAMPLED)
-def test_sampling_parameters_go_only_to_models_that_take_them(
-    provider: str, model: str, taken: str
-) -> None:
+def test_sampling_parameters_go_only_to_models_that_take_them(provider: str, model: str, taken: str) -> None:
     make = PROVIDERS[provider](model)
     always = make.info.off is None
     names = ("temperature",) if provider in ("gemini", "bedrock") else ("temperature", "top_p")
@@ -393,10 +389,7 @@ def test_sampling_parameters_go_only_to_models_that_take_them(
         if always and thinking == 0:
             continue
         options = Options(thinking=thinking)
-        if name == "temperature":
-            options = replace(options, temperature=0.5)
-        else:
-            options = replace(options, extra={name: 0.5})
+        options = replace(options, temperature=0.5) if name == "temperature" else replace(options, extra={name: 0.5})
         if word == "yes":
             body = json.loads(make.request(SAID, (), options).body)
             whole = body | body.get("generationConfig", {}) | body.get("inferenceConfig", {})
@@ -483,9 +476,7 @@ def test_an_effort_of_the_application_goes_along_with_tools() -> None:
         ("chat, local", "grok-4.6", True),
     ],
 )
-def test_texts_to_stop_at_go_only_to_models_that_take_them(
-    provider: str, model: str, takes: bool
-) -> None:
+def test_texts_to_stop_at_go_only_to_models_that_take_them(provider: str, model: str, takes: bool) -> None:
     if takes:
         assert sent(provider, model, stop_sequences=("END",))["stop"] == ["END"]
     else:

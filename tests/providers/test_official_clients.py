@@ -127,9 +127,7 @@ FUNCTION = {"name": "look", "description": "Look at it.", "parameters": ARGUMENT
 TOOLS: dict[str, dict[str, Any]] = {
     "chat": {"tools": [{"type": "function", "function": FUNCTION}]},
     "responses": {"tools": [{"type": "function", "strict": False, **FUNCTION}]},
-    "messages": {
-        "tools": [{"name": "look", "description": "Look at it.", "input_schema": ARGUMENTS}]
-    },
+    "messages": {"tools": [{"name": "look", "description": "Look at it.", "input_schema": ARGUMENTS}]},
     "gemini": {
         "tools": [
             {
@@ -220,9 +218,7 @@ INTENTS: dict[str, Intent] = {
                     },
                     {
                         "role": "user",
-                        "content": [
-                            {"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}
-                        ],
+                        "content": [{"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}],
                     },
                 ]
             },
@@ -240,9 +236,7 @@ INTENTS: dict[str, Intent] = {
                     },
                     {
                         "role": "user",
-                        "parts": [
-                            {"functionResponse": {"name": "look", "response": {"output": "blue"}}}
-                        ],
+                        "parts": [{"functionResponse": {"name": "look", "response": {"output": "blue"}}}],
                     },
                 ]
             },
@@ -338,11 +332,7 @@ INTENTS: dict[str, Intent] = {
             chat={"tool_choice": {"type": "function", "function": {"name": "look"}}},
             responses={"tool_choice": {"type": "function", "name": "look"}},
             messages={"tool_choice": {"type": "tool", "name": "look"}},
-            gemini={
-                "tool_config": {
-                    "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["look"]}
-                }
-            },
+            gemini={"tool_config": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["look"]}}},
         ),
     ),
     "choice of any": Intent(
@@ -413,9 +403,7 @@ SEND: dict[str, Send] = {
     "responses": lambda client, words: client.responses.create(**words),
     "messages": lambda client, words: client.messages.create(**words),
     "gemini": lambda client, words: [
-        *client.models.generate_content_stream(
-            model=words.pop("model"), contents=words.pop("contents"), config=words
-        )
+        *client.models.generate_content_stream(model=words.pop("model"), contents=words.pop("contents"), config=words)
     ],
     "ollama": lambda client, words: [*client.chat(**words)],
 }
@@ -480,9 +468,7 @@ NO_SCHEMAS: dict[str, dict[str, Any]] = {
 NEWER = {"limit": {"max_tokens": None, "max_completion_tokens": 100}}
 # https://docs.z.ai/guides/capabilities/stream-tool
 STREAMED: dict[str, dict[str, Any]] = {
-    name: {"extra_body": {"tool_stream": True}}
-    for name, intent in INTENTS.items()
-    if intent.ours[1]
+    name: {"extra_body": {"tool_stream": True}} for name, intent in INTENTS.items() if intent.ours[1]
 }
 GLM = NO_SCHEMAS | STREAMED
 # An answer with calls needs the member, also where another model made it.
@@ -496,18 +482,14 @@ HOSTS: dict[str, Host] = {
         "https://api.deepseek.com/v1",
         words={**NO_SCHEMAS, "result": REASONED},
     ),
-    "Kimi": chat(
-        "https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": REASONED, **NEWER}
-    ),
+    "Kimi": chat("https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": REASONED, **NEWER}),
     "Kimi for coding": chat(
         "https://api.kimi.com",
         "https://api.kimi.com/coding/v1",
         words={"result": REASONED, **NEWER},
     ),
     "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=GLM),
-    "GLM in China": chat(
-        "https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM
-    ),
+    "GLM in China": chat("https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM),
     "MiniMax": chat(
         "https://api.minimax.io",
         "https://api.minimax.io/v1",
@@ -525,9 +507,7 @@ HOSTS: dict[str, Host] = {
         words={
             "*": {"stream_options": None},
             "result": json.loads(
-                json.dumps({"messages": INTENTS["result"].chat["messages"]}).replace(
-                    "call_0001", "76c75faa4"
-                )
+                json.dumps({"messages": INTENTS["result"].chat["messages"]}).replace("call_0001", "76c75faa4")
             ),
         },
     ),
@@ -634,20 +614,14 @@ HOSTS: dict[str, Host] = {
     ),
     **{
         f"Claude at Vertex, {location}": claude(
-            AnthropicVertex(
-                "claude-haiku-5-5@20261001", project="mine", location=location, access_token=KEY
-            ),
-            partial(
-                anthropic.AnthropicVertex, project_id="mine", region=location, access_token=KEY
-            ),
+            AnthropicVertex("claude-haiku-5-5@20261001", project="mine", location=location, access_token=KEY),
+            partial(anthropic.AnthropicVertex, project_id="mine", region=location, access_token=KEY),
             headers={},
             body={"anthropic_version": "vertex-2023-10-16"},
         )
         for location in ("us-east5", "global", "eu")
     },
-    "DeepSeek by Messages": compatible(
-        "https://api.deepseek.com", "https://api.deepseek.com/anthropic"
-    ),
+    "DeepSeek by Messages": compatible("https://api.deepseek.com", "https://api.deepseek.com/anthropic"),
     "Kimi by Messages": compatible("https://api.moonshot.ai", "https://api.moonshot.ai/anthropic"),
     "GLM by Messages": compatible("https://api.z.ai", "https://api.z.ai/api/anthropic"),
     "MiniMax by Messages": compatible("https://api.minimax.io", "https://api.minimax.io/anthropic"),

@@ -116,9 +116,7 @@ def test_a_response_from_start_to_end() -> None:
         (None, [look()], StopReason(StopKind.TOOL_USE)),
     ],
 )
-def test_each_reason_has_its_normal_form(
-    reason: str | None, calls: list[Any], expected: StopReason | None
-) -> None:
+def test_each_reason_has_its_normal_form(reason: str | None, calls: list[Any], expected: StopReason | None) -> None:
     last = line(done=True, **({"done_reason": reason} if reason else {}))
     end = decode(line("a", m_tool_calls=calls), last)[-1]
     assert end == Status(ResponseStatus.COMPLETED, stop_reason=expected)
@@ -134,9 +132,7 @@ def test_each_reason_has_its_normal_form(
         ({"prompt_eval_count": "5", "eval_count": 3.0}, (5, 3)),
     ],
 )
-def test_the_usage_is_that_of_the_last_line(
-    numbers: dict[str, Any], counts: tuple[int | None, int | None]
-) -> None:
+def test_the_usage_is_that_of_the_last_line(numbers: dict[str, Any], counts: tuple[int | None, int | None]) -> None:
     usage = summarise(decode(line("a"), line(**END, **numbers))).usage
     assert usage is not None
     told = Ollama("m").counts(usage)
@@ -322,9 +318,7 @@ def test_a_line_without_content_is_not_an_event() -> None:
         ({"error": True}, "server", True),
     ],
 )
-def test_an_error_is_reported_once_with_its_kind(
-    raw: dict[str, Any], kind: str, retryable: bool
-) -> None:
+def test_an_error_is_reported_once_with_its_kind(raw: dict[str, Any], kind: str, retryable: bool) -> None:
     events = decode(line("half"), raw, {"error": "again"}, line(**END))
     errors = [event for event in events if isinstance(event, Error)]
     assert [(error.kind, error.retryable) for error in errors] == [(kind, retryable)]

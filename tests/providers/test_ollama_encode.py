@@ -103,9 +103,7 @@ def test_pictures_are_bytes_beside_the_text() -> None:
 
 
 def test_a_picture_alone_has_an_empty_text() -> None:
-    assert messages_of(Message.user(Image(data="AA"))) == [
-        {"role": "user", "content": "", "images": ["AA"]}
-    ]
+    assert messages_of(Message.user(Image(data="AA"))) == [{"role": "user", "content": "", "images": ["AA"]}]
 
 
 def test_a_picture_without_anything_is_refused() -> None:
@@ -119,9 +117,7 @@ def test_documents_are_sent_as_text() -> None:
         Document("text/plain", data=text, title="notes"),
         Document(url="https://h/d.pdf", title="d"),
     )
-    assert messages_of(Message.user(*content))[0]["content"] == (
-        "notes:\nplain\nd: https://h/d.pdf"
-    )
+    assert messages_of(Message.user(*content))[0]["content"] == ("notes:\nplain\nd: https://h/d.pdf")
 
 
 def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:

@@ -49,9 +49,7 @@ def ask(provider: Ollama, options: Options | None = None) -> HttpRequest:
         ("http://0.0.0.0.example.com", "http://0.0.0.0.example.com"),
     ],
 )
-def test_a_host_is_completed_as_ollamas_own_clients_do(
-    host: str, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_is_completed_as_ollamas_own_clients_do(host: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(Ollama("m", base_url=host, api_key="k")).url == url + "/api/chat"
     monkeypatch.setenv("OLLAMA_HOST", host)
     assert ask(Ollama("m", api_key="k")).url == url + "/api/chat"

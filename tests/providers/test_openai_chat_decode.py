@@ -63,9 +63,7 @@ def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[Resp
     events: list[ResponseEvent] = []
     for message in messages:
         data = message if isinstance(message, str) else json.dumps(message)
-        events += decoder.feed(
-            SseFrame(data.encode(), event if data == messages[-1] else "message")
-        )
+        events += decoder.feed(SseFrame(data.encode(), event if data == messages[-1] else "message"))
     return [*events, *decoder.finish()]
 
 
@@ -217,9 +215,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
     ),
     (
         [
-            chunk(
-                {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""
-            ),
+            chunk({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""),
             chunk({"tool_calls": [{"function": {"arguments": ":1}"}}]}, ""),
         ],
         [("a", "f", {"x": 1})],
@@ -318,11 +314,7 @@ def test_calls_of_two_choices_with_one_index_are_kept_apart() -> None:
     def piece(text: str, index: int, **more: Any) -> dict[str, Any]:
         function = {"arguments": text, **more}
         return chunk(
-            {
-                "tool_calls": [
-                    {"index": 0, "id": str(index) if more else None, "function": function}
-                ]
-            },
+            {"tool_calls": [{"index": 0, "id": str(index) if more else None, "function": function}]},
             index=index,
         )
 
@@ -348,9 +340,7 @@ WHOLE = {"name": "f", "arguments": '{"a": 1}'}
 def test_whole_calls_run_also_under_an_unknown_reason(raw: str) -> None:
     events = decode(tool(index=0, id="a", function=WHOLE), chunk(finish=raw), DONE)
     assert isinstance(events[-2], BlockStop)
-    assert events[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw)
-    )
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw))
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -362,9 +352,7 @@ def test_of_calls_under_an_unknown_reason_none_runs_if_one_is_cut(order: int) ->
     end = [chunk(finish="brand_new"), chunk(finish="brand_new"), DONE]
     events = decode(*pieces[::order], *end)
     assert not any(isinstance(event, BlockStop) for event in events)
-    assert events[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.OTHER, "brand_new")
-    )
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.OTHER, "brand_new"))
 
 
 @pytest.mark.parametrize(
@@ -406,9 +394,7 @@ def test_arguments_of_null_are_not_arguments(cut: int) -> None:
     ]
     message = message_of(decode(*pieces, chunk(finish="tool_calls"), DONE))
     assert [call.input for call in message.tool_calls] == [{}, {}]
-    sent = OpenAIChat("m", api_key="k").request(
-        Conversation((Message.user("go"), message)), (), Options()
-    )
+    sent = OpenAIChat("m", api_key="k").request(Conversation((Message.user("go"), message)), (), Options())
     said = json.loads(sent.body)["messages"][1]["tool_calls"]
     assert [call["function"]["arguments"] for call in said] == ["{}", "{}"]
 
@@ -423,37 +409,27 @@ def test_ids_that_come_twice_are_made_unique() -> None:
 
 @pytest.mark.parametrize("raw", ["length", "content_filter", "brand_new"])
 def test_calls_of_a_cut_response_are_aborted(raw: str) -> None:
-    events = decode(
-        tool(index=0, id="a", function={"name": "f", "arguments": "{"}), chunk(finish=raw), DONE
-    )
+    events = decode(tool(index=0, id="a", function={"name": "f", "arguments": "{"}), chunk(finish=raw), DONE)
     assert isinstance(events[-2], BlockAbort)
 
 
 @pytest.mark.parametrize("name", [{}, {"name": ""}, {"name": None}])
 @pytest.mark.parametrize("raw", ["tool_calls", "stop"])
-def test_a_call_that_names_no_tool_is_malformed_and_no_block(
-    name: dict[str, Any], raw: str
-) -> None:
+def test_a_call_that_names_no_tool_is_malformed_and_no_block(name: dict[str, Any], raw: str) -> None:
     piece = tool(index=0, id="a", function={"arguments": "{}", **name})
     events = decode(piece, chunk(finish=raw), DONE)
     assert events[-2] == Opaque("tool_call", {"id": "a", "arguments": "{}"})
-    assert events[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.MALFORMED, raw)
-    )
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.MALFORMED, raw))
     both = decode(piece, tool(index=1, id="b", function=WHOLE), chunk(finish=raw), DONE)
     check_balanced(both)
     assert [call.id for call in message_of(both).tool_calls] == ["b"]
-    assert both[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw)
-    )
+    assert both[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw))
 
 
 def test_a_call_behind_the_reason_makes_an_ordinary_end_a_tool_use() -> None:
     late = tool(index=0, id="a", function={"name": "f", "arguments": "{}"})
     stop = StopReason(StopKind.TOOL_USE, "stop")
-    assert decode(chunk({"content": "a"}, "stop"), late, DONE)[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=stop
-    )
+    assert decode(chunk({"content": "a"}, "stop"), late, DONE)[-1] == Status(ResponseStatus.COMPLETED, stop_reason=stop)
 
 
 def test_a_response_without_an_end_marker_is_complete_after_its_finish_reason() -> None:
@@ -557,16 +533,10 @@ def test_details_are_joined_and_kept_for_the_echo() -> None:
 
 def test_reasoning_content_is_marked_for_the_echo_also_when_it_is_empty() -> None:
     call = tool(index=0, id="a", function={"name": "f", "arguments": "{}"})
-    events = decode(
-        chunk({"content": None, "reasoning_content": ""}), call, chunk(finish="tool_calls"), DONE
-    )
+    events = decode(chunk({"content": None, "reasoning_content": ""}), call, chunk(finish="tool_calls"), DONE)
     assert events[1] == BlockStart(0, BlockType.THINKING, echo={"field": "reasoning_content"})
-    without = decode(
-        chunk({"content": None, "reasoning_content": ""}), chunk({"content": "a"}), DONE
-    )
-    assert not any(
-        isinstance(e, BlockStart) and e.block_type is BlockType.THINKING for e in without
-    )
+    without = decode(chunk({"content": None, "reasoning_content": ""}), chunk({"content": "a"}), DONE)
+    assert not any(isinstance(e, BlockStart) and e.block_type is BlockType.THINKING for e in without)
 
 
 def test_content_that_comes_in_parts_is_text_and_thinking() -> None:
@@ -607,9 +577,7 @@ def test_signatures_of_calls_are_kept_whenever_they_come() -> None:
 
 
 def test_citations_belong_to_the_open_text() -> None:
-    events = decode(
-        chunk({"content": "a"}), chunk({"annotations": [{"type": "url_citation"}]}), DONE
-    )
+    events = decode(chunk({"content": "a"}), chunk({"annotations": [{"type": "url_citation"}]}), DONE)
     assert CitationDelta(0, {"type": "url_citation"}) in events
 
 
@@ -732,9 +700,7 @@ def test_careless_numbers_are_read() -> None:
         ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, 2, 4),
     ],
 )
-def test_usage_has_its_normal_form_and_the_counts_as_sent(
-    raw: dict[str, Any], output: int, cached: int | None
-) -> None:
+def test_usage_has_its_normal_form_and_the_counts_as_sent(raw: dict[str, Any], output: int, cached: int | None) -> None:
     usage = next(e for e in decode(chunk(usage=raw), DONE) if isinstance(e, Usage))
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (5, output, cached)
     counts = OpenAIChat("m").counts(usage)
@@ -744,9 +710,7 @@ def test_usage_has_its_normal_form_and_the_counts_as_sent(
 @pytest.mark.parametrize("where", ["x_groq", "choice"])
 def test_usage_is_found_where_others_put_it(where: str) -> None:
     raw = {"prompt_tokens": 5, "completion_tokens": 2}
-    message = (
-        chunk(finish="stop", x_groq={"usage": raw}) if where == "x_groq" else chunk(finish="stop")
-    )
+    message = chunk(finish="stop", x_groq={"usage": raw}) if where == "x_groq" else chunk(finish="stop")
     if where == "choice":
         message["choices"][0]["usage"] = raw
     assert any(isinstance(event, Usage) for event in decode(message, DONE))

@@ -105,9 +105,7 @@ def messages(base_url: str, *said: Message) -> list[dict[str, Any]]:
         (OWN_SERVER, "anthropic", {}),
     ],
 )
-def test_a_server_is_sent_what_it_takes_and_demands(
-    base_url: str, answer: str, expected: dict[str, Any]
-) -> None:
+def test_a_server_is_sent_what_it_takes_and_demands(base_url: str, answer: str, expected: dict[str, Any]) -> None:
     said = messages(base_url, ANSWERS[answer])[0]
     (asked,) = said.pop("tool_calls")
     assert {k: v for k, v in said.items() if k not in ("role", "content")} | {
@@ -184,9 +182,7 @@ def test_a_result_without_its_call_has_an_id_that_the_server_takes() -> None:
         (GROQ, {"content": "No."}),
     ],
 )
-def test_a_refusal_is_text_where_the_server_has_no_word_for_it(
-    base_url: str, expected: dict[str, Any]
-) -> None:
+def test_a_refusal_is_text_where_the_server_has_no_word_for_it(base_url: str, expected: dict[str, Any]) -> None:
     assert messages(base_url, own(Refusal("No."))) == [{"role": "assistant", **expected}]
 
 

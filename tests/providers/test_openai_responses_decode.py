@@ -282,9 +282,7 @@ def test_a_call_that_began_whole_and_never_ended_keeps_its_arguments() -> None:
 
 def test_an_item_that_never_ends_takes_its_echo_from_the_output() -> None:
     whole = message(output_text("yes"), phase="final_answer")
-    events = decode(
-        CREATED, added(0, **message()), delta("output_text", "yes"), last(output=[whole])
-    )
+    events = decode(CREATED, added(0, **message()), delta("output_text", "yes"), last(output=[whole]))
     assert echoes(events) == [{"item": whole}]
 
 
@@ -345,9 +343,7 @@ def test_sources_are_reported_once() -> None:
 
 def test_free_text_stays_text_also_where_it_looks_like_json() -> None:
     call = {"type": "custom_tool_call", "call_id": "c", "name": "sql"}
-    events = decode(
-        CREATED, added(0, **call, input=""), delta("custom_tool_call_input", '{"a":1}'), last()
-    )
+    events = decode(CREATED, added(0, **call, input=""), delta("custom_tool_call_input", '{"a":1}'), last())
     assert summarise(events).tool_calls[0].input == '{"a":1}'
 
 
@@ -497,9 +493,7 @@ def test_an_odd_member_of_the_end_leaves_it_the_end() -> None:
     end = last(usage={"input_tokens": 1}) | {"item": [1]}
     events = decode(CREATED, end)
     assert Opaque("response.completed", {"item": [1]}) in events
-    assert events[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "completed")
-    )
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "completed"))
 
 
 def test_numbers_as_text_are_understood() -> None:
@@ -752,9 +746,7 @@ def test_half_a_character_in_what_the_end_repeats_does_no_harm() -> None:
 
 @pytest.mark.parametrize("begun", [[], [added(0, **function_call())]])
 @pytest.mark.parametrize("number", ["1e999", "null"])
-def test_a_call_does_not_run_if_its_form_at_the_end_cannot_be_read(
-    begun: list[Wire], number: str
-) -> None:
+def test_a_call_does_not_run_if_its_form_at_the_end_cannot_be_read(begun: list[Wire], number: str) -> None:
     end = json.dumps(last(output=[function_call("{}", number=0)])).replace(": 0", f": {number}")
     events = decode(CREATED, *begun, end)
     assert isinstance(events[-1], Status)

@@ -18,9 +18,7 @@ from rxworker.state import ResponseState, message_of, step_response
 from rxworker.state.grammar import ResponseGrammar
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "openai_responses"
-ABSENT = pytest.param(
-    RECORDINGS, marks=pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
-)
+ABSENT = pytest.param(RECORDINGS, marks=pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent"))
 STREAMS = sorted(RECORDINGS.glob("*.sse")) or [ABSENT]
 CLIENTS = ("message", "reasoning", "function_call", "custom_tool_call")
 PROVIDER = OpenAIResponses("gpt-5", api_key="k")
@@ -123,9 +121,7 @@ def test_only_the_sealed_thought_that_ended_goes_back() -> None:
 @every_recording
 def test_the_official_client_knows_every_item(path: Path) -> None:
     pydantic = pytest.importorskip("pydantic", reason="the package openai is not installed")
-    responses = pytest.importorskip(
-        "openai.types.responses", reason="the package openai is not installed"
-    )
+    responses = pytest.importorskip("openai.types.responses", reason="the package openai is not installed")
     answer = answer_of(decode(path))
     if answer is None:
         return

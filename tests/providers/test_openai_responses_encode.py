@@ -96,9 +96,7 @@ def test_no_thoughts_are_requested_of_a_model_that_does_not_think(model: str) ->
 
 
 def test_what_leads_is_the_instructions_and_what_comes_later_is_not() -> None:
-    conversation = Conversation(
-        (Message.system("B"), Message.user("hi"), Message.system("C")), system="A"
-    )
+    conversation = Conversation((Message.system("B"), Message.user("hi"), Message.system("C")), system="A")
     body = encode(conversation)
     assert body["instructions"] == "A\n\nB"
     assert [item["role"] for item in body["input"]] == ["user", "system"]
@@ -402,9 +400,7 @@ def test_bodies_are_those_that_were_sent(name: str) -> None:
     if not path.exists():
         pytest.skip(f"no recordings: {path} is absent")
     request = json.loads(path.read_text())
-    conversation = Conversation(
-        (Message.user(request["input"][0]["content"]),), request.get("instructions")
-    )
+    conversation = Conversation((Message.user(request["input"][0]["content"]),), request.get("instructions"))
     known = ("model", "input", "instructions", "stream", "tool_choice", "reasoning")
     extra: dict[str, Any] = {"store": None, "include": None}
     extra |= {key: value for key, value in request.items() if key not in known}

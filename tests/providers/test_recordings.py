@@ -118,11 +118,7 @@ def test_other_choices_decode_to_what_is_expected(recording: Path) -> None:
     events = decode(recording, [recording.read_bytes()])
     for number, expected in expected_of(recording).get("other_choices", {}).items():
         starts = {e.index for e in events if isinstance(e, BlockStart) and e.choice == int(number)}
-        text = "".join(
-            getattr(e, "text", "")
-            for e in events
-            if isinstance(e, BlockDelta) and e.index in starts
-        )
+        text = "".join(getattr(e, "text", "") for e in events if isinstance(e, BlockDelta) and e.index in starts)
         stops = [e for e in events if isinstance(e, BlockStop) and e.index in starts]
         assert text == expected["text"]
         assert stops[-1].stop_reason is not None
@@ -156,12 +152,8 @@ def test_a_recording_gives_the_same_events_cut_in_two_at_any_place(recording: Pa
 
 
 @given(st.data())
-@settings(
-    deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_a_recording_gives_the_same_events_under_any_cut(
-    recording: Path, data: st.DataObject
-) -> None:
+@settings(deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_recording_gives_the_same_events_under_any_cut(recording: Path, data: st.DataObject) -> None:
     whole = recording.read_bytes()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=20)))
     edges = [0, *cuts, len(whole)]
@@ -170,12 +162,8 @@ def test_a_recording_gives_the_same_events_under_any_cut(
 
 
 @given(st.data())
-@settings(
-    deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_a_recording_that_ends_early_is_balanced_and_ends_once(
-    recording: Path, data: st.DataObject
-) -> None:
+@settings(deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_recording_that_ends_early_is_balanced_and_ends_once(recording: Path, data: st.DataObject) -> None:
     whole = recording.read_bytes()
     end = data.draw(st.integers(0, len(whole)))
     events = decode(recording, [whole[:end]])

@@ -50,9 +50,7 @@ ITEM = {
     "item": {"type": "custom_tool_call", "call_id": "a"},
     "type": "custom_tool_call",
 }
-ECHOES = st.sampled_from(
-    [None, ITEM, {"type": "server_tool_use", "id": "a"}, {"type": "other", "tool_use_id": "a"}]
-)
+ECHOES = st.sampled_from([None, ITEM, {"type": "server_tool_use", "id": "a"}, {"type": "other", "tool_use_id": "a"}])
 THOUGHTS = st.sampled_from([None, {"field": "reasoning_content"}])
 SPOKEN: st.SearchStrategy[Content] = st.one_of(
     st.builds(Text, st.sampled_from(["", " ", "yes", "é"]), echo=ECHOES),
@@ -66,9 +64,7 @@ SPOKEN: st.SearchStrategy[Content] = st.one_of(
 )
 ASKED: st.SearchStrategy[Content] = st.one_of(
     st.builds(Text, st.sampled_from(["", "why"])),
-    st.builds(
-        ToolResult, IDS, st.sampled_from(["", "sky", (Text("sky"),), (PICTURE,)]), st.booleans()
-    ),
+    st.builds(ToolResult, IDS, st.sampled_from(["", "sky", (Text("sky"),), (PICTURE,)]), st.booleans()),
     st.sampled_from([PICTURE, PAGE, CachePoint()]),
     st.just(OpaqueBlock("other", {"type": "other"})),
 )
@@ -84,9 +80,7 @@ MESSAGES = st.one_of(
 )
 # What becomes of the conversation before the next request: how many messages are taken from its beginning and its end,
 # and what is put behind it.
-STEPS = st.tuples(
-    st.sampled_from([0, 0, 0, 1]), st.integers(0, 2), st.lists(MESSAGES, max_size=4).map(tuple)
-)
+STEPS = st.tuples(st.sampled_from([0, 0, 0, 1]), st.integers(0, 2), st.lists(MESSAGES, max_size=4).map(tuple))
 MAKERS: list[Callable[[], Provider]] = [
     lambda: Anthropic("m", api_key="k"),
     lambda: OpenAIChat("m", api_key="k"),
@@ -134,10 +128,7 @@ def test_equal_messages_are_not_the_same() -> None:
     for value in (1, True):
         call = Message.assistant(ToolCall("call_1", "look", {"at": value}))
         sent = provider.request(Conversation((hello, call)), (), Options()).body
-        assert (
-            sent
-            == OpenAIChat("m", api_key="k").request(Conversation((hello, call)), (), Options()).body
-        )
+        assert sent == OpenAIChat("m", api_key="k").request(Conversation((hello, call)), (), Options()).body
 
 
 def test_a_mark_stands_where_it_would_whatever_was_sent_before_it() -> None:
@@ -184,9 +175,7 @@ def test_who_takes_an_encoder_has_it_alone() -> None:
     assert remembered.take(messages) is None
 
 
-@pytest.mark.parametrize(
-    "block", [PICTURE, PAGE, ToolResult("a", (PICTURE,)), ToolResult("a", (Text("b"), PAGE))]
-)
+@pytest.mark.parametrize("block", [PICTURE, PAGE, ToolResult("a", (PICTURE,)), ToolResult("a", (Text("b"), PAGE))])
 def test_pictures_and_documents_are_not_kept(block: Content) -> None:
     messages = (Message.user("a"), Message.user(block))
     assert kept(messages).take(messages) is None

@@ -28,9 +28,7 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, None),
     ],
 )
-def test_the_wait_is_read_from_whichever_header_has_it(
-    headers: dict[str, str], seconds: float | None
-) -> None:
+def test_the_wait_is_read_from_whichever_header_has_it(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds
 
 
@@ -49,7 +47,5 @@ def test_the_wait_is_read_from_whichever_header_has_it(
         (500, "perhaps", True),
     ],
 )
-def test_the_header_of_the_server_comes_before_the_status(
-    status: int, said: str | None, expected: bool
-) -> None:
+def test_the_header_of_the_server_comes_before_the_status(status: int, said: str | None, expected: bool) -> None:
     assert may_retry(status, {"x-should-retry": said} if said else {}) is expected

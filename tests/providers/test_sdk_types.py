@@ -116,9 +116,7 @@ def _of_typed_dict(value: Any, hint: Any, at: str) -> list[str]:
 
 def _is_needed(name: str, hint: Any, of: Any) -> bool:
     origin = typing.get_origin(hint)
-    return origin is typing.Required or (
-        name in of.__required_keys__ and origin is not typing.NotRequired
-    )
+    return origin is typing.Required or (name in of.__required_keys__ and origin is not typing.NotRequired)
 
 
 def _of_members(value: Any, hints: dict[str, Any], needed: Any, at: str) -> list[str]:
@@ -246,21 +244,15 @@ OPTIONS: dict[str, Options] = {
     "cache": Options(cache=("tools", "system")),
     "output": Options(
         thinking="low",
-        output=OutputFormat(
-            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-        ),
+        output=OutputFormat({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}),
     ),
 }
 
 
-def encoded(
-    name: str, messages: tuple[Message, ...], options: Options, *, system: str | None = "S"
-) -> dict[str, Any]:
+def encoded(name: str, messages: tuple[Message, ...], options: Options, *, system: str | None = "S") -> dict[str, Any]:
     stops = name == "openai_chat" and options.stop_sequences  # which the model that thinks refuses
     provider = PROVIDERS[name]("gpt-4.1" if stops else MODELS.get(name, "m"), api_key="k")
-    return msgspec.json.decode(
-        provider.request(Conversation(messages, system), TOOLS, options).body
-    )
+    return msgspec.json.decode(provider.request(Conversation(messages, system), TOOLS, options).body)
 
 
 def bodies(name: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -100,22 +100,16 @@ def test_byte_by_byte_it_emits_the_same(parrot: Provider) -> None:
 
 @given(st.lists(st.integers(0, len(WHOLE)), max_size=20), st.integers(0, len(WHOLE)))
 @settings(deadline=None, max_examples=50)
-def test_under_any_cut_it_emits_the_same_and_ends_in_order(
-    parrot: Provider, cuts: list[int], end: int
-) -> None:
+def test_under_any_cut_it_emits_the_same_and_ends_in_order(parrot: Provider, cuts: list[int], end: int) -> None:
     edges = [0, *sorted(cuts), len(WHOLE)]
     pieces = [WHOLE[a:b] for a, b in itertools.pairwise(edges)]
     assert decode(parrot, *pieces) == decode(parrot, WHOLE)
     early = decode(parrot, WHOLE[:end])
     check_balanced(early)
-    assert [type(event) for event in early].count(Error) == (
-        early[-1] == Status(ResponseStatus.FAILED)
-    )
+    assert [type(event) for event in early].count(Error) == (early[-1] == Status(ResponseStatus.FAILED))
 
 
-@pytest.mark.parametrize(
-    "strange", [{"mood": "good"}, {"say": 7}, [1], {"do": {"id": "d"}}, "squawk"]
-)
+@pytest.mark.parametrize("strange", [{"mood": "good"}, {"say": 7}, [1], {"do": {"id": "d"}}, "squawk"])
 def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> None:
     events = decode(parrot, body({"say": "a"}, strange, {"say": "b"}, {"end": "ok"}))
     check_balanced(events)
@@ -137,9 +131,7 @@ def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> Non
         ([], "truncated", "truncated"),
     ],
 )
-def test_what_goes_wrong_is_reported_once(
-    parrot: Provider, lines: list[Any], code: str | None, kind: str
-) -> None:
+def test_what_goes_wrong_is_reported_once(parrot: Provider, lines: list[Any], code: str | None, kind: str) -> None:
     events = decode(parrot, body(*lines))
     check_balanced(events)
     errors = [event for event in events if isinstance(event, Error)]

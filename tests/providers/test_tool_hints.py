@@ -98,20 +98,14 @@ def test_a_tool_for_code_needs_code_execution() -> None:
         body_of("anthropic", only)
 
 
-@pytest.mark.parametrize(
-    "name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"]
-)
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"])
 def test_a_grammar_that_no_provider_would_enforce_is_refused(name: str) -> None:
     tool = msgspec.structs.replace(PLAIN, format=Grammar("[0-9]+", "regex"))
-    with pytest.raises(
-        ConfigurationError, match=r"'run' has a grammar, and .* use OpenAIResponses"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'run' has a grammar, and .* use OpenAIResponses"):
         body_of(name, tool)
 
 
-@pytest.mark.parametrize(
-    "name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"]
-)
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "gemini", "gemini_interactions", "ollama"])
 def test_free_text_is_a_function_with_one_string_where_there_is_no_other_way(name: str) -> None:
     tool = msgspec.structs.replace(PLAIN, format="text")
     assert tools_of(name, tool) == tools_of(name, PLAIN)
@@ -246,9 +240,7 @@ def test_a_schema_that_cannot_be_strict_is_refused(name: str, tool: ToolMeta, re
 
 
 def test_anthropic_takes_optional_members_and_receives_limits_in_the_description() -> None:
-    tool = strict(
-        n={"type": "integer", "minimum": 1, "maximum": 7, "description": "How many.", "default": 1}
-    )
+    tool = strict(n={"type": "integer", "minimum": 1, "maximum": 7, "description": "How many.", "default": 1})
     (sent,) = tools_of("anthropic", tool)
     assert sent["input_schema"] == {
         "type": "object",
@@ -326,9 +318,7 @@ def test_a_tool_moves_into_a_namespace() -> None:
         "tools": [{"type": "function", "name": "run", "defer_loading": True}],
     }
     other = ToolMeta("other", "", OBJECT)
-    first, second, _ = tools_of(
-        "openai_responses", PLAIN, other, extra={"tools": [space, {"type": "tool_search"}]}
-    )
+    first, second, _ = tools_of("openai_responses", PLAIN, other, extra={"tools": [space, {"type": "tool_search"}]})
     assert (first["name"], second["name"]) == ("other", "crm")
     (moved,) = second["tools"]
     assert moved["defer_loading"] is True
@@ -359,9 +349,7 @@ SAID = Conversation((Message.user("Hi"),))
 
 @pytest.mark.parametrize("kind", NATIVE)
 @pytest.mark.parametrize("provider", ["anthropic", "claude on bedrock"])
-def test_a_tool_that_anthropic_defines_is_sent_in_its_own_form_alone(
-    kind: str, provider: str
-) -> None:
+def test_a_tool_that_anthropic_defines_is_sent_in_its_own_form_alone(kind: str, provider: str) -> None:
     name, form = NATIVE[kind]
     model = AnthropicBedrock("anthropic.m", api_key="k", region="eu-west-1")
     sent = model if provider != "anthropic" else PROVIDERS[provider]("m", api_key="k")
@@ -379,9 +367,7 @@ def test_a_tool_that_anthropic_defines_keeps_what_every_tool_may_have() -> None:
     meta = msgspec.structs.replace(
         native(kind), cache_control=CachePoint("1h"), strict=True, input_examples=({"code": "a"},)
     )
-    body = msgspec.json.decode(
-        PROVIDERS["anthropic"]("m", api_key="k").request(SAID, (meta,), Options()).body
-    )
+    body = msgspec.json.decode(PROVIDERS["anthropic"]("m", api_key="k").request(SAID, (meta,), Options()).body)
     assert body["tools"] == [
         {
             "type": "memory_20250818",

@@ -47,9 +47,7 @@ def test_all_members_are_one_entry_without_a_name_and_the_others_are_turned_off(
     param = types.BetaComputerToolset20260801Param
     sent = entry | {"configs": configs}
     assert pydantic.TypeAdapter(param).validate_python(sent) == sent
-    assert sorted(types.BETA_COMPUTER_MEMBER_NAME_VALUES) == sorted(
-        MEMBERS["computer_toolset_20260801"]
-    )
+    assert sorted(types.BETA_COMPUTER_MEMBER_NAME_VALUES) == sorted(MEMBERS["computer_toolset_20260801"])
 
 
 def test_a_whole_toolset_and_one_that_is_not_known_need_no_settings() -> None:
@@ -81,9 +79,7 @@ def test_what_a_toolset_does_not_have_is_refused(meta: ToolMeta, error: str) -> 
 
 
 def frames(*events: JsonObject) -> bytes:
-    return b"".join(
-        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events
-    )
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
 
 CLICK: JsonObject = {
@@ -107,9 +103,7 @@ ANSWER = frames(
 )
 
 
-@pytest.mark.parametrize(
-    "provider", [CLAUDE, AnthropicBedrock("anthropic.m", region="us-east-1", api_key="k")]
-)
+@pytest.mark.parametrize("provider", [CLAUDE, AnthropicBedrock("anthropic.m", region="us-east-1", api_key="k")])
 def test_a_call_of_a_member_and_its_result_go_back_with_their_toolset(provider: Any) -> None:
     decoder = CLAUDE.decoder()
     events = [*decoder.feed(ANSWER), *decoder.finish()]

@@ -207,9 +207,7 @@ async def test_a_whole_answer_arrives_over_http(name: str, content_type: str) ->
 async def test_an_error_in_place_of_a_stream_is_still_explained(name: str) -> None:
     reply = ServedResponse.from_json({"error": {"message": "No such thing", "type": "api_error"}})
     async with ReplayServer([reply]) as server:
-        client = Client(
-            PROVIDERS[name]("m", api_key="k", base_url=server.base_url), retry=Retry(retries=0)
-        )
+        client = Client(PROVIDERS[name]("m", api_key="k", base_url=server.base_url), retry=Retry(retries=0))
         with pytest.raises(ProviderError, match=r"HTTP 200 and no stream.*No such thing"):
             await client.stream("hi").pipe(ops.to_list())
 
@@ -222,13 +220,9 @@ PAGE = b"""<!doctype html>
 
 
 @each
-@pytest.mark.parametrize(
-    ("body", "message"), [(b"", "answer is empty"), (PAGE, "Sign in to the proxy")]
-)
+@pytest.mark.parametrize(("body", "message"), [(b"", "answer is empty"), (PAGE, "Sign in to the proxy")])
 @pytest.mark.parametrize("size", [1, 10_000])
-def test_what_came_in_place_of_a_response_is_named(
-    name: str, body: bytes, message: str, size: int
-) -> None:
+def test_what_came_in_place_of_a_response_is_named(name: str, body: bytes, message: str, size: int) -> None:
     errors = [e for e in events_of(name, body, size) if isinstance(e, Error)]
     assert len(errors) == 1
     assert message in errors[0].message

@@ -51,9 +51,7 @@ def fold(*events: BlockEvent) -> BlockState:
     return state
 
 
-def whole(
-    block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | None = None
-) -> Content | None:
+def whole(block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | None = None) -> Content | None:
     return content_of(fold(BlockStart(0, block_type, metadata), *deltas, BlockStop(0, block_type)))
 
 
@@ -63,15 +61,11 @@ def whole(
         (whole(T.TEXT, TextDelta(0, "he"), TextDelta(0, "llo")), Text("hello")),
         (whole(T.TEXT, TextDelta(0, "")), None),
         (
-            whole(
-                T.TEXT, TextDelta(0, "x"), CitationDelta(0, {"n": 1}), CitationDelta(0, {"n": 2})
-            ),
+            whole(T.TEXT, TextDelta(0, "x"), CitationDelta(0, {"n": 1}), CitationDelta(0, {"n": 2})),
             Text("x", ({"n": 1}, {"n": 2})),
         ),
         (
-            whole(
-                T.THINKING, ThinkingDelta(0, "hm"), SignatureDelta(0, "a"), SignatureDelta(0, "b")
-            ),
+            whole(T.THINKING, ThinkingDelta(0, "hm"), SignatureDelta(0, "a"), SignatureDelta(0, "b")),
             Thinking("hm", "b"),
         ),
         (whole(T.THINKING, SignatureDelta(0, "s")), Thinking("", "s")),
@@ -131,9 +125,7 @@ def test_of_a_block_that_is_not_whole_only_text_and_refusal_are_kept(end: list[B
 
 
 def test_the_stops_echo_comes_over_the_starts() -> None:
-    state = fold(
-        BlockStart(0, T.OPAQUE, echo={"a": 1, "b": 1}), BlockStop(0, T.OPAQUE, echo={"b": 2})
-    )
+    state = fold(BlockStart(0, T.OPAQUE, echo={"a": 1, "b": 1}), BlockStop(0, T.OPAQUE, echo={"b": 2}))
     assert state.echo == {"a": 1, "b": 2}
     assert content_of(state) == OpaqueBlock("", {"a": 1, "b": 2})
 

@@ -39,9 +39,7 @@ GONE = ToolResult("1", "thrown away", is_error=True, name="look")
 
 
 def fold(*events: tuple[Path, Event]) -> RunState:
-    return fold_run(
-        Record(seq, "r", 1, 1, 0.0, event, path) for seq, (path, event) in enumerate(events, 1)
-    )
+    return fold_run(Record(seq, "r", 1, 1, 0.0, event, path) for seq, (path, event) in enumerate(events, 1))
 
 
 def own(*events: Event) -> list[tuple[Path, Event]]:

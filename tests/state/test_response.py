@@ -78,9 +78,7 @@ def test_only_the_first_choice_is_the_message() -> None:
 
 
 def test_a_second_start_takes_everything_back() -> None:
-    state = fold(
-        STARTED, *text(0, "old"), Usage(9, 9), TextDelta(1, "open"), STARTED, *text(0, "new")
-    )
+    state = fold(STARTED, *text(0, "old"), Usage(9, 9), TextDelta(1, "open"), STARTED, *text(0, "new"))
     assert state.usage is None
     assert [block.index for block in state.blocks] == [0]
     message = message_of(state, "acme")
@@ -101,9 +99,7 @@ def test_a_response_that_is_not_whole_keeps_its_text() -> None:
 
 
 def test_nothing_worth_keeping_is_not_a_message() -> None:
-    assert (
-        message_of(fold(STARTED, BlockStart(0, T.TEXT), BlockAbort(0, T.TEXT), FAILED), "") is None
-    )
+    assert message_of(fold(STARTED, BlockStart(0, T.TEXT), BlockAbort(0, T.TEXT), FAILED), "") is None
 
 
 def test_an_error_is_remembered() -> None:

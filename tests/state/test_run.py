@@ -70,8 +70,7 @@ def completed(kind: StopKind = StopKind.END_TURN) -> Event:
 
 def records(events: Sequence[Event]) -> list[Record]:
     return [
-        Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event)
-        for seq, event in enumerate(events, 1)
+        Record(seq=seq, run_id="r", turn=1, attempt=1, time=0.0, event=event) for seq, event in enumerate(events, 1)
     ]
 
 
@@ -171,9 +170,7 @@ def test_a_failed_response_enters_when_nothing_can_replace_it() -> None:
 def test_calls_wait_for_their_results() -> None:
     state = fold(*CALLS, completed(StopKind.TOOL_USE))
     assert state.pending == (called("1"), called("2"))
-    state = fold(
-        *CALLS, completed(StopKind.TOOL_USE), ToolStart(called("1")), ToolStart(called("2"))
-    )
+    state = fold(*CALLS, completed(StopKind.TOOL_USE), ToolStart(called("1")), ToolStart(called("2")))
     assert (state.tool_calls, state.started) == (2, ("1", "2"))
     done = ToolResult("2", "two")
     state = step_run(state, Record(99, "r", 1, 1, 0.0, ToolStop(done)))
@@ -189,9 +186,7 @@ def test_results_enter_with_their_message() -> None:
         MessageAdd((Message("user", results),), "tools"),
     )
     assert (state.pending, state.results) == ((), ())
-    assert state.conversation == answered(
-        assistant(called("1"), called("2")), Message("user", results)
-    )
+    assert state.conversation == answered(assistant(called("1"), called("2")), Message("user", results))
 
 
 def test_a_tool_that_ran_while_the_model_streamed_does_not_wait() -> None:
@@ -255,9 +250,7 @@ def test_results_stand_right_behind_their_calls() -> None:
 
 def test_answers_that_hooks_sent_back_are_counted() -> None:
     back = HookVerdict("check", "on_turn_end", "ContinueWithMessages")
-    assert (
-        fold(*ONE_TURN, back, HookVerdict("guard", "before_tool_call", "Skip")).continuations == 1
-    )
+    assert fold(*ONE_TURN, back, HookVerdict("guard", "before_tool_call", "Skip")).continuations == 1
 
 
 def test_a_limit_has_its_name() -> None:
@@ -351,9 +344,7 @@ def test_deltas_that_come_together_give_the_same_run(
         if isinstance(event, TextDelta | ThinkingDelta | InputJsonDelta) and texts:
             deltas = Deltas(event, texts)
             single += deltas
-            told.append(
-                Record(len(single), "r", 1, 1, 0.0, cast("Event", deltas), covers=len(texts))
-            )
+            told.append(Record(len(single), "r", 1, 1, 0.0, cast("Event", deltas), covers=len(texts)))
         else:
             single.append(event)
             told.append(Record(len(single), "r", 1, 1, 0.0, event))

@@ -39,9 +39,7 @@ def test_a_place_is_set_and_the_state_before_stays(path: str, op: Any, after: An
     assert apply_change(state, change) == after
 
 
-@pytest.mark.parametrize(
-    "path", ["/x/y", "/a/b/3", "/a/b/-1", "/a/b/01", "/a/b/x", "/a/b/-/z", "a"]
-)
+@pytest.mark.parametrize("path", ["/x/y", "/a/b/3", "/a/b/-1", "/a/b/01", "/a/b/x", "/a/b/-/z", "a"])
 def test_a_place_that_is_not_there_is_an_error_and_in_a_fold_no_change(path: str) -> None:
     with pytest.raises(LocalProtocolError, match="has no place"):
         change_to(checked_json(STATE), path, "x")
@@ -56,9 +54,7 @@ def test_only_what_is_there_is_removed(path: str) -> None:
     assert change_to(STATE, "/a", None, removes=True)[0] == {"c/d~": None, "": 0}
 
 
-@pytest.mark.parametrize(
-    "value", [object(), {1: {2}, "x": float}, "x" * MAX_SHARED_STATE, "\ud800"]
-)
+@pytest.mark.parametrize("value", [object(), {1: {2}, "x": float}, "x" * MAX_SHARED_STATE, "\ud800"])
 def test_what_has_no_json_form_or_is_too_long_is_refused(value: object) -> None:
     with pytest.raises(LocalProtocolError, match="share"):
         checked_json(value)

@@ -77,9 +77,7 @@ async def test_a_tool_that_has_changed_fails_the_next_request() -> None:
         with pytest.raises(RequestChangedError) as caught:
             await Worker(model, tools=[look_again]).run("Hi")
         assert caught.value.request == 2
-        assert caught.value.difference == (
-            "message 3 was 'user: look: saw 1', and is now 'user: look: saw 2'"
-        )
+        assert caught.value.difference == ("message 3 was 'user: look: saw 1', and is now 'user: look: saw 2'")
         model = await ScriptedModel.from_log(log, stored, strict=False)
         result = await Worker(model, tools=[look_again]).run("Hello?")
         assert result.text == "It is a cat."
@@ -98,9 +96,7 @@ async def test_the_first_difference_is_named() -> None:
 
         assert await difference("Hello") == "message 1 was 'user: Hi', and is now 'user: Hello'"
         assert await difference(system=None) == ("the system text was 'Be brief.', and is now None")
-        assert (
-            await difference(tools=[]) == "the tools differ: ['look'] are missing, and [] are new"
-        )
+        assert await difference(tools=[]) == "the tools differ: ['look'] are missing, and [] are new"
 
 
 async def test_more_requests_than_then_are_refused() -> None:

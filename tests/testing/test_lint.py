@@ -159,10 +159,7 @@ def test_a_sound_run_draws_no_complaint() -> None:
 def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) -> None:
     resumed = RunResume(Conversation())
 
-    assert (
-        lint(records(TurnStart(), RunPause(PauseState("guard", (), ())), resumed, *rest, RunStop()))
-        == []
-    )
+    assert lint(records(TurnStart(), RunPause(PauseState("guard", (), ())), resumed, *rest, RunStop())) == []
 
 
 @pytest.mark.parametrize(
@@ -203,9 +200,7 @@ def test_a_run_inside_a_run_is_read_for_itself() -> None:
     outer = [BEGIN, START, STOP, DONE]
     woven = [
         Record(seq, "r", 1, 1, 0.0, event, path)
-        for seq, (event, path) in enumerate(
-            ((event, path) for event in outer for path in ((), ("call",))), start=1
-        )
+        for seq, (event, path) in enumerate(((event, path) for event in outer for path in ((), ("call",))), start=1)
     ]
 
     assert lint(woven) == []
@@ -223,9 +218,7 @@ def test_the_operator_passes_a_sound_stream_on() -> None:
     assert heard == [BEGIN, START, STOP, DONE]
 
 
-@pytest.mark.parametrize(
-    ("events", "passed"), [([BEGIN, SAY, DONE], [BEGIN]), ([BEGIN, START], [BEGIN, START])]
-)
+@pytest.mark.parametrize(("events", "passed"), [([BEGIN, SAY, DONE], [BEGIN]), ([BEGIN, START], [BEGIN, START])])
 def test_the_operator_ends_a_broken_stream(events: list[Event], passed: list[Event]) -> None:
     heard: list[Event] = []
     errors: list[Exception] = []
@@ -241,8 +234,6 @@ def test_the_operator_ends_a_broken_stream(events: list[Event], passed: list[Eve
 def test_the_operator_leaves_a_failure_as_it_is() -> None:
     errors: list[Exception] = []
     failure = ValueError("no")
-    rx.concat(rx.of(BEGIN), rx.throw(failure)).pipe(ensure_balanced()).subscribe(
-        on_error=errors.append
-    )
+    rx.concat(rx.of(BEGIN), rx.throw(failure)).pipe(ensure_balanced()).subscribe(on_error=errors.append)
 
     assert errors == [failure]

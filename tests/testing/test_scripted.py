@@ -149,9 +149,7 @@ def test_a_scripted_error_aborts_the_block_and_ends_the_stream() -> None:
 
 
 @pytest.mark.parametrize(("reply", "kind"), [(fail("no"), ProviderError), (cut(), TruncatedError)])
-def test_a_reply_without_content_fails_before_it_starts(
-    reply: Reply, kind: type[RxWorkerError]
-) -> None:
+def test_a_reply_without_content_fails_before_it_starts(reply: Reply, kind: type[RxWorkerError]) -> None:
     heard = hear(ScriptedModel([reply]))
 
     assert heard.events == [reply.error, Status(ResponseStatus.FAILED)]
@@ -176,9 +174,7 @@ def test_every_reply_keeps_the_protocol(reply: Reply) -> None:
 def test_a_stalled_reply_never_ends_and_can_be_left() -> None:
     model = ScriptedModel([say("half") + stall()])
     heard = Heard()
-    subscription = model.stream(ASK).subscribe(
-        heard.events.append, heard.errors.append, heard.on_completed
-    )
+    subscription = model.stream(ASK).subscribe(heard.events.append, heard.errors.append, heard.on_completed)
 
     assert heard.events[-1] == USAGE
     assert (heard.completed, heard.errors, model.left) == (0, [], 0)
@@ -234,9 +230,7 @@ def test_leaving_stops_the_clock() -> None:
     assert model.left == 1
 
 
-@pytest.mark.parametrize(
-    "blocking", [None, CurrentThreadScheduler.singleton(), ImmediateScheduler.singleton()]
-)
+@pytest.mark.parametrize("blocking", [None, CurrentThreadScheduler.singleton(), ImmediateScheduler.singleton()])
 async def test_without_a_scheduler_that_waits_the_running_loop_counts_the_seconds(
     blocking: SchedulerBase | None,
 ) -> None:
@@ -246,9 +240,7 @@ async def test_without_a_scheduler_that_waits_the_running_loop_counts_the_second
     def finished() -> None:
         done.set_result(None)
 
-    ScriptedModel(["Hi"], delay=0.001).stream(ASK).subscribe(
-        heard.append, on_completed=finished, scheduler=blocking
-    )
+    ScriptedModel(["Hi"], delay=0.001).stream(ASK).subscribe(heard.append, on_completed=finished, scheduler=blocking)
     assert heard == []
     await done
 

@@ -38,17 +38,13 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def ask(
-    client: aiohttp.ClientSession, server: ReplayServer, path: str = ANTHROPIC, body: Json = None
-) -> bytes:
+async def ask(client: aiohttp.ClientSession, server: ReplayServer, path: str = ANTHROPIC, body: Json = None) -> bytes:
     async with client.post(server.base_url + path, json=body or {}) as answer:
         return await answer.read()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_reply_arrives_as_it_was_rendered(
-    client: aiohttp.ClientSession, chunk: int | None
-) -> None:
+async def test_a_reply_arrives_as_it_was_rendered(client: aiohttp.ClientSession, chunk: int | None) -> None:
     answer = ServedResponse(REPLY, chunk=chunk)
     async with ReplayServer([answer, answer]) as server:
         anthropic = await ask(client, server, body={"model": "m"})
@@ -187,9 +183,7 @@ async def test_a_dropped_connection_answers_nothing(client: aiohttp.ClientSessio
         ServedResponse(say("half" * 1000), pace=0.01),
     ],
 )
-async def test_a_client_that_leaves_is_noticed(
-    client: aiohttp.ClientSession, answer: ServedResponse
-) -> None:
+async def test_a_client_that_leaves_is_noticed(client: aiohttp.ClientSession, answer: ServedResponse) -> None:
     async with ReplayServer([answer]) as server:
         async with client.post(server.base_url + ANTHROPIC, json={}) as got:
             await got.content.readline()
@@ -227,12 +221,8 @@ async def test_answers_are_paced(client: aiohttp.ClientSession) -> None:
     assert time.monotonic() - began >= 0.075
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"), [(ANTHROPIC, '"type":"error"'), (OPENAI, '"type":"server_error"')]
-)
-async def test_running_out_of_answers_is_an_error(
-    client: aiohttp.ClientSession, path: str, kind: str
-) -> None:
+@pytest.mark.parametrize(("path", "kind"), [(ANTHROPIC, '"type":"error"'), (OPENAI, '"type":"server_error"')])
+async def test_running_out_of_answers_is_an_error(client: aiohttp.ClientSession, path: str, kind: str) -> None:
     none: list[Reply] = []
     async with (
         ReplayServer(none) as server,
@@ -327,7 +317,5 @@ def test_the_bodies_of_requests_that_are_not_json_are_kept_as_text() -> None:
 
 
 async def test_the_json_of_an_answer_is_that_of_the_frames(client: aiohttp.ClientSession) -> None:
-    async with ReplayServer(
-        [ServedResponse.from_json({"error": {"message": "no"}}, status=400)]
-    ) as server:
+    async with ReplayServer([ServedResponse.from_json({"error": {"message": "no"}}, status=400)]) as server:
         assert msgspec.json.decode(await ask(client, server)) == {"error": {"message": "no"}}

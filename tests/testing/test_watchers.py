@@ -49,9 +49,7 @@ def test_what_a_watcher_raises_at_its_end_fails_the_block() -> None:
 
 def test_several_watchers_raise_together() -> None:
     with pytest.raises(BaseExceptionGroup) as raised, raise_from_watchers():
-        asyncio.run(
-            run_with(lambda run: run.subscribe(fail), lambda run: run.subscribe(fail_oddly))
-        )
+        asyncio.run(run_with(lambda run: run.subscribe(fail), lambda run: run.subscribe(fail_oddly)))
     assert {type(error) for error in raised.value.exceptions} == {AssertionError, OddError}
 
 

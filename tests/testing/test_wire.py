@@ -82,11 +82,7 @@ def test_anthropic_blocks_follow_one_another() -> None:
         for p in payloads(anthropic_frames(reply))
         if at(p, "type") == "content_block_start"
     ]
-    deltas = [
-        at(p, "delta")
-        for p in payloads(anthropic_frames(reply))
-        if at(p, "type") == "content_block_delta"
-    ]
+    deltas = [at(p, "delta") for p in payloads(anthropic_frames(reply)) if at(p, "type") == "content_block_delta"]
 
     assert told == [(0, "thinking"), (1, "text"), (2, "tool_use"), (3, "tool_use")]
     assert {"type": "signature_delta", "signature": "seal"} in deltas
@@ -120,9 +116,7 @@ def test_anthropic_counts_the_cache_apart_from_the_input() -> None:
         (StopReason(StopKind.OTHER, "odd"), "odd", "odd"),
     ],
 )
-def test_stop_reasons_have_the_providers_words(
-    stop: StopKind | StopReason, anthropic: str, openai: str
-) -> None:
+def test_stop_reasons_have_the_providers_words(stop: StopKind | StopReason, anthropic: str, openai: str) -> None:
     reply = say("x", stop=stop, usage=None)
 
     assert at(payloads(anthropic_frames(reply))[-2], "delta", "stop_reason") == anthropic
@@ -217,9 +211,7 @@ def test_responses_sends_everything_again_at_the_end() -> None:
         (StopReason(StopKind.OTHER, "steered"), "incomplete", {"reason": "steered"}),
     ],
 )
-def test_responses_states_what_a_response_lacks(
-    stop: StopKind | StopReason, status: str, details: Json
-) -> None:
+def test_responses_states_what_a_response_lacks(stop: StopKind | StopReason, status: str, details: Json) -> None:
     last = payloads(openai_responses_frames(say("x", stop=stop)))[-1]
 
     assert at(last, "type") == f"response.{status}"
@@ -377,9 +369,7 @@ def test_an_error_is_the_last_frame(frames: Frames, last: Object) -> None:
 
 @pytest.mark.parametrize("frames", ALL)
 @pytest.mark.parametrize("end", [cut(), stall()])
-def test_a_cut_or_stalled_reply_is_the_beginning_of_the_whole_one(
-    frames: Frames, end: Reply
-) -> None:
+def test_a_cut_or_stalled_reply_is_the_beginning_of_the_whole_one(frames: Frames, end: Reply) -> None:
     part, whole = frames(say("half") + end), frames(say("half"))
 
     assert part == whole[: len(part)]

@@ -108,8 +108,7 @@ def told(events: Sequence[ResponseEvent]) -> dict[str, object]:
             case _:
                 pass
     summary["blocks"] = [
-        (*block, arguments(block[0], "".join(texts.get(index, []))))
-        for index, block in sorted(blocks.items())
+        (*block, arguments(block[0], "".join(texts.get(index, [])))) for index, block in sorted(blocks.items())
     ]
     return summary
 

@@ -66,9 +66,7 @@ def test_empty_open_and_aborted_texts_are_not_collected() -> None:
 
 
 def test_a_start_behind_a_delta_begins_anew() -> None:
-    texts = texts_of(
-        TextDelta(0, "a"), BlockStart(0, T.TEXT), TextDelta(0, "b"), BlockStop(0, T.TEXT)
-    )
+    texts = texts_of(TextDelta(0, "a"), BlockStart(0, T.TEXT), TextDelta(0, "b"), BlockStop(0, T.TEXT))
     assert texts.collected() == ["b"]
 
 

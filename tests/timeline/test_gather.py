@@ -37,9 +37,7 @@ class Gathering(TextBlockCollector):
 
 
 @pytest.mark.parametrize(("failing", "raised"), [(1, ValueError), (2, ExceptionGroup)])
-def test_one_that_raises_keeps_no_other_from_its_deltas(
-    failing: int, raised: type[Exception]
-) -> None:
+def test_one_that_raises_keeps_no_other_from_its_deltas(failing: int, raised: type[Exception]) -> None:
     timeline, gathering = Timeline(), Gathering()
     for _ in range(failing):
         timeline.on_text_block(Failing())
@@ -64,9 +62,7 @@ class Stopping(TextBlockCollector):
 
 
 def together(rows: Sequence[Event | Deltas[Event]]) -> Stage[Event]:
-    def subscribe(
-        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         for row in rows:
             many(observer)(row if isinstance(row, Deltas) else [row])
         observer.on_completed()
@@ -96,9 +92,7 @@ def test_of_what_comes_together_all_before_a_handler_raises_is_passed_on() -> No
     assert seen == [Ping(), START, TextDelta(0, "o"), *ROW, "oabc"]
 
 
-def test_a_handler_that_may_do_more_than_gather_has_each_event_before_the_next_is_passed_on() -> (
-    None
-):
+def test_a_handler_that_may_do_more_than_gather_has_each_event_before_the_next_is_passed_on() -> None:
     timeline = Timeline()
     seen: list[Event | str] = []
     timeline.on_text_block(TextBlockCollector())

@@ -161,9 +161,7 @@ def shown_block(followed: Followed) -> list[Shown]:
         return []
     start = BlockStart(state.index, state.block_type, first_metadata(events[0]))
     typed = [
-        TYPED[type(each)](kind, start, each) if type(each) in TYPED else each
-        for each in events
-        if is_shown(kind, each)
+        TYPED[type(each)](kind, start, each) if type(each) in TYPED else each for each in events if is_shown(kind, each)
     ]
     return [(kind.name, tuple(typed))]
 
@@ -351,9 +349,7 @@ def passes(_: str) -> bool:
 )
 @given(events=st.lists(st.one_of(of_one_block, of_one_block, other_events), max_size=12))
 @settings(max_examples=100)
-def test_operators_that_hold_text_keep_it_in_its_block(
-    operator: Operator[Event, Event], events: list[Event]
-) -> None:
+def test_operators_that_hold_text_keep_it_in_its_block(operator: Operator[Event, Event], events: list[Event]) -> None:
     """Where each block has a start.
 
     Without one, the first delta that is not held would open the block, whatever its type.

@@ -73,9 +73,7 @@ def fails_once() -> ScriptedModel:
 
 @pytest.mark.parametrize("asks_early", [True, False])
 @pytest.mark.parametrize("has_handler", [True, False])
-async def test_the_collectors_of_a_worker_drop_what_was_retracted(
-    has_handler: bool, asks_early: bool
-) -> None:
+async def test_the_collectors_of_a_worker_drop_what_was_retracted(has_handler: bool, asks_early: bool) -> None:
     worker = Worker(fails_once(), tools=[look], response_retry=QUICK)
     if asks_early:
         assert worker.session.text_collector.collected() == []

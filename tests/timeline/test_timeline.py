@@ -278,9 +278,7 @@ def test_a_handler_without_a_scope_is_refused() -> None:
 
 def test_a_kind_that_is_not_known_is_refused() -> None:
     mine: Kind[Any] = Kind("mine")
-    with pytest.raises(
-        ConfigurationError, match=r"Kind\(mine\) is not a kind of a timeline.* text block"
-    ):
+    with pytest.raises(ConfigurationError, match=r"Kind\(mine\) is not a kind of a timeline.* text block"):
         Timeline().on(mine, print)
 
 

@@ -79,9 +79,7 @@ async def test_arguments_arrive_with_their_types() -> None:
     async def go(trip: Trip, only: Filter) -> None:
         seen.extend((trip, only))
 
-    await go.execute(
-        b'{"trip": {"places": [{"city": "Oslo", "unit": "kelvin"}]}, "only": {"tags": ["a"]}}'
-    )
+    await go.execute(b'{"trip": {"places": [{"city": "Oslo", "unit": "kelvin"}]}, "only": {"tags": ["a"]}}')
     assert seen == [Trip((Place("Oslo", Unit.KELVIN),)), {"tags": ["a"]}]
 
 

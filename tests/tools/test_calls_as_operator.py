@@ -69,9 +69,7 @@ def told_to(told: Told) -> Callable[[object], None]:
 
 
 @given(st.lists(CALLS, max_size=5), st.integers(1, 3))
-def test_calls_run_at_the_same_times_as_an_operator_and_as_a_coroutine(
-    calls: list[ToolCall], limit: int
-) -> None:
+def test_calls_run_at_the_same_times_as_an_operator_and_as_a_coroutine(calls: list[ToolCall], limit: int) -> None:
     async def as_coroutine() -> tuple[Told, list[ToolResult]]:
         told: Told = []
         done = await run_calls(BOX, calls, CallScope(told_to(told)), limit=limit)

@@ -206,9 +206,7 @@ async def test_values_arrive_as_their_type(annotation: Any, text: str, value: ob
         (list[Cat | Dog], '[{"kind": "cow"}]', "$.it[0]", "fits none"),
     ],
 )
-async def test_what_does_not_fit_is_named_by_its_path(
-    annotation: Any, text: str, path: str, reason: str
-) -> None:
+async def test_what_does_not_fit_is_named_by_its_path(annotation: Any, text: str, path: str, reason: str) -> None:
     error = await refused(annotation, text)
     assert error.path == path
     assert reason in error.message
@@ -430,9 +428,7 @@ def test_outputs_of_every_such_type_are_decoded(type_: Any, text: str, value: ob
 
 
 @pytest.mark.parametrize(("type_", "reason"), [(Tree, "refers to itself"), (complex, "complex")])
-def test_an_output_without_a_schema_is_refused_without_talk_of_hooks(
-    type_: Any, reason: str
-) -> None:
+def test_an_output_without_a_schema_is_refused_without_talk_of_hooks(type_: Any, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as caught:
         Output(type_)
     assert "schema_hook" not in str(caught.value)
@@ -481,6 +477,5 @@ async def test_a_worker_calls_a_tool_with_a_model() -> None:
     first, second = result.conversation.messages[2].tool_results
     assert first.text == '{"city":"Oslo","height":0,"unit":"celsius"}'
     assert second.text == (
-        "The call was not run, invalid arguments at $.trip.start: Field required. "
-        "Correct the arguments and call again."
+        "The call was not run, invalid arguments at $.trip.start: Field required. Correct the arguments and call again."
     )

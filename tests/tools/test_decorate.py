@@ -188,9 +188,7 @@ async def test_the_context_is_injected_and_not_shown() -> None:
     assert await who.execute('{"name": "a"}', ToolContext("call_1")) == "a call_1"
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a b", "a.b", "käse", "a" * 65, "a\n"], ids=lambda name: repr(name)[:10]
-)
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "käse", "a" * 65, "a\n"], ids=lambda name: repr(name)[:10])
 def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be the name of a tool"):
         tool(name=name)(add.__wrapped__)  # type: ignore[attr-defined]

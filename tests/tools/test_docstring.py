@@ -140,9 +140,7 @@ NUMPY = """Look the weather up.
 
 def test_numpy_style_is_read() -> None:
     read = parse_docstring(NUMPY)
-    assert read.description == (
-        "Look the weather up.\n\nIt asks the nearest station.\n\nNotes\n-----\nIt is slow."
-    )
+    assert read.description == ("Look the weather up.\n\nIt asks the nearest station.\n\nNotes\n-----\nIt is slow.")
     assert read.parameters == {
         "city": "Where to look: a city, without its country. Not an address.",
         "days": "How far ahead.",

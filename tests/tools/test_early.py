@@ -164,9 +164,7 @@ async def test_two_calls_with_one_id_are_distinguished_by_their_places() -> None
     assert [event.place for event in heard if isinstance(event, ToolStop)] == [0, 1]
 
 
-async def test_a_call_that_has_ended_is_not_among_those_that_were_cancelled_while_they_ran() -> (
-    None
-):
+async def test_a_call_that_has_ended_is_not_among_those_that_were_cancelled_while_they_ran() -> None:
     desk = Desk()
     desk.go.set()
     early = EarlyCalls(desk.toolbox)

@@ -33,9 +33,7 @@ async def test_the_formatter_makes_what_the_model_reads() -> None:
 
 
 async def test_a_worker_takes_one() -> None:
-    worker = Worker(
-        ScriptedModel([call("look", at=1), "Done."]), tools=[look], error_formatter=in_french
-    )
+    worker = Worker(ScriptedModel([call("look", at=1), "Done."]), tools=[look], error_formatter=in_french)
     result = await worker.run("go")
     assert result.conversation.messages[2].tool_results[0].text.endswith("réessayez")
 
@@ -53,9 +51,7 @@ async def test_a_formatter_that_fails_leaves_the_usual_text(
         raise ValueError("formatter")
 
     with caplog.at_level(logging.WARNING, "rxworker.tools"):
-        result = await run_call(
-            Toolbox([look], error_formatter=broken), ToolCall("1", "look", {"at": 1})
-        )
+        result = await run_call(Toolbox([look], error_formatter=broken), ToolCall("1", "look", {"at": 1}))
     assert result.text == "The tool failed: LookupError: nothing at 1"
     assert "the error formatter failed" in caplog.text
 

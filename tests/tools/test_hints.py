@@ -61,9 +61,7 @@ async def test_a_worker_runs_a_tool_that_anthropic_defines() -> None:
         result = await Worker(model, tools=[memory]).run("Look.")
         bodies: list[Any] = [request.body for request in server.requests]
     assert result.text == "Done."
-    assert [body["tools"] for body in bodies] == [
-        [{"type": "memory_20250818", "name": "memory"}]
-    ] * 2
+    assert [body["tools"] for body in bodies] == [[{"type": "memory_20250818", "name": "memory"}]] * 2
     sent = bodies[1]["messages"][-1]["content"][0]
     assert (sent["type"], sent["content"]) == ("tool_result", "view /memories")
 
@@ -85,9 +83,7 @@ def test_a_caller_may_be_one_word() -> None:
 
 
 def test_an_example_that_the_tool_would_refuse_is_refused_at_once() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"'f': .*'one'.* input_examples does not fit: .*\$\.a"
-    ):
+    with pytest.raises(ConfigurationError, match=r"'f': .*'one'.* input_examples does not fit: .*\$\.a"):
 
         @tool(input_examples=[{"a": "one"}])
         def f(a: int) -> None: ...

@@ -73,9 +73,7 @@ async def test_a_thousand_calls_in_one_response_run_and_answer_in_order() -> Non
 
     calls = tuple(Call("count", {"number": n}) for n in range(MANY))
     limits = Limits(max_tool_calls=MANY)
-    worker = Worker(
-        ScriptedModel([Reply(tool_calls=calls), "Done."]), tools=[count], limits=limits, parallel=16
-    )
+    worker = Worker(ScriptedModel([Reply(tool_calls=calls), "Done."]), tools=[count], limits=limits, parallel=16)
     run = worker.run("go")
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)

@@ -130,9 +130,7 @@ async def test_after_the_block_a_call_is_an_error_result(mcp_address: str) -> No
     assert result.text == "The tool failed: the connection to its server is closed"
 
 
-async def test_the_block_may_be_left_in_another_task_after_which_a_call_is_an_error_result() -> (
-    None
-):
+async def test_the_block_may_be_left_in_another_task_after_which_a_call_is_an_error_result() -> None:
     block = mcp_tools(COMMAND, only=["echo"])
     (echo,) = await asyncio.create_task(enter(block))
     assert (await ask(echo, text="hi")).text == "hi"
@@ -166,9 +164,7 @@ async def test_a_tool_that_is_not_there_is_named(mcp_address: str) -> None:
             raise AssertionError
 
 
-@pytest.mark.parametrize(
-    "command", [["no-such-program-anywhere"], [sys.executable, "-c", "print('no MCP')"]]
-)
+@pytest.mark.parametrize("command", [["no-such-program-anywhere"], [sys.executable, "-c", "print('no MCP')"]])
 async def test_what_is_not_a_server_is_an_error(command: list[str]) -> None:
     with pytest.raises(TransportError, match="is not an MCP server that can be used"):
         async with mcp_tools(command):
@@ -192,9 +188,7 @@ async def test_a_silent_server_is_given_up() -> None:
             raise AssertionError
 
 
-@pytest.mark.parametrize(
-    "given", [{}, {"command": ["a"], "url": "http://127.0.0.1:1/"}, {"command": "a b"}]
-)
+@pytest.mark.parametrize("given", [{}, {"command": ["a"], "url": "http://127.0.0.1:1/"}, {"command": "a b"}])
 async def test_what_cannot_be_meant_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="command"):
         async with mcp_tools(**given):

@@ -85,9 +85,7 @@ async def test_the_model_lists_and_reads_resources_itself(client: McpClient) -> 
         ]
     )
     result = await Worker(model, tools=client.resource_tools(prefix="sea_")).run("go")
-    listed, read, horn, missing = [
-        each for message in result.conversation.messages for each in message.tool_results
-    ]
+    listed, read, horn, missing = [each for message in result.conversation.messages for each in message.tool_results]
     assert "note:///tides" in listed.text
     assert "note:///harbour/{name}{?day}" in listed.text
     assert (read.text, read.is_error) == ("Brest on today", False)

@@ -49,17 +49,13 @@ FORM: JsonObject = {
     "properties": {"guests": {"type": "integer", "minimum": 1}, "name": {"type": "string"}},
     "required": ["guests"],
 }
-ASK = types.ElicitRequest(
-    params=types.ElicitRequestFormParams(message="How many?", requested_schema=FORM)
-)
+ASK = types.ElicitRequest(params=types.ElicitRequestFormParams(message="How many?", requested_schema=FORM))
 SIGN_IN = types.ElicitRequest(
     params=types.ElicitRequestURLParams(message="Sign in.", url="https://example.org/sign?in")
 )
 ROOTS = types.ListRootsRequest()
 NESTED: JsonObject = {"type": "object", "properties": {"a": {"type": "object"}}}
-ODD = types.ElicitRequest(
-    params=types.ElicitRequestFormParams(message="What?", requested_schema=NESTED)
-)
+ODD = types.ElicitRequest(params=types.ElicitRequestFormParams(message="What?", requested_schema=NESTED))
 REQUESTS: dict[str, dict[str, Any]] = {
     "book": {"party": ASK},
     "both": {"party": ASK, "sign": SIGN_IN},
@@ -82,9 +78,7 @@ class Small:
 
     async def list_tools(self, *_: object) -> types.ListToolsResult:
         schema = {"type": "object"}
-        return types.ListToolsResult(
-            tools=[types.Tool(name=n, input_schema=schema) for n in REQUESTS]
-        )
+        return types.ListToolsResult(tools=[types.Tool(name=n, input_schema=schema) for n in REQUESTS])
 
     async def call_tool(
         self, _: object, params: types.CallToolRequestParams
@@ -95,9 +89,7 @@ class Small:
         if name == "state":
             return types.InputRequiredResult(request_state="again")
         if set(given) < set(REQUESTS[name]):
-            return types.InputRequiredResult(
-                input_requests=REQUESTS[name], request_state=f"secret {name}"
-            )
+            return types.InputRequiredResult(input_requests=REQUESTS[name], request_state=f"secret {name}")
         assert name == "look" or params.request_state == f"secret {name}"
         answers = [each.model_dump(exclude_none=True) for _, each in sorted(given.items())]
         self.done.append(f"{name} {answers}")
@@ -157,9 +149,7 @@ async def test_a_question_pauses_the_run_and_another_process_answers(
         # Another connection, and another worker, which has the bytes alone.
         async with connected(small) as tools:
             other = Worker(ScriptedModel(["Done."]), tools=tools)
-            resumed = other.resume(
-                load_paused(save_paused(cast("Paused[Any]", result))), decisions=[decision]
-            )
+            resumed = other.resume(load_paused(save_paused(cast("Paused[Any]", result))), decisions=[decision])
             result = await resumed
             assert lint([record async for record in resumed]) == []
     assert isinstance(result, Finished)
@@ -234,9 +224,7 @@ NOT_UNDERSTOOD: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "why"), NOT_UNDERSTOOD)
-async def test_what_is_not_understood_fails_the_call(
-    name: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_understood_fails_the_call(name: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.tools.mcp_call.PAUSES", (0.0,))
     small = Small()
     async with connected(small) as tools:
@@ -459,9 +447,7 @@ async def test_a_question_is_answered_by_a_stored_decision_that_another_process_
     assert small.done == [ACCEPTED]
 
 
-async def test_an_answer_that_was_given_elsewhere_does_not_count_where_its_pause_was_imported() -> (
-    None
-):
+async def test_an_answer_that_was_given_elsewhere_does_not_count_where_its_pause_was_imported() -> None:
     """A hook has paused the call after its question was answered, and the pause came from another log."""
     small = Small()
     async with connected(small) as tools:

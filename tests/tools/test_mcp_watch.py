@@ -43,9 +43,7 @@ class Notes:
     async def list(self, *_: object) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[])
 
-    async def read(
-        self, _: object, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
+    async def read(self, _: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         number = str(self.number)
         self.reading.set()
         await self.may_read.wait()
@@ -179,9 +177,7 @@ for line in sys.stdin:
 """
 
 
-async def test_before_2026_the_last_of_several_watchers_unsubscribes_and_a_server_that_ends_is_an_error() -> (
-    None
-):
+async def test_before_2026_the_last_of_several_watchers_unsubscribes_and_a_server_that_ends_is_an_error() -> None:
     async with mcp_client([sys.executable, "-c", OLD]) as client:
         first, second = Watcher(), Watcher()
         one, two = first.watch(client), second.watch(client)

@@ -182,7 +182,5 @@ async def test_many_calls_cost_in_proportion() -> None:
         return number
 
     calls = [ToolCall(str(n), "same", {"number": n}) for n in range(2000)]
-    found = await reactivex.from_iterable(calls).pipe(
-        run_tools(Toolbox([same])), operators.to_list()
-    )
+    found = await reactivex.from_iterable(calls).pipe(run_tools(Toolbox([same])), operators.to_list())
     assert [result.text for result in found] == [str(n) for n in range(2000)]

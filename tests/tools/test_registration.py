@@ -71,9 +71,7 @@ def test_two_tools_of_one_name_are_refused_and_none_is_taken() -> None:
     def other() -> None: ...
 
     toolbox = Toolbox()
-    with pytest.raises(
-        ConfigurationError, match=r"two tools are called 'plain': .*Plain and .*other"
-    ):
+    with pytest.raises(ConfigurationError, match=r"two tools are called 'plain': .*Plain and .*other"):
         toolbox.add(Plain({}), other)
     assert len(toolbox) == 0
 

@@ -76,9 +76,7 @@ def circle() -> list[object]:
     [(object(), "object"), ({1: object()}, "dict"), ([complex(1)], "list"), (circle(), "list")],
 )
 def test_a_value_without_json_form_is_named_by_its_type(value: object, kind: str) -> None:
-    with pytest.raises(
-        ExecutionFailedError, match=f"returned a {kind}, which has no JSON form"
-    ) as caught:
+    with pytest.raises(ExecutionFailedError, match=f"returned a {kind}, which has no JSON form") as caught:
         to_content(value, "go")
     assert caught.value.tool == "go"
     assert caught.value.__cause__ is not None
@@ -131,9 +129,7 @@ async def test_a_returned_tool_result_is_the_result(policy: dict[str, Any]) -> N
         yield Progress(1)
         yield ToolResult("", "gone", is_error=True)
 
-    assert await called(fail, **policy) == ToolResult(
-        "call_1", (Text("no such page"), PICTURE), True, "fail"
-    )
+    assert await called(fail, **policy) == ToolResult("call_1", (Text("no such page"), PICTURE), True, "fail")
     assert await called(work, **policy) == ToolResult("call_1", "found", False, "work")
     assert await called(stream, **policy) == ToolResult("call_1", "gone", True, "stream")
 

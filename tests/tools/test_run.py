@@ -257,9 +257,7 @@ async def test_a_call_is_retried_as_often_as_its_tool_allows() -> None:
             raise ConnectionError
         return "at last"
 
-    assert (
-        await run_call(Toolbox([flaky]), call("flaky"), CallScope(scope="run/2"))
-    ).text == "at last"
+    assert (await run_call(Toolbox([flaky]), call("flaky"), CallScope(scope="run/2"))).text == "at last"
     assert len(set(keys)) == 1
     assert keys[0].startswith("run/2/0/")
 
@@ -302,9 +300,7 @@ async def test_any_object_of_the_right_shape_is_a_tool() -> None:
 
     toolbox = Toolbox([Shout()])
     assert (await run_call(toolbox, call("shout", a="b"))).text == 'shout: b\'{"a":"b"}\''
-    assert (
-        await run_call(toolbox, call("shout"))
-    ).text == "The tool failed: ValueError: words only"
+    assert (await run_call(toolbox, call("shout"))).text == "The tool failed: ValueError: words only"
     free = await run_call(toolbox, ToolCall("1", "shout", "free text"))
     assert "this is not a JSON object but the text 'free text'" in free.text
 
@@ -575,9 +571,7 @@ async def test_a_tool_that_cancels_its_own_task_has_failed_and_the_others_go_on(
 
     calls = [call("give_up"), call("echo", "2", text="hi")]
     first, second = await run_calls(Toolbox([give_up, echo]), calls)
-    assert first.result == ToolResult(
-        "1", "The tool cancelled itself.", is_error=True, name="give_up"
-    )
+    assert first.result == ToolResult("1", "The tool cancelled itself.", is_error=True, name="give_up")
     assert second.result.text == "hi"
 
 

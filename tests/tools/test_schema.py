@@ -243,9 +243,7 @@ def test_a_type_without_a_schema_is_refused_by_name(annotation: Any) -> None:
 def test_a_type_that_refers_to_itself_is_refused_with_the_reason() -> None:
     def go(node: Node) -> None: ...
 
-    with pytest.raises(
-        ConfigurationError, match=r"tool 'go', parameter 'node': the type Node refers to itself"
-    ):
+    with pytest.raises(ConfigurationError, match=r"tool 'go', parameter 'node': the type Node refers to itself"):
         tool(go)
 
 

@@ -134,9 +134,7 @@ async def test_progress_without_json_form_ends_an_observable() -> None:
 
 
 async def test_an_observable_that_raises_on_subscription_is_a_failure() -> None:
-    def subscribe(
-        observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None
-    ) -> Any:
+    def subscribe(observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None) -> Any:
         raise ValueError(f"not today, {type(observer).__name__} {scheduler is None}")
 
     def go() -> Observable[str]:
@@ -173,9 +171,7 @@ async def test_cancelling_disposes_an_observable() -> None:
     started = asyncio.Event()
     disposed: list[bool] = []
 
-    def subscribe(
-        observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[str], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         assert scheduler is not None
         started.set()
 

@@ -113,9 +113,7 @@ def mixes(draw: st.DrawFn) -> list[ToolCall]:
 
 
 @given(mixes(), st.integers(1, 4))
-def test_each_call_starts_and_ends_once_and_results_keep_the_order(
-    calls: list[ToolCall], limit: int
-) -> None:
+def test_each_call_starts_and_ends_once_and_results_keep_the_order(calls: list[ToolCall], limit: int) -> None:
     async def run() -> None:
         events: list[ToolEvent] = []
         finished = await run_calls(TOOLS, calls, CallScope(events.append), limit=limit)

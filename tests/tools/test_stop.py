@@ -56,21 +56,15 @@ async def stubborn(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stubborn, 
     await it.ended.wait()
 
 
-async def test_a_time_out_gives_it_up_and_reports_that(
-    stubborn: Stubborn, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_time_out_gives_it_up_and_reports_that(stubborn: Stubborn, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "rxworker.tools"):
-        result = await run_call(
-            Toolbox([stubborn.hold_a_moment]), ToolCall("1", "hold_a_moment", {})
-        )
+        result = await run_call(Toolbox([stubborn.hold_a_moment]), ToolCall("1", "hold_a_moment", {}))
     assert result.is_error
     assert "does not stop: it is abandoned" in result.text
     assert "tool hold_a_moment was cancelled and has not stopped" in caplog.text
 
 
-async def test_a_cancelled_run_ends_without_it(
-    stubborn: Stubborn, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_cancelled_run_ends_without_it(stubborn: Stubborn, caplog: pytest.LogCaptureFixture) -> None:
     worker = Worker(ScriptedModel([call("hold"), "again"]), tools=[stubborn.hold])
     run = worker.run("go")
     await stubborn.started.wait()
@@ -99,9 +93,7 @@ async def test_an_abandoned_call_emits_no_more(stubborn: Stubborn) -> None:
         context.progress("still here")
         return text
 
-    running = asyncio.create_task(
-        run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], CallScope(heard.append))
-    )
+    running = asyncio.create_task(run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], CallScope(heard.append)))
     await stubborn.started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -67,9 +67,7 @@ def test_what_is_not_there_cannot_be_removed() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"two tools are called 'look': .*\.look and .*\.App\.look;"
-    ):
+    with pytest.raises(ConfigurationError, match=r"two tools are called 'look': .*\.look and .*\.App\.look;"):
         Toolbox([look, App().look])
 
 

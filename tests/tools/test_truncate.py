@@ -100,10 +100,7 @@ def test_blocks_share_the_limit() -> None:
     first, second, last = (block.text for block in content if isinstance(block, Text))
     assert first == "a" * 60
     assert second.startswith("b" * 30 + "\n[20 of 60")
-    assert (
-        last
-        == "[2 more blocks were left out here. To read them, call the tool again for a smaller part.]"
-    )
+    assert last == "[2 more blocks were left out here. To read them, call the tool again for a smaller part.]"
 
 
 def test_many_small_blocks_are_bounded_too() -> None:

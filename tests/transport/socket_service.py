@@ -98,9 +98,7 @@ class Service:
         first = msgspec.json.decode(events[0])
         if first["type"] == "error" and "status" in first:
             shown = {name: str(value) for name, value in first.get("headers", {}).items()}
-            return web.json_response(
-                {"error": first["error"]}, status=first["status"], headers=shown
-            )
+            return web.json_response({"error": first["error"]}, status=first["status"], headers=shown)
         answer = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await answer.prepare(request)
         for event in events[:end]:

@@ -50,9 +50,7 @@ class Lines:
 class Steady(Retry, frozen=True):
     """Leaves nothing to chance."""
 
-    def delay(
-        self, error: Exception, attempt: int, chance: Callable[[], float] = float
-    ) -> float | None:
+    def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = float) -> float | None:
         return super().delay(error, attempt, chance)
 
 
@@ -69,17 +67,13 @@ def in_turn(scheduler: TestScheduler, scripts: Sequence[Script]) -> Observable[b
     """Each subscription is answered by the next of them."""
     remaining = [scheduler.create_cold_observable(script) for script in scripts]
 
-    def subscribe(
-        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         return remaining.pop(0).subscribe(observer, scheduler=scheduler)
 
     return Observable(subscribe)
 
 
-def plain(
-    source: Observable[bytes], times: Timeouts, clock: TestScheduler
-) -> Observable[ResponseEvent]:
+def plain(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:
     def explained(error: Exception, _: Observable[bytes]) -> Observable[bytes]:
         return throw(explain(error))
 
@@ -92,12 +86,8 @@ def plain(
     )
 
 
-def as_one(
-    source: Observable[bytes], times: Timeouts, clock: TestScheduler
-) -> Observable[ResponseEvent]:
-    def subscribe(
-        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+def as_one(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:
+    def subscribe(observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         answer = Answer(source, Lines, explain, observer, times, RETRY, clock)
         answer.send()
         return answer
@@ -119,9 +109,7 @@ def script(seed: random.Random) -> Script:
         ReactiveTest.on_completed(time),
         ReactiveTest.on_error(time, TransportError("the cable", retryable=True)),
         ReactiveTest.on_error(time, TransportError("no such host")),
-        ReactiveTest.on_error(
-            time, HttpStatusError("busy", status=503, headers={}, body=b"", url="http://x")
-        ),
+        ReactiveTest.on_error(time, HttpStatusError("busy", status=503, headers={}, body=b"", url="http://x")),
     ]
     return [*played, *seed.choice([[], *([end] for end in ends)])]
 
@@ -218,11 +206,7 @@ def test_signs_of_life_make_the_wait_for_the_first_event_longer_but_not_endless(
     times = Timeouts(100.0, None)
 
     def create() -> Observable[ResponseEvent]:
-        return Stage(
-            lambda observer, _=None: asked(
-                Answer(source, Lines, explain, observer, times, once, clock)
-            )
-        )
+        return Stage(lambda observer, _=None: asked(Answer(source, Lines, explain, observer, times, once, clock)))
 
     (end,) = clock.start(create, disposed=9000.0).messages
     assert 700 <= end.time <= 725
@@ -248,9 +232,7 @@ def test_without_a_clock_it_sends_one_request_and_waits() -> None:
     clock = TestScheduler()
     error = TransportError("the cable", retryable=True)
 
-    def subscribe(
-        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         source = in_turn(clock, [[ReactiveTest.on_error(300, error)]])
         answer = Answer(source, Lines, explain, observer, Timeouts(), RETRY, None)
         answer.send()

@@ -31,9 +31,7 @@ class Late(OpenAIChat):
 
     authorize: Authorize
 
-    def request(
-        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-    ) -> HttpRequest:
+    def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:
         return replace(super().request(conversation, tools, options), authorize=self.authorize)
 
 

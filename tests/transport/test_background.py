@@ -56,10 +56,7 @@ def events() -> list[JsonObject]:
     return [{**event, "sequence_number": number} for number, event in enumerate(said)]
 
 
-FRAMES = [
-    b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event))
-    for event in events()
-]
+FRAMES = [b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event)) for event in events()]
 
 
 def part(begin: int, end: int | None = None, **faults: Any) -> ServedResponse:
@@ -109,8 +106,7 @@ async def test_a_cut_response_is_taken_up_behind_its_last_event(cut: int) -> Non
     assert (begun.body["background"], begun.body["store"]) == (True, True)
     assert resumed.method == "GET"
     assert resumed.path == (
-        f"/v1/responses/resp%2F1?stream=true&starting_after={cut - 1}"
-        "&include%5B%5D=reasoning.encrypted_content"
+        f"/v1/responses/resp%2F1?stream=true&starting_after={cut - 1}&include%5B%5D=reasoning.encrypted_content"
     )
     assert resumed.body == ""
 
@@ -149,9 +145,7 @@ async def test_a_refused_resumption_is_tried_again() -> None:
 
 async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> None:
     cut = part(4, cut_at=0)
-    async with ReplayServer(
-        [part(0, cut_after=4), cut, cut, ServedResponse.from_json({})]
-    ) as server:
+    async with ReplayServer([part(0, cut_after=4), cut, cut, ServedResponse.from_json({})]) as server:
         got, error = await taken(client(server))
         await server.wait_requests(4)
         assert paths(server)[-1] == "POST /v1/responses/resp%2F1/cancel"
@@ -232,9 +226,7 @@ def test_a_response_is_cancelled_once_also_when_its_bytes_have_ended() -> None:
 
 
 async def test_leaving_cancels_the_response() -> None:
-    async with ReplayServer(
-        [part(0, stall_after=4), ServedResponse.from_json({"id": "resp/1"})]
-    ) as server:
+    async with ReplayServer([part(0, stall_after=4), ServedResponse.from_json({"id": "resp/1"})]) as server:
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def see(event: ResponseEvent) -> None:

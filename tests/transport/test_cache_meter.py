@@ -54,9 +54,7 @@ class Script:
         self.number += 1
         wire = wire_for(request.url)
         assert wire is not None
-        return reactivex.of(
-            b"".join(wire.frames(reply, self.number, msgspec.json.decode(request.body)))
-        )
+        return reactivex.of(b"".join(wire.frames(reply, self.number, msgspec.json.decode(request.body))))
 
 
 class Case:
@@ -110,9 +108,7 @@ def harmless(context: MessageSendContext) -> None:
     context.system = f"{context.system} Answer in English."
 
 
-def hooked(
-    *functions: Callable[[MessageSendContext], None], chained: str = ""
-) -> Callable[[Case], None]:
+def hooked(*functions: Callable[[MessageSendContext], None], chained: str = "") -> Callable[[Case], None]:
     def plant(case: Case) -> None:
         made = [on_message_send(each, name=each.__name__) for each in functions]
         case.hooks = [case.hooks[0], *([chain(*made, name=chained)] if chained else made)]

@@ -76,9 +76,7 @@ async def asked(
     """What a client hears, how long it waited before each retry, and how many requests it made."""
     clock = Impatient()
     async with ReplayServer(answers) as server:
-        client = Client(
-            make_provider(server.base_url), retry=retry, timeouts=PATIENT, scheduler=clock
-        )
+        client = Client(make_provider(server.base_url), retry=retry, timeouts=PATIENT, scheduler=clock)
         return await texts_of(client.stream("hi")), clock.waits, len(server.requests)
 
 
@@ -150,9 +148,7 @@ async def test_what_may_pass_is_tried_again(make_provider: MakeProvider, status:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
-async def test_what_stays_wrong_is_not_tried_again(
-    make_provider: MakeProvider, status: int
-) -> None:
+async def test_what_stays_wrong_is_not_tried_again(make_provider: MakeProvider, status: int) -> None:
     body: JsonObject = {"error": {"message": "no", "type": "invalid_request_error"}}
     async with ReplayServer([ServedResponse.from_status(status, body=body)]) as server:
         error = await failure_of(Client(make_provider(server.base_url)).stream("hi"))
@@ -277,9 +273,7 @@ async def test_after_the_first_event_nothing_is_tried_again(
 
 async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: MakeProvider) -> None:
     events: list[ResponseEvent] = []
-    async with ReplayServer(
-        [ServedResponse.from_reply(say("Hello, world"), cut_after=4)]
-    ) as server:
+    async with ReplayServer([ServedResponse.from_reply(say("Hello, world"), cut_after=4)]) as server:
         stream = Client(make_provider(server.base_url)).stream("hi")
         error = await failure_of(stream.pipe(ops.do_action(events.append)))
     assert isinstance(error, TransportError)
@@ -404,9 +398,7 @@ async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(
 ) -> None:
     time = VirtualTimeScheduler()
     async with ReplayServer([say("Hello") + stall()]) as server:
-        client = Client(
-            make_provider(server.base_url), timeouts=Timeouts(idle=30.0), scheduler=time
-        )
+        client = Client(make_provider(server.base_url), timeouts=Timeouts(idle=30.0), scheduler=time)
         heard = asyncio.Event()
         events: list[ResponseEvent] = []
         errors: list[Exception] = []

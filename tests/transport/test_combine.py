@@ -59,9 +59,7 @@ def test_the_first_model_answers_when_it_can() -> None:
 
 
 def test_the_next_model_answers_when_one_fails_at_once() -> None:
-    events, errors = heard(
-        fallback(ScriptedModel([fail("down")]), ScriptedModel(["second"], name="other"))
-    )
+    events, errors = heard(fallback(ScriptedModel([fail("down")]), ScriptedModel(["second"], name="other")))
     assert (text_of(events), errors) == ("second", [])
     started = next(e for e in events if isinstance(e, Status))
     assert (started.status, started.provider) == (ResponseStatus.STARTED, "other")
@@ -87,9 +85,7 @@ def test_the_last_failure_is_the_failure_of_all() -> None:
 
 def test_the_request_that_follows_a_failure_at_once_is_not_ended_with_it() -> None:
     scheduler = TestScheduler()
-    answer = scheduler.create_cold_observable(
-        at(100, TextDelta(0, "second")), ReactiveTest.on_completed(200)
-    )
+    answer = scheduler.create_cold_observable(at(100, TextDelta(0, "second")), ReactiveTest.on_completed(200))
     refused: Observable[ResponseEvent] = reactivex.throw(TransportError("refused"))
     events, errors = heard(fallback(Told(refused), Told(answer)))
     scheduler.advance_to(1000)

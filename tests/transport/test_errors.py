@@ -26,9 +26,7 @@ def recorded() -> list[Any]:
         return [pytest.param({}, marks=absent)]
     rows = [json.loads(line) for line in RECORDED.read_text().splitlines() if line.strip()]
     ours = [row for row in rows if row["provider"] in PROVIDERS]
-    return [
-        pytest.param(row, id=f"{n}-{row['host']}-{row['status']}") for n, row in enumerate(ours)
-    ]
+    return [pytest.param(row, id=f"{n}-{row['host']}-{row['status']}") for n, row in enumerate(ours)]
 
 
 def headers_of(row: Mapping[str, Any]) -> dict[str, str]:

@@ -67,9 +67,7 @@ def status_error(status: int, url: str = "") -> HttpStatusError:
     return HttpStatusError(f"answered {status}", status=status, headers={}, body=b"{}", url=url)
 
 
-def asked(
-    *texts: str, system: str = SYSTEM, provider: Provider = FLASH, **options: Any
-) -> HttpRequest:
+def asked(*texts: str, system: str = SYSTEM, provider: Provider = FLASH, **options: Any) -> HttpRequest:
     roles = [Message.user, Message.assistant]
     messages = tuple(roles[at % 2](text) for at, text in enumerate(texts))
     return provider.request(Conversation(messages, system), (LOOK,), Options(**options))

@@ -78,9 +78,7 @@ async def test_the_body_arrives_as_it_is_sent() -> None:
 
 
 async def test_each_subscription_makes_its_own_request() -> None:
-    async with ReplayServer(
-        [ServedResponse.from_frames([b"one"]), ServedResponse.from_frames([b"two"])]
-    ) as server:
+    async with ReplayServer([ServedResponse.from_frames([b"one"]), ServedResponse.from_frames([b"two"])]) as server:
         source = send(server.base_url)
         assert len(server.requests) == 0
         assert (await body_of(source), await body_of(source)) == (b"one", b"two")
@@ -156,9 +154,7 @@ async def test_one_connection_serves_request_after_request(raw_server: RawServer
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_a_long_answer_that_comes_at_once_is_emitted_whole(
-    raw_server: RawServer, is_cut: bool
-) -> None:
+async def test_a_long_answer_that_comes_at_once_is_emitted_whole(raw_server: RawServer, is_cut: bool) -> None:
     pieces = [b"data: %d\n\n" % n for n in range(10_000)]
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -257,9 +253,7 @@ async def test_of_a_huge_error_only_the_beginning_is_kept() -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(stall_at=5), Faults(chunk=1, pace=0.02)])
-async def test_an_error_whose_body_never_ends_keeps_its_status(
-    monkeypatch: pytest.MonkeyPatch, faults: Faults
-) -> None:
+async def test_an_error_whose_body_never_ends_keeps_its_status(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:
     monkeypatch.setattr("rxworker.transport.http.ERROR_PAUSE", 0.1)
     monkeypatch.setattr("rxworker.transport.http.ERROR_SECONDS", 0.2)
     body = b'{"error": ' + b" " * 1000
@@ -274,9 +268,7 @@ async def test_an_error_whose_body_never_ends_keeps_its_status(
 
 
 async def test_an_error_whose_body_is_cut_keeps_its_status_and_headers() -> None:
-    answer = ServedResponse.from_status(
-        429, headers={"retry-after": "7"}, body=b"x" * 100, cut_at=5
-    )
+    answer = ServedResponse.from_status(429, headers={"retry-after": "7"}, body=b"x" * 100, cut_at=5)
     async with ReplayServer([answer]) as server:
         error = await failure_of(send(server.base_url))
     assert isinstance(error, HttpStatusError)
@@ -335,9 +327,7 @@ async def test_a_cut_in_the_body_comes_after_what_was_received() -> None:
 @pytest.mark.parametrize(
     "answer", [b"\x00\xff garbage\r\n\r\n", b"HTTP/1.1 999999 what\r\n\r\n", b"HTTP/1.1 200 OK\r\n"]
 )
-async def test_a_server_that_speaks_no_http_is_an_error(
-    raw_server: RawServer, answer: bytes
-) -> None:
+async def test_a_server_that_speaks_no_http_is_an_error(raw_server: RawServer, answer: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -403,9 +393,7 @@ async def test_an_observer_without_a_guard_receives_one_end() -> None:
     chunks: list[bytes] = []
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
 
-    async with ReplayServer(
-        [ServedResponse.from_frames(FRAMES), ServedResponse.from_status(500)]
-    ) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES), ServedResponse.from_status(500)]) as server:
         for _ in range(2):
             sink = Sink[bytes](chunks.append, ends.put_nowait, lambda: ends.put_nowait(None))
             subscription = connect(send(server.base_url), sink)

@@ -111,9 +111,7 @@ class Body:
         self._fills = fills
         self.ends: list[Exception | None] = []
         request = HttpRequest(base_url + "/v1/messages", {}, b"{}")
-        self.subscription = (
-            HttpTransport().send(request).subscribe(self._add, self.ends.append, self._end)
-        )
+        self.subscription = HttpTransport().send(request).subscribe(self._add, self.ends.append, self._end)
 
     def _add(self, chunk: bytes) -> None:
         self.size += len(chunk)
@@ -124,9 +122,7 @@ class Body:
         self.ends.append(None)
 
 
-async def test_nothing_is_read_while_it_is_full_and_the_server_stops(
-    raw_server: RawServer, gate: Gate
-) -> None:
+async def test_nothing_is_read_while_it_is_full_and_the_server_stops(raw_server: RawServer, gate: Gate) -> None:
     source = Source([FRAME])
     body = Body(await raw_server(source))
     await until(lambda: body.size > len(FRAME))
@@ -154,9 +150,7 @@ async def test_it_waits_again_after_every_chunk(raw_server: RawServer, gate: Gat
     body.subscription.dispose()
 
 
-async def test_one_that_is_full_again_at_once_is_waited_for_again(
-    raw_server: RawServer, gate: Gate
-) -> None:
+async def test_one_that_is_full_again_at_once_is_waited_for_again(raw_server: RawServer, gate: Gate) -> None:
     body = Body(await raw_server(Source([FRAME])), fills=gate)
     await until(lambda: gate.is_holding)
     read, asked = body.size, gate.asked
@@ -167,9 +161,7 @@ async def test_one_that_is_full_again_at_once_is_waited_for_again(
     body.subscription.dispose()
 
 
-async def test_leaving_while_it_is_held_closes_the_connection(
-    raw_server: RawServer, gate: Gate
-) -> None:
+async def test_leaving_while_it_is_held_closes_the_connection(raw_server: RawServer, gate: Gate) -> None:
     source = Source([FRAME])
     gate.is_full = True
     body = Body(await raw_server(source))

@@ -33,9 +33,7 @@ def test_a_proxy_of_the_environment_is_used(url: str) -> None:
 
 
 @pytest.mark.usefixtures("proxied")
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.0.1.1", "localhost", "LOCALHOST", "[::1]", "localhost."]
-)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "LOCALHOST", "[::1]", "localhost."])
 def test_this_machine_is_reached_without_one(host: str) -> None:
     assert proxy_for(f"http://{host}:8080/v1") is None
 
@@ -60,9 +58,7 @@ async def test_a_local_server_is_reached_although_there_is_a_proxy() -> None:
         assert await HttpTransport().send(sent) == b"ok"
 
 
-async def test_a_request_goes_through_the_proxy(
-    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_goes_through_the_proxy(raw_server: RawServer, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -41,9 +41,7 @@ class Quotes:
         if self.reply is None:
             body = json.dumps(wire.error_body(said)).encode()
             return reactivex.throw(
-                HttpStatusError(
-                    "HTTP 401", status=401, headers={"request-id": SECRET}, body=body, url=""
-                )
+                HttpStatusError("HTTP 401", status=401, headers={"request-id": SECRET}, body=body, url="")
             )
         reply = self.reply + fail(said, "authentication", code=SECRET)
         return reactivex.from_iterable(wire.frames(reply, 1, json.loads(request.body)))

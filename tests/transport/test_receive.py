@@ -38,9 +38,7 @@ class Lines:
         return self.last
 
 
-def played(
-    source: Observable[bytes], *last: ResponseEvent
-) -> tuple[list[ResponseEvent], Exception | None]:
+def played(source: Observable[bytes], *last: ResponseEvent) -> tuple[list[ResponseEvent], Exception | None]:
     """What an observer hears, and the error that ends it, ``None`` for a completion."""
     events: list[ResponseEvent] = []
     ends: list[Exception | None] = []
@@ -79,9 +77,7 @@ def test_an_end_before_any_event_is_an_error() -> None:
     assert isinstance(end, TruncatedError)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind"), [(BROKE, "connection"), (TransportTimeoutError("silence"), "timeout")]
-)
+@pytest.mark.parametrize(("error", "kind"), [(BROKE, "connection"), (TransportTimeoutError("silence"), "timeout")])
 def test_a_break_in_the_middle_is_reported_twice(error: TransportError, kind: str) -> None:
     events, end = played(then(error, b"a"), CUT, FAILED)
     assert end is error
@@ -119,9 +115,7 @@ def test_the_usage_of_a_response_that_was_cut_is_emitted_as_partial() -> None:
     body = frames[: frames.index(b"event: message_delta")]
     events: list[ResponseEvent] = []
     errors: list[Exception] = []
-    reactivex.of(body).pipe(receive(Anthropic("m", api_key="k").decoder)).subscribe(
-        events.append, errors.append
-    )
+    reactivex.of(body).pipe(receive(Anthropic("m", api_key="k").decoder)).subscribe(events.append, errors.append)
     usages = [event for event in events if isinstance(event, Usage)]
     assert [usage.is_partial for usage in usages] == [False, True]
     assert len(errors) == 1
@@ -136,9 +130,7 @@ class Several(Lines):
         return [told.get(letter, TextDelta(0, letter)) for letter in data.decode()]
 
 
-def several(
-    last: Sequence[ResponseEvent], *reads: bytes
-) -> tuple[list[ResponseEvent], Exception | None]:
+def several(last: Sequence[ResponseEvent], *reads: bytes) -> tuple[list[ResponseEvent], Exception | None]:
     events: list[ResponseEvent] = []
     ends: list[Exception | None] = []
     source = reactivex.from_iterable(reads)
@@ -148,9 +140,7 @@ def several(
     return events, end
 
 
-def test_usage_that_came_together_with_others_is_reported_again_when_the_response_breaks_off() -> (
-    None
-):
+def test_usage_that_came_together_with_others_is_reported_again_when_the_response_breaks_off() -> None:
     events, end = several([CUT, FAILED], b"aub", b"cd")
     assert [type(event) for event in events[:5]] == [
         TextDelta,
@@ -171,7 +161,9 @@ def test_an_error_among_others_of_a_read_keeps_its_place() -> None:
 
 def test_usage_that_came_in_a_row_is_reported_again_when_the_response_is_cut() -> None:
     """As partial. Gemini sends its totals with every piece of a text; each sixteenth becomes an event."""
-    piece = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    piece = (
+        b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    )
     whole = b"".join(piece % n for n in range(100, 200))
     rows: list[Parts[ResponseEvent]] = []
     events: list[ResponseEvent] = []

@@ -17,9 +17,7 @@ BODY = b"".join(anthropic_frames(say("Hello")))
 
 
 @pytest.mark.parametrize("chunk", [None, 1, 7])
-def test_a_client_plays_a_recording_without_a_loop_a_key_or_a_network(
-    tmp_path: Path, chunk: int | None
-) -> None:
+def test_a_client_plays_a_recording_without_a_loop_a_key_or_a_network(tmp_path: Path, chunk: int | None) -> None:
     (tmp_path / "hello.sse").write_bytes(BODY)
     provider = Anthropic("a-model", api_key="none")
     client = Client(provider, transport=from_recording(tmp_path / "hello.sse", chunk=chunk))

@@ -44,7 +44,5 @@ def test_many_attempts_do_not_overflow() -> None:
         (ProviderError("wrong", retry_after=3.0), 1, None),
     ],
 )
-def test_which_failures_are_tried_again(
-    error: Exception, attempt: int, delay: float | None
-) -> None:
+def test_which_failures_are_tried_again(error: Exception, attempt: int, delay: float | None) -> None:
     assert Retry().delay(error, attempt, most) == delay

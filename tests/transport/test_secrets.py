@@ -81,9 +81,7 @@ async def test_no_error_of_the_connection_shows_the_key(
     assert SECRET not in shown(caught.value)
 
 
-async def test_no_record_of_a_run_shows_the_key(
-    make_provider: MakeProvider, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_record_of_a_run_shows_the_key(make_provider: MakeProvider, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     refused = ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}})
     async with ReplayServer(["Hello", refused]) as server:

@@ -51,9 +51,7 @@ def look(at: str) -> str:
     return f"seen {at}"
 
 
-def client(
-    service: Service, transport: Transport | None = None, retry: Retry | None = None
-) -> Client:
+def client(service: Service, transport: Transport | None = None, retry: Retry | None = None) -> Client:
     provider = OpenAIResponses("gpt-5", api_key=KEY, base_url=service.address)
     return Client(provider, transport=transport or WebSocketTransport(), retry=retry or NEVER)
 
@@ -65,9 +63,7 @@ async def run(service: Service, transport: Transport | None) -> list[Message]:
     return list((await worker.run("hello")).conversation.messages)
 
 
-async def taken(
-    model: Client, request: Request | Conversation = HELLO
-) -> tuple[list[ResponseEvent], Exception | None]:
+async def taken(model: Client, request: Request | Conversation = HELLO) -> tuple[list[ResponseEvent], Exception | None]:
     """The events of a response, and how it failed."""
     got: list[ResponseEvent] = []
     ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -222,9 +218,7 @@ async def test_a_socket_that_the_service_closed_between_two_requests_is_replaced
 
 
 @pytest.mark.parametrize("status", [200, 302, 401, 404, 426, 429, 500])
-async def test_a_refused_handshake_is_http_for_a_while(
-    status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_refused_handshake_is_http_for_a_while(status: int, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Service(LOOP, handshake=status)) as service:
         with caplog.at_level(logging.WARNING, "rxworker.transport"):
             await run(service, WebSocketTransport())
@@ -334,9 +328,7 @@ async def test_a_full_consumer_makes_the_service_wait() -> None:
     long = say("x" * 16_000_000)
     async with serving(Service([msgspec.structs.replace(long, chunk=1_000_000)])) as service:
         done = asyncio.get_running_loop().create_future()
-        WebSocketTransport().send(request(service)).subscribe(
-            count, done.set_exception, lambda: done.set_result(None)
-        )
+        WebSocketTransport().send(request(service)).subscribe(count, done.set_exception, lambda: done.set_result(None))
         await until(lambda: gate.is_holding)
         for _ in range(50):
             await asyncio.sleep(0)
@@ -364,9 +356,7 @@ async def test_sockets_of_runs_at_once_do_not_mix() -> None:
     [(300.0, 3300.0, 1), (300.0, 0.0, 3), (0.0, 3300.0, 3)],
     ids=["kept", "old", "idle"],
 )
-async def test_a_socket_is_left_when_it_is_old_or_was_idle(
-    idle_timeout: float, max_age: float, sockets: int
-) -> None:
+async def test_a_socket_is_left_when_it_is_old_or_was_idle(idle_timeout: float, max_age: float, sockets: int) -> None:
     @tool
     async def look(at: str) -> str:
         """Look."""
@@ -541,6 +531,4 @@ async def test_the_official_client_sends_the_same() -> None:
         assert theirs.understood == ours.understood
         assert [one[-1] for one in kinds] == ["response.completed"] * 2
         own = {"authorization", "upgrade", "connection", "sec-websocket-version"}
-        assert {k: ours.headers[k].lower() for k in own} == {
-            k: theirs.headers[k].lower() for k in own
-        }
+        assert {k: ours.headers[k].lower() for k in own} == {k: theirs.headers[k].lower() for k in own}

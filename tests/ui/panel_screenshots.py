@@ -73,9 +73,7 @@ def answer(request: Request) -> Reply:
     replies = [call("search", words="the roof"), letter, call("file_note", text="Leaks.")]
     if made < len(replies) + asked.endswith((" 1?", " 4?")):
         return replies[min(made, 2)] + used(900 + 250 * made, 40)
-    text = (
-        "Two letters are about the roof. Both were written in March. The roof above the hall leaks."
-    )
+    text = "Two letters are about the roof. Both were written in March. The roof above the hall leaks."
     return say(text) + used(1_900, 210)
 
 
@@ -119,9 +117,7 @@ async def main() -> None:
     made = [PICTURES / f"panel-{each.view}.png" for each in shown.panels]
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        page = await browser.new_page(
-            viewport={"width": 1280, "height": 1000}, reduced_motion="reduce"
-        )
+        page = await browser.new_page(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
         page.on("pageerror", lambda error: print(error))
         async with WebServer(make_worker, port=0, dashboards=[shown]) as server:
             async with asyncio.TaskGroup() as group:
@@ -134,9 +130,7 @@ async def main() -> None:
                 for each in shown.panels
             )
             html = OWN_PAGE.format(panels=panels)
-            await page.route(
-                "**/own", lambda route: route.fulfill(body=html, content_type="text/html")
-            )
+            await page.route("**/own", lambda route: route.fulfill(body=html, content_type="text/html"))
             await page.goto(f"{server.url}own")
             for each, path in zip(shown.panels, made, strict=True):
                 panel = page.locator(f'rx-panel[panel="{each.name}"] .board-panel')
@@ -147,13 +141,9 @@ async def main() -> None:
                 for number in range(20):
                     group.create_task(ask(server, number))
                     await asyncio.sleep(0.2)
-            html = OWN_PAGE.format(
-                panels='<rx-panel src="api/boards/runs" style="width: 860px"></rx-panel>'
-            )
+            html = OWN_PAGE.format(panels='<rx-panel src="api/boards/runs" style="width: 860px"></rx-panel>')
             await page.unroute("**/own")
-            await page.route(
-                "**/own", lambda route: route.fulfill(body=html, content_type="text/html")
-            )
+            await page.route("**/own", lambda route: route.fulfill(body=html, content_type="text/html"))
             await page.goto(f"{server.url}own")
             await page.locator(".board-table tbody tr").nth(19).wait_for()
             await page.locator(".board").screenshot(path=PICTURES / "dashboard.png")

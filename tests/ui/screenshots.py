@@ -202,9 +202,7 @@ def answer(request: Request) -> Reply:
 
 def used(read: int, written: int, cached: int = 0) -> Reply:
     """The usage of a response."""
-    return Reply(
-        usage=Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached or None)
-    )
+    return Reply(usage=Usage(input_tokens=read, output_tokens=written, cache_read_tokens=cached or None))
 
 
 class StagedModel:
@@ -354,9 +352,7 @@ async def narrow(page: Page, view: str) -> None:
         await button.click()
 
 
-async def shoot(
-    browser: Browser, stage: Stage, state: str, size: tuple[int, int], theme: str, path: Path
-) -> None:
+async def shoot(browser: Browser, stage: Stage, state: str, size: tuple[int, int], theme: str, path: Path) -> None:
     """Make one screenshot."""
     width, height = size
     context = await browser.new_context(
@@ -369,9 +365,7 @@ async def shoot(
     page.on("pageerror", lambda error: print(f"{state}: {error}"))
     await stage.reach(page, state)
     await page.wait_for_function(DRAWN)
-    await page.evaluate(
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     path.parent.mkdir(parents=True, exist_ok=True)
     await page.screenshot(path=path)
     await context.close()
@@ -385,9 +379,7 @@ def shrink(paths: list[Path]) -> None:
     program = shutil.which("pngquant")
     if program is None:
         sys.exit("pngquant is not installed: the files are larger than the repository should keep")
-    subprocess.run(
-        [program, "--force", "--ext", ".png", "--skip-if-larger", "128", *paths], check=True
-    )
+    subprocess.run([program, "--force", "--ext", ".png", "--skip-if-larger", "128", *paths], check=True)
 
 
 async def main(arguments: argparse.Namespace) -> None:

@@ -101,9 +101,7 @@ def worker(replies: Sequence[Reply | str]) -> Worker:
         description="Ask for a reason.",
     )
     patient = Retry(retries=2, first=0.0)
-    return Worker(
-        ScriptedModel(list(replies)), tools=[look, broken, delete, ask], response_retry=patient
-    )
+    return Worker(ScriptedModel(list(replies)), tools=[look, broken, delete, ask], response_retry=patient)
 
 
 async def watch(run: Run[Any], *, merged: bool = False) -> list[Record]:
@@ -130,13 +128,9 @@ def check(view: RunView, state: RunState) -> None:
     open_blocks = [] if response is None else [b for b in response.blocks if not b.choice]
     blocks = [b for b in view.blocks() if b.stage != "retracted" and not b.block.choice]
     for kinds, types in (((Text, Refusal), TEXTS), ((Thinking,), (BlockType.THINKING,))):
-        expected = text_of(answers, *kinds) + "".join(
-            "".join(b.text) for b in open_blocks if b.block_type in types
-        )
+        expected = text_of(answers, *kinds) + "".join("".join(b.text) for b in open_blocks if b.block_type in types)
         assert "".join(b.text for b in blocks if b.block.block_type in types) == expected
-    calls = [
-        c for c in blocks if isinstance(c, CallView) and c.block.block_type is BlockType.TOOL_USE
-    ]
+    calls = [c for c in blocks if isinstance(c, CallView) and c.block.block_type is BlockType.TOOL_USE]
     whole = [c for c in calls if c.written is not None and not c.reason]
     results = {r.tool_use_id: r for m in state.conversation.messages for r in m.tool_results}
     for each in calls:
@@ -279,9 +273,7 @@ def example(kind: type[Any]) -> Any:
         "pause": PauseState("ask", (), ()),
     }
     fields = [field for field in msgspec.structs.fields(kind) if field.required]
-    return kind(
-        **{f.name: values.get(f.name, 1 if f.type in (int, float) else "x") for f in fields}
-    )
+    return kind(**{f.name: values.get(f.name, 1 if f.type in (int, float) else "x") for f in fields})
 
 
 @pytest.mark.parametrize("kind", EVENT_KINDS, ids=lambda kind: kind.type.__name__)

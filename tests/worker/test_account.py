@@ -59,9 +59,7 @@ def two_turns() -> ScriptedModel:
 
 
 @pytest.mark.parametrize("what", ["model", "worker", "models as one"])
-@pytest.mark.parametrize(
-    "limits", [Limits(max_tokens=1_500), Limits(max_cost=1_500, prices=PER_TOKEN)]
-)
+@pytest.mark.parametrize("limits", [Limits(max_tokens=1_500), Limits(max_cost=1_500, prices=PER_TOKEN)])
 async def test_limits_see_the_requests_of_hooks(what: str, limits: Limits) -> None:
     """The second request of the run is the one too many."""
     model = judge()

@@ -53,9 +53,7 @@ def ask(context: ToolCallContext) -> Pause:
 CALLS = call("note", text="a") + call("note", text="b") + call("note", text="c")
 
 
-def worker_of(
-    *answers: object, tools: tuple[Tool, ...] = (note,), hooks: tuple[object, ...] = (ask,)
-) -> Worker:
+def worker_of(*answers: object, tools: tuple[Tool, ...] = (note,), hooks: tuple[object, ...] = (ask,)) -> Worker:
     return Worker(ScriptedModel(list(answers)), tools=tools, hooks=hooks)  # type: ignore[arg-type]
 
 
@@ -69,9 +67,7 @@ async def paused_at_three() -> tuple[Worker, Paused[None]]:
 async def test_one_decision_for_each_call_and_no_call_waits_again() -> None:
     worker, paused = await paused_at_three()
     a, b, c = (call.id for call in paused.pending)
-    result = await worker.resume(
-        decisions={a: Approve(input={"text": "A"}), b: Deny("not b"), c: Answer("c is known")}
-    )
+    result = await worker.resume(decisions={a: Approve(input={"text": "A"}), b: Deny("not b"), c: Answer("c is known")})
     assert isinstance(result, Finished)
     answers = result.conversation.messages[2].tool_results
     assert [(r.text, r.is_error) for r in answers] == [
@@ -115,9 +111,7 @@ async def test_a_run_saved_here_continues_elsewhere() -> None:
 async def test_the_idempotency_key_is_the_same_as_without_the_pause() -> None:
     worker, paused = await paused_at_three()
     await worker.resume(decisions={call.id: Approve() for call in paused.pending})
-    assert [key.rpartition("/")[0] for _, key in RAN] == [
-        f"{paused.run_id}/1/{n}" for n in range(3)
-    ]
+    assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run_id}/1/{n}" for n in range(3)]
 
 
 async def test_a_run_is_resumed_once() -> None:
@@ -226,9 +220,7 @@ async def test_values_that_are_not_decisions_are_refused() -> None:
     with pytest.raises(LocalProtocolError, match="no pending call has the id 'zzz'"):
         worker.resume(decisions={"zzz": Approve()})
     edited: JsonObject = {"text": 3}
-    result = await worker.resume(
-        decisions={call.id: Approve(input=edited) for call in paused.pending}
-    )
+    result = await worker.resume(decisions={call.id: Approve(input=edited) for call in paused.pending})
     assert all(r.is_error for r in result.conversation.messages[2].tool_results)
 
 
@@ -279,9 +271,7 @@ async def test_a_seal_of_any_text_is_refused() -> None:
         ({"add": 5}, "add is 5"),
     ],
 )
-async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(
-    given: dict[str, Any], complaint: str
-) -> None:
+async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(given: dict[str, Any], complaint: str) -> None:
     worker, _ = await paused_at_three()
     with pytest.raises(ConfigurationError, match=complaint):
         worker.resume(**given)
@@ -326,9 +316,7 @@ async def test_plain_json_of_a_paused_run_is_bound_to_its_arguments_too() -> Non
     _, paused = await paused_at_three()
     data = msgspec.json.encode(paused)
     whole = msgspec.json.decode(data, type=Paused[None])
-    changed = msgspec.json.decode(
-        data.replace(b'"input":{"text":"a"}', b'"input":{"text":"z"}'), type=Paused[None]
-    )
+    changed = msgspec.json.decode(data.replace(b'"input":{"text":"a"}', b'"input":{"text":"z"}'), type=Paused[None])
     with pytest.raises(LocalProtocolError, match="was changed since the run paused"):
         worker_of("done").resume(changed)
     every: dict[str, Decision] = {call.id: Approve() for call in whole.pending}
@@ -366,9 +354,7 @@ async def test_the_idempotency_key_survives_a_second_pause() -> None:
     again = await worker.resume()
     assert isinstance(again, Paused)
     await worker.resume(decisions={call.id: Approve() for call in again.pending})
-    assert [key.rpartition("/")[0] for _, key in RAN] == [
-        f"{paused.run_id}/1/{n}" for n in range(3)
-    ]
+    assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run_id}/1/{n}" for n in range(3)]
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", "false", [True], object()])

@@ -45,9 +45,7 @@ def permit(context: ToolCallContext) -> None:
         ({"conversation": ["hi"]}, "conversation=Conversation"),
     ],
 )
-def test_a_wrong_argument_is_refused_at_once_and_shown_how(
-    given: dict[str, Any], hint: str
-) -> None:
+def test_a_wrong_argument_is_refused_at_once_and_shown_how(given: dict[str, Any], hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):
         Worker(ScriptedModel([]), **given)
 
@@ -119,9 +117,7 @@ async def test_limits_go_on_over_a_pause() -> None:
 
 async def test_results_of_the_last_calls_may_be_the_input() -> None:
     asked = Message.assistant(ToolCall("c1", "look", {}))
-    worker = Worker(
-        ScriptedModel([say("Done.")]), conversation=Conversation((Message.user("hi"), asked))
-    )
+    worker = Worker(ScriptedModel([say("Done.")]), conversation=Conversation((Message.user("hi"), asked)))
     result = ToolResult("c1", "nothing", name="look")
     await worker.run(Message("user", (result,)))
     assert worker.session.conversation.messages[2].tool_results == (result,)

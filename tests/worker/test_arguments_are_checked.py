@@ -258,9 +258,7 @@ async def waiting(source: object) -> object:
 
 
 def test_a_coroutine_function_is_not_an_operator() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"waiting is not an operator.*: write def, without async"
-    ):
+    with pytest.raises(ConfigurationError, match=r"waiting is not an operator.*: write def, without async"):
         worker(operators=[waiting])
 
 
@@ -273,12 +271,8 @@ RETURNED: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize(("name", "operator"), RETURNED.items(), ids=RETURNED.keys())
-async def test_an_operator_that_returns_no_observable_is_named(
-    name: str, operator: Callable[[Any], Any]
-) -> None:
+async def test_an_operator_that_returns_no_observable_is_named(name: str, operator: Callable[[Any], Any]) -> None:
     """Only when it is applied is it known: a ``return`` is easily forgotten."""
     for operators_ in ([operator], [operator, ops.filter(bool)]):
-        with pytest.raises(
-            ConfigurationError, match=rf"the operator .* returned {name}, which is not"
-        ):
+        with pytest.raises(ConfigurationError, match=rf"the operator .* returned {name}, which is not"):
             await worker(operators=operators_).run("Go.")

@@ -139,21 +139,15 @@ async def followed(worker: Worker, events: list[Event], text: str = "Go.") -> ob
     return await run
 
 
-async def by_the_model(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_the_model(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     return await followed(Worker(model_of(given), tools=[shell], hooks=hooks), events)
 
 
-async def by_the_model_as_free_text(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_the_model_as_free_text(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     return await followed(Worker(Custom(given), tools=[shell], hooks=hooks), events)
 
 
-async def by_a_hook_as_input(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_hook_as_input(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     @before_tool_call(name="change")
     def change(context: ToolCallContext) -> None:
         context.call = replace(context.call, input=given)
@@ -162,9 +156,7 @@ async def by_a_hook_as_input(
     return await followed(worker, events)
 
 
-async def by_a_hook_as_content(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_hook_as_content(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     @before_tool_call(name="change")
     def change(context: ToolCallContext) -> None:
         context.set_content(given)
@@ -178,9 +170,7 @@ def ask(context: ToolCallContext) -> Pause:
     return Pause("May it?")
 
 
-async def by_a_decision(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_decision(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     worker = Worker(model_of({"command": "cat"}), tools=[shell], hooks=[ask, *hooks])
     assert isinstance(await worker.run("Go."), Paused)
     run = worker.resume(decisions={"x": Approve(input=given)})
@@ -188,18 +178,12 @@ async def by_a_decision(
     return await run
 
 
-async def by_a_page(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_page(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     wire = msgspec.json.encode({"type": "approve", "input": given})
-    return await by_a_decision(
-        str(msgspec.json.decode(wire, type=Approve).input), shell, hooks, events
-    )
+    return await by_a_decision(str(msgspec.json.decode(wire, type=Approve).input), shell, hooks, events)
 
 
-async def by_a_recovery(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_recovery(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     """The process that has resumed the run ends before the first hook is asked."""
     log = MemoryLog()
     worker = Worker(model_of({"command": "cat"}), tools=[shell], hooks=[ask], log=log)
@@ -219,9 +203,7 @@ async def by_a_recovery(
     return await recovered
 
 
-async def by_a_fork(
-    given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]
-) -> object:
+async def by_a_fork(given: str, shell: Shell, hooks: Sequence[HookLike], events: list[Event]) -> object:
     """The fork begins where the response has ended, and runs the calls that it made."""
     log = MemoryLog()
     first = Worker(model_of(given), tools=[Shell()], log=log)

@@ -57,9 +57,7 @@ class Waits(Retry, frozen=True):
 
     asked: list[int] = field(default_factory=list[int])
 
-    def delay(
-        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
-    ) -> float | None:
+    def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
         self.asked.append(attempt)
         return 30.0 * attempt
 

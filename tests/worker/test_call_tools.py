@@ -385,9 +385,7 @@ async def test_a_decision_that_may_mean_either_of_two_calls_is_refused() -> None
         (["yes", None], "is 'yes': give"),
     ],
 )
-async def test_a_list_of_decisions_fits_the_pending_calls(
-    decisions: list[Approve | None], complaint: str
-) -> None:
+async def test_a_list_of_decisions_fits_the_pending_calls(decisions: list[Approve | None], complaint: str) -> None:
     worker = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay], hooks=[ask])
     await worker.run("go")
     with pytest.raises(LocalProtocolError, match=complaint):
@@ -397,9 +395,7 @@ async def test_a_list_of_decisions_fits_the_pending_calls(
 
 @pytest.mark.parametrize("skipped", [1, 2])
 @pytest.mark.parametrize("pauses", [False, True])
-async def test_a_skipped_call_and_its_twin_get_each_its_own_result(
-    skipped: int, pauses: bool
-) -> None:
+async def test_a_skipped_call_and_its_twin_get_each_its_own_result(skipped: int, pauses: bool) -> None:
     @before_tool_call
     def skip(context: ToolCallContext) -> Skip | Pause | None:
         if context.input["euros"] == skipped:
@@ -466,9 +462,7 @@ async def test_decisions_leave_out_the_paused_call_only_if_there_are_none() -> N
     calls = call("pay", euros=1) + call("pay", euros=2)
     worker = Worker(ScriptedModel([calls, "Done."]), tools=[pay], hooks=[ask])
     await worker.run("go")
-    with pytest.raises(
-        LocalProtocolError, match=r"'call_1_1' of pay.*no decision was given for it"
-    ):
+    with pytest.raises(LocalProtocolError, match=r"'call_1_1' of pay.*no decision was given for it"):
         worker.resume(decisions={"call_1_2": Deny()})
     assert PAID == []
     paused = await worker.resume(decisions={"call_1_1": Answer("paid"), "call_1_2": Deny()})
@@ -520,9 +514,7 @@ async def test_the_key_of_a_call_by_run_tools_is_that_of_its_run_and_of_its_plac
     async def keys_of(**given: Any) -> list[str]:
         PAID.clear()
         both = (Call("pay", {"euros": 5}, id="call_1"), Call("pay", {"euros": 5}, id="call_2"))
-        await Worker(ScriptedModel([Reply(tool_calls=both), "Done."]), tools=[pay], **given).run(
-            "go"
-        )
+        await Worker(ScriptedModel([Reply(tool_calls=both), "Done."]), tools=[pay], **given).run("go")
         return [key for _, key in PAID]
 
     ada = await keys_of(stages={"call_tools": outside})

@@ -39,11 +39,7 @@ MIXED = call("show", what="a") + call("note", text="b") + call("show", what="c")
 
 
 def results(finished: Finished[None]) -> list[tuple[str, str, bool]]:
-    return [
-        (r.tool_use_id, r.text, r.is_error)
-        for m in finished.conversation.messages
-        for r in m.tool_results
-    ]
+    return [(r.tool_use_id, r.text, r.is_error) for m in finished.conversation.messages for r in m.tool_results]
 
 
 async def test_the_workers_own_calls_run_before_the_run_waits_for_its_client() -> None:

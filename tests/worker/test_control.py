@@ -117,9 +117,7 @@ async def test_cancel_within_a_response_closes_its_blocks_and_calls_on_abort_onc
     assert (await worker.run("and now?")).text == "again"
 
 
-async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> (
-    None
-):
+async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> None:
     model = ScriptedModel([say("Hello") + stall()])
     worker = Worker(model)
     statuses: list[ResponseStatus] = []
@@ -224,9 +222,7 @@ async def test_cancel_after_the_last_event_is_a_finish(last: type[Event]) -> Non
     assert lint(records) == []
 
 
-async def test_cancel_at_the_last_event_of_an_answer_is_received_though_nothing_is_waited_for() -> (
-    None
-):
+async def test_cancel_at_the_last_event_of_an_answer_is_received_though_nothing_is_waited_for() -> None:
     told: list[str] = []
 
     @on_abort
@@ -366,9 +362,7 @@ async def test_a_run_paused_at_the_end_of_a_turn_continues_with_messages_or_fini
 
 
 async def test_resume_without_a_pause_and_with_unknown_calls_names_the_fault() -> None:
-    worker = Worker(
-        ScriptedModel([call("note", text="a"), "x"]), tools=[note], hooks=[pause_at("note")]
-    )
+    worker = Worker(ScriptedModel([call("note", text="a"), "x"]), tools=[note], hooks=[pause_at("note")])
     with pytest.raises(LocalProtocolError, match="nothing is paused"):
         worker.resume()
     await worker.run("go")
@@ -386,9 +380,7 @@ async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_con
 
 
 async def test_a_pause_is_an_event() -> None:
-    worker = Worker(
-        ScriptedModel([call("note", text="a"), "ok"]), tools=[note], hooks=[pause_at("note")]
-    )
+    worker = Worker(ScriptedModel([call("note", text="a"), "ok"]), tools=[note], hooks=[pause_at("note")])
     run = worker.run("go")
     records = [r async for r in run]
     assert isinstance(records[-1].event, RunPause)
@@ -403,9 +395,7 @@ async def test_a_pause_is_an_event() -> None:
         (Limits(max_seconds=0.0), "max_seconds"),
     ],
 )
-async def test_a_limit_ends_the_run_with_an_event_and_its_own_error(
-    limits: Limits, limit: str
-) -> None:
+async def test_a_limit_ends_the_run_with_an_event_and_its_own_error(limits: Limits, limit: str) -> None:
     model = ScriptedModel(lambda _: call("note", text="again"))
     worker = Worker(model, tools=[note], limits=limits)
     run = worker.run("go")
@@ -497,9 +487,7 @@ async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
 
 
 async def test_calls_of_a_cut_response_never_run() -> None:
-    worker = Worker(
-        ScriptedModel([call("note", text="a") + cut()]), tools=[note], response_retry=ONCE
-    )
+    worker = Worker(ScriptedModel([call("note", text="a") + cut()]), tools=[note], response_retry=ONCE)
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run
@@ -556,9 +544,7 @@ async def test_a_run_that_is_cancelled_within_its_last_record_has_finished(
     assert told == []
 
 
-async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_of_another() -> (
-    None
-):
+async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_of_another() -> None:
     run = Worker(ScriptedModel(["done"])).run("go")
     with pytest.raises(ConfigurationError, match="a reason goes into"):
         run.cancel("the user has left")  # type: ignore[arg-type]
@@ -580,9 +566,7 @@ async def test_a_hook_that_does_not_stop_when_its_time_is_over_is_abandoned(
                 await never.wait()
 
     hook = Hook[Any](stubborn, point, timeout=0.01)
-    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[hook]).run(
-        "go"
-    )
+    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[hook]).run("go")
     if point == "on_abort":
         run.cancel()
     with pytest.raises(RunCancelledError if point == "on_abort" else HookError):
@@ -595,8 +579,6 @@ async def test_a_result_without_content_is_the_fault_of_the_hook_that_left_it() 
     def count(context: ToolResultContext) -> None:
         context.set_content(5)  # type: ignore[arg-type]
 
-    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[count]).run(
-        "go"
-    )
+    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[count]).run("go")
     with pytest.raises(HookError, match="neither a text nor content blocks"):
         await run

@@ -309,9 +309,7 @@ async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
 async def test_what_another_model_retracts_is_discarded() -> None:
     desk = Desk()
     first = call("look", at="a") + call("write", at="b") + fail("down", "overloaded")
-    model = fallback(
-        ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")])
-    )
+    model = fallback(ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")]))
     run = Worker(model, tools=[desk.look, desk.write], response_retry=Retry(retries=0)).run("go")
     await until(run, ToolStop)
     desk.go.set()
@@ -383,15 +381,11 @@ async def test_no_more_start_than_the_run_may_call() -> None:
     desk = Desk()
     desk.go.set()
     reply = call("look", at="a") + call("look", at="b") + call("look", at="c")
-    worker = Worker(
-        ScriptedModel([reply], delay=0.001), tools=[desk.look], limits=Limits(max_tool_calls=2)
-    )
+    worker = Worker(ScriptedModel([reply], delay=0.001), tools=[desk.look], limits=Limits(max_tool_calls=2))
     run = worker.run("go")
     with pytest.raises(LimitExceededError):
         await run
     assert desk.used == ["a", "b"]
     assert lint(records_of(run)) == []
-    worker = Worker(
-        ScriptedModel([reply, "Done."]), tools=[desk.look], limits=Limits(max_tool_calls=3)
-    )
+    worker = Worker(ScriptedModel([reply, "Done."]), tools=[desk.look], limits=Limits(max_tool_calls=3))
     assert (await worker.run("go")).text == "Done."

@@ -59,9 +59,7 @@ async def look(text: str) -> str:
 
 
 page = ClientTool(ToolMeta("page", "Open a page.", {"type": "object"}))
-CALLS = (
-    say("Let me see.") + call("note", text="a") + call("note", text="b") + call("note", text="c")
-)
+CALLS = say("Let me see.") + call("note", text="a") + call("note", text="b") + call("note", text="c")
 NOT_RUN = "This call was not run: stop has finished the run."
 
 
@@ -72,9 +70,7 @@ def finish_at(text: str, point: Any = before_tool_call, verdict: object = None) 
     return point(stop)
 
 
-async def run_with(
-    *hooks: Hook[Any], calls: Reply = CALLS, **options: Any
-) -> tuple[Any, list[Any], ScriptedModel]:
+async def run_with(*hooks: Hook[Any], calls: Reply = CALLS, **options: Any) -> tuple[Any, list[Any], ScriptedModel]:
     model = ScriptedModel([calls, "Done."])
     worker = Worker(model, tools=[note, look, page], hooks=hooks, **options)
     run = worker.run("Go.")

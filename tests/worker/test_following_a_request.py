@@ -29,9 +29,7 @@ def send(base_url: str) -> Observable[bytes]:
 def cut(source: Observable[bytes], stop: asyncio.Future[None]) -> Observable[bytes]:
     """What a stage does that leaves its source as soon as ``stop`` is done."""
 
-    def subscribe(
-        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         held = connect(source, observer)
 
         def leave(_: asyncio.Future[None]) -> None:
@@ -47,9 +45,7 @@ def cut(source: Observable[bytes], stop: asyncio.Future[None]) -> Observable[byt
 def first(source: Observable[bytes]) -> Observable[bytes]:
     """What a stage does that leaves its source within the first item."""
 
-    def subscribe(
-        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         def on_next(value: bytes) -> None:
             observer.on_next(value)
             held.dispose()
@@ -113,9 +109,7 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_continues() -
         heard.append(chunk)
 
     async with ReplayServer([stall()]) as server:
-        await Emitter(take, lambda parts: heard.extend(flatten(parts))).follow(
-            cut(send(server.base_url), enough)
-        )
+        await Emitter(take, lambda parts: heard.extend(flatten(parts))).follow(cut(send(server.base_url), enough))
         await server.wait_closed()
         assert server.disconnects == 1
         task = asyncio.current_task()
@@ -150,9 +144,7 @@ async def test_cancelling_who_follows_closes_the_connection(chunks: list[bytes])
 
 
 async def test_leaving_before_it_began_sends_nothing() -> None:
-    def at_once(
-        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def at_once(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         connect(source, observer).dispose()
         observer.on_completed()
         return NOTHING
@@ -180,9 +172,7 @@ async def test_what_is_requested_beside_it_is_not_waited_for() -> None:
     ):
         source, by_the_way = send(server.base_url), send(other.base_url)
 
-        def subscribe(
-            observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             aside.append(by_the_way.subscribe())
             return connect(source, observer)
 

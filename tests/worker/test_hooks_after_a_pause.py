@@ -94,12 +94,8 @@ def hooks_of(pause: str) -> list[HookLike]:
 def tool_of(place: str, pause: str) -> Tool:
     needs_approval = pause == "requires_approval"
     if place == "nested":
-        inner = Worker(
-            ScriptedModel([call("step"), "noted"] * 2), tools=[step], hooks=[asked("inner")]
-        )
-        return worker_tool(
-            inner, name="note", description="Note it.", requires_approval=needs_approval
-        )
+        inner = Worker(ScriptedModel([call("step"), "noted"] * 2), tools=[step], hooks=[asked("inner")])
+        return worker_tool(inner, name="note", description="Note it.", requires_approval=needs_approval)
 
     @tool(requires_approval=needs_approval)
     async def note(task: str) -> str:
@@ -119,9 +115,7 @@ async def step() -> str:
 
 async def paused_by(pause: str, place: str) -> tuple[Worker, Paused[None]]:
     first = "Is that all?" if pause == "turn end" else call("note", task="as asked")
-    worker = Worker(
-        ScriptedModel([first, "Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause)
-    )
+    worker = Worker(ScriptedModel([first, "Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause))
     run = worker.run("go")
     if pause == "run.pause()":
         run.pause()
@@ -130,9 +124,7 @@ async def paused_by(pause: str, place: str) -> tuple[Worker, Paused[None]]:
     ASKED.clear()
     if place == "saved and loaded":
         paused = load_paused(save_paused(paused, key=b"k"), key=b"k")
-        worker = Worker(
-            ScriptedModel(["Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause)
-        )
+        worker = Worker(ScriptedModel(["Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause))
     return worker, paused
 
 
@@ -246,9 +238,7 @@ async def test_a_validator_behind_a_pause_at_the_end_of_a_turn_sees_the_answer()
     assert isinstance(await worker.resume(), Finished)
 
 
-async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_hooks_see() -> (
-    None
-):
+async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_hooks_see() -> None:
     worker, paused = await paused_by("turn end", "in process")
     again = await worker.resume(paused, add=[Message.user("And?")])
     assert isinstance(again, Paused)
@@ -318,15 +308,11 @@ async def test_a_hook_that_was_registered_twice_pauses_twice() -> None:
     assert RAN == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("edit", "expected"), [(False, ["c", "d"]), (True, ["before", "a", "c", "d"])]
-)
+@pytest.mark.parametrize(("edit", "expected"), [(False, ["c", "d"]), (True, ["before", "a", "c", "d"])])
 async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str]) -> None:
     pauser = asked("b", Pause("?"))
     links = chain(asked("a"), pauser, asked("c"), name="chain")
-    worker = guarded(
-        call("shell", command="a"), "Done.", hooks=(asked("before"), links, asked("d"))
-    )
+    worker = guarded(call("shell", command="a"), "Done.", hooks=(asked("before"), links, asked("d")))
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
     assert paused.hook == "chain/b"
@@ -383,9 +369,7 @@ async def test_what_hooks_make_of_approved_arguments_has_to_be_approved_too() ->
 
 async def test_a_call_that_was_approved_at_a_hook_needs_no_approval_by_the_policy() -> None:
     note = tool_of("in process", "requires_approval")
-    worker = Worker(
-        ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=hooks_of("hook")
-    )
+    worker = Worker(ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=hooks_of("hook"))
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
     assert paused.hook == "ask"
@@ -474,9 +458,7 @@ async def test_a_tool_that_comes_after_the_hooks_have_run_is_not_run() -> None:
     assert lint([record async for record in run]) == []
 
 
-async def test_results_are_sent_to_the_model_after_a_pause_between_turns_in_which_a_hook_spoke() -> (
-    None
-):
+async def test_results_are_sent_to_the_model_after_a_pause_between_turns_in_which_a_hook_spoke() -> None:
     @after_tool_call
     def comment(context: ToolResultContext) -> Continue:
         context.add_message("Mind the gap.", "user")
@@ -526,9 +508,7 @@ async def resumed_to_the_end(worker: Worker, result: RunResult[None], place: str
 
 @pytest.mark.parametrize("place", ["in process", "saved and loaded"])
 @pytest.mark.parametrize("speaks", ["a hook that sends the answer back", "a message into the run"])
-async def test_a_matcher_at_the_end_of_a_turn_knows_the_tools_called_before_a_pause(
-    speaks: str, place: str
-) -> None:
+async def test_a_matcher_at_the_end_of_a_turn_knows_the_tools_called_before_a_pause(speaks: str, place: str) -> None:
     """Also where the user, or a hook in the user's name, has spoken between the call and the pause."""
 
     @on_turn_end
@@ -549,9 +529,7 @@ async def test_a_matcher_at_the_end_of_a_turn_knows_the_tools_called_before_a_pa
     assert ASKED.count("Two.") + ASKED.count("One.") == 1
 
 
-async def test_a_matcher_at_the_end_of_a_turn_knows_tools_whose_calls_a_hook_has_taken_out() -> (
-    None
-):
+async def test_a_matcher_at_the_end_of_a_turn_knows_tools_whose_calls_a_hook_has_taken_out() -> None:
     @on_turn_end
     def shorten(context: TurnEndContext) -> None:
         context.rewrite_conversation(lambda m: None if m.tool_calls or m.tool_results else m)

@@ -158,9 +158,7 @@ BROKEN: dict[str, list[Event]] = {
 @pytest.mark.ungrammatical
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize("together", [False, True])
-def test_a_record_that_breaks_the_rules_is_refused_where_it_is_numbered(
-    broken: str, together: bool
-) -> None:
+def test_a_record_that_breaks_the_rules_is_refused_where_it_is_numbered(broken: str, together: bool) -> None:
     *before, wrong = BROKEN[broken]
     with checked_records() as faults:
         journal = Journal("r", lambda: 1.0)

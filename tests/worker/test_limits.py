@@ -117,9 +117,7 @@ async def test_the_same_calls_with_other_results_are_progress() -> None:
         count += 1
         return count
 
-    worker = Worker(
-        ScriptedModel([*[call("tick")] * 6, "done"]), tools=[tick], limits=Limits(max_repeats=2)
-    )
+    worker = Worker(ScriptedModel([*[call("tick")] * 6, "done"]), tools=[tick], limits=Limits(max_repeats=2))
     assert (await worker.run("go")).text == "done"
 
 
@@ -281,9 +279,7 @@ async def test_a_budget_counts_each_run_by_the_prices_of_its_model() -> None:
     ],
     ids=["claude", "gpt", "own server", "own row", "same prices", "other prices"],
 )
-def test_the_prices_of_a_model_are_those_of_the_table(
-    model: Provider | Model, prices: Prices | None
-) -> None:
+def test_the_prices_of_a_model_are_those_of_the_table(model: Provider | Model, prices: Prices | None) -> None:
     assert Worker(model).prices == prices
 
 

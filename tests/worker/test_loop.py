@@ -130,9 +130,7 @@ async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
         finally:
             let_go.append("let go")
 
-    task = asyncio.ensure_future(
-        Emitter[str](print, print).follow(CoroutineObservable(work, set()))
-    )
+    task = asyncio.ensure_future(Emitter[str](print, print).follow(CoroutineObservable(work, set())))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -155,9 +155,7 @@ async def test_cancelling_the_outer_run_cancels_it_and_waits() -> None:
 
     inner = Worker(ScriptedModel([call("wait"), "again"]), tools=[wait])
     asked = worker_tool(inner, name="ask", description="")
-    worker = Worker(
-        ScriptedModel([call("ask", task="?"), call("ask", task="?"), "So."]), tools=[asked]
-    )
+    worker = Worker(ScriptedModel([call("ask", task="?"), call("ask", task="?"), "So."]), tools=[asked])
     run = worker.run("go")
     await started.wait()
     await run.cancel()
@@ -192,9 +190,7 @@ async def test_a_failure_is_an_error_result() -> None:
 
 
 async def test_its_own_limits_are_its_own() -> None:
-    inner = Worker(
-        ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None)
-    )
+    inner = Worker(ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None))
     asked = worker_tool(inner, name="ask", description="")
     run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
     await run
@@ -342,9 +338,7 @@ def deep(model: ScriptedModel, limits: Limits, budget: Budget | None = None) -> 
         (Limits(max_cost=0.00006, prices=Prices(1.0, 1.0)), "max_cost", 3),
     ],
 )
-async def test_the_outer_runs_limits_hold_for_the_runs_inside(
-    limits: Limits, limit: str, steps: int
-) -> None:
+async def test_the_outer_runs_limits_hold_for_the_runs_inside(limits: Limits, limit: str, steps: int) -> None:
     worker = deep(ScriptedModel([call("walk", task="far"), "tired"]), limits)
     run = worker.run("go")
     with contextlib.suppress(LimitExceededError):
@@ -378,9 +372,7 @@ async def test_runs_inside_runs_go_only_so_deep() -> None:
     def make() -> Worker:
         again = worker_tool(make, name="again", description="Again.")
         model = ScriptedModel(
-            lambda request: (
-                call("again", task="deeper") if len(request.conversation.messages) < 2 else "back"
-            )
+            lambda request: call("again", task="deeper") if len(request.conversation.messages) < 2 else "back"
         )
         return Worker(model, tools=[again], limits=Limits(max_depth=3))
 
@@ -409,13 +401,9 @@ def asks(task: str, id: str = "same") -> Reply:  # noqa: A002
 
 
 @pytest.mark.parametrize("kind", LOGS)
-async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_nested_runs_of_calls_with_one_id_are_seen_and_counted_each(kind: str, tmp_path: Path) -> None:
     log = make_log(kind, tmp_path, seconds=0)
-    asked = worker_tool(
-        lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody."
-    )
+    asked = worker_tool(lambda: Worker(ScriptedModel(["Because."])), name="ask", description="Ask somebody.")
     model = ScriptedModel([asks("One?"), asks("Two?"), asks("Three?"), "So."])
     run = Worker(model, tools=[asked], log=log).run("go")
     records = records_of(run)
@@ -438,9 +426,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
 
     def worker(log: EventLog) -> Worker:
         said = ByTurn([say("Because"), say("never")])
-        asked = worker_tool(
-            lambda: Worker(said), name="ask", description="Ask somebody.", effect="idempotent"
-        )
+        asked = worker_tool(lambda: Worker(said), name="ask", description="Ask somebody.", effect="idempotent")
         return Worker(ByTurn([asks("One?"), asks("Two?"), say("So.")]), tools=[asked], log=log)
 
     async with MemoryLog() as log:
@@ -463,10 +449,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
                 for one in expand(record)
                 for part in entries_of([one], 1)
             ]
-            if stored == run.id:
-                kept = parts[:end]
-            else:
-                kept = parts[:inner] if stored == inner_runs[1] else parts
+            kept = parts[:end] if stored == run.id else parts[:inner] if stored == inner_runs[1] else parts
             if kept:
                 claim = await log.claim(stored, create=True)
                 outer_of = "" if stored == run.id else run.id
@@ -479,8 +462,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
         await recovered
         assert lint(records) == [], end
         stored_inside = [
-            [one.event for record in await all_of(log, each) for one in expand(record)]
-            for each in inner_runs
+            [one.event for record in await all_of(log, each) for one in expand(record)] for each in inner_runs
         ]
         relayed = [record.event for record in records if record.path]
         assert relayed == [event for events in stored_inside for event in events], end

@@ -73,9 +73,7 @@ async def test_the_request_has_the_schema() -> None:
         ("", "malformed"),
     ],
 )
-async def test_an_answer_that_does_not_fit_is_sent_back_with_what_is_wrong(
-    answer: str, path: str
-) -> None:
+async def test_an_answer_that_does_not_fit_is_sent_back_with_what_is_wrong(answer: str, path: str) -> None:
     model = ScriptedModel([answer, GOOD])
     run = Worker(model).run("weather?", output=Forecast)
     result = await run
@@ -178,9 +176,7 @@ WAYS: list[tuple[Provider, list[str], object]] = [
 
 
 @pytest.mark.parametrize(("provider", "path", "value"), WAYS)
-def test_each_provider_receives_it_in_its_own_way(
-    provider: Provider, path: list[str], value: object
-) -> None:
+def test_each_provider_receives_it_in_its_own_way(provider: Provider, path: list[str], value: object) -> None:
     found: Any = body_of(provider)
     for name in path:
         found = found[name]

@@ -167,9 +167,7 @@ async def test_what_pauses_is_written_down_once_and_the_run_stays_readable() -> 
     assert [(pause.pause.hook, pause.pause.reason) for pause in pauses] == [("pause", "lunch")]
     assert lint(records) == []
     assert run.state.status == "paused"
-    assert (
-        repair(worker.session.conversation) != worker.session.conversation
-    )  # the call waits for its result
+    assert repair(worker.session.conversation) != worker.session.conversation  # the call waits for its result
 
 
 async def test_requested_twice_it_pauses_once_with_the_last_reason() -> None:

@@ -120,9 +120,7 @@ async def by_operators(reply: Any, hooks: Hooks) -> object:
     calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=4),
     verdicts=st.lists(st.sampled_from(VERDICTS), min_size=4, max_size=4),
 )
-def test_a_worker_does_with_calls_what_three_operators_do(
-    calls: list[Any], verdicts: list[Verdict | None]
-) -> None:
+def test_a_worker_does_with_calls_what_three_operators_do(calls: list[Any], verdicts: list[Verdict | None]) -> None:
     reply = calls[0]
     for each in calls[1:]:
         reply = reply + each

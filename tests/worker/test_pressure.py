@@ -168,12 +168,8 @@ async def test_the_run_inside_waits_for_who_watches_the_run_around_it(
     assert source.sent >= MOST
 
 
-@pytest.mark.parametrize(
-    "delivery", [Coalesce(), Latest(), DropOldest(limit=8), Reliable(limit=None)], ids=str
-)
-async def test_no_other_watcher_makes_it_wait(
-    serve: Callable[[int], Source], delivery: Delivery
-) -> None:
+@pytest.mark.parametrize("delivery", [Coalesce(), Latest(), DropOldest(limit=8), Reliable(limit=None)], ids=str)
+async def test_no_other_watcher_makes_it_wait(serve: Callable[[int], Source], delivery: Delivery) -> None:
     source = serve(4 * 1024 * 1024)
     run = Worker(source.client()).run("Go.")
     batches = run.watch(delivery).batches()

@@ -98,9 +98,7 @@ class Walk:
     def decide(self, paused: Paused[None]) -> list[Decision | None] | None:
         """Random decisions, which fit the calls."""
         at = paused.pause.at
-        decisions = [
-            self._decision(each, number == at) for number, each in enumerate(paused.pending)
-        ]
+        decisions = [self._decision(each, number == at) for number, each in enumerate(paused.pending)]
         if any(decisions) and self.random.random() < 0.7:
             for each, decision in zip(paused.pending, decisions, strict=True):
                 if isinstance(decision, Approve):

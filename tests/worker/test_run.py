@@ -44,9 +44,7 @@ async def get_weather(city: str) -> str:
 def weather_model() -> ScriptedModel:
     return ScriptedModel(
         [
-            think("Two cities.")
-            + call("get_weather", city="Kyoto")
-            + call("get_weather", city="Oslo"),
+            think("Two cities.") + call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
             say("Both are at 17 °C."),
         ]
     )
@@ -252,9 +250,7 @@ async def test_progress_of_a_tool_reaches_the_watchers() -> None:
         (call("broken"), "ValueError: it broke"),
     ],
 )
-async def test_what_goes_wrong_with_a_call_is_for_the_model_to_read(
-    reply: object, says: str
-) -> None:
+async def test_what_goes_wrong_with_a_call_is_for_the_model_to_read(reply: object, says: str) -> None:
     @tool
     def broken() -> str:
         """Break."""
@@ -269,9 +265,7 @@ async def test_what_goes_wrong_with_a_call_is_for_the_model_to_read(
 
 
 async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
-    worker = Worker(
-        weather_model(), tools=[get_weather], operators=[ops.filter(lambda e: type(e) is not Usage)]
-    )
+    worker = Worker(weather_model(), tools=[get_weather], operators=[ops.filter(lambda e: type(e) is not Usage)])
     seen: list[TextBlockEvent] = []
     worker.timeline.on_text_block(seen.append)
     result = await worker.run("go")

@@ -197,9 +197,7 @@ async def test_each_call_of_a_worker_that_is_a_tool_begins_with_the_same_state()
 
 
 def test_resuming_in_a_script_takes_what_resuming_takes() -> None:
-    given, known = (
-        inspect.signature(verb).parameters for verb in (Worker.resume_sync, Worker.resume)
-    )
+    given, known = (inspect.signature(verb).parameters for verb in (Worker.resume_sync, Worker.resume))
     assert {*given} == {*known}
 
     @tool(requires_approval=True)

@@ -277,9 +277,7 @@ async def test_a_run_that_is_resumed_begins_with_its_calls() -> None:
 
 async def test_a_stage_may_end_the_run_and_no_other_follows() -> None:
     def known(turn: Turn) -> Observable[Event]:
-        return reactivex.of(
-            TurnStart(), MessageAdd((Message.assistant("42"),), "known"), TurnStop(), RunStop()
-        )
+        return reactivex.of(TurnStart(), MessageAdd((Message.assistant("42"),), "known"), TurnStop(), RunStop())
 
     model = ScriptedModel([])
     result = await Worker(model, stages={"prepare": known}).run("What is it?")
@@ -577,13 +575,9 @@ async def test_no_call_of_a_logged_run_is_made_whose_start_an_operator_keeps_fro
         ran.append("executor")
         return ToolResult(made.id, "paid")
 
-    stages: dict[StageName, TurnStage] = (
-        {"call_tools": partial(call_tools, executor=ops.map(executed))} if own else {}
-    )
+    stages: dict[StageName, TurnStage] = {"call_tools": partial(call_tools, executor=ops.map(executed))} if own else {}
     model = ScriptedModel([call("pay"), "Done."])
-    worker = Worker(
-        model, tools=[pay], log=MemoryLog(), stages=stages, around={"call_tools": operator}
-    )
+    worker = Worker(model, tools=[pay], log=MemoryLog(), stages=stages, around={"call_tools": operator})
     with pytest.raises(ConfigurationError, match="around the stage call_tools drops or holds back"):
         await worker.run("go")
     assert ran == []

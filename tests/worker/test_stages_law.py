@@ -72,9 +72,7 @@ def edited(event: Any) -> Any:
         case ToolStart():
             return replace(event, call=replace(event.call, input={"where": "there"}))
         case ToolStop(result=ToolResult()):
-            return replace(
-                event, result=replace(cast("ToolResult", event.result), content="edited")
-            )
+            return replace(event, result=replace(cast("ToolResult", event.result), content="edited"))
         case MessageAdd(messages=(Message(role="user"), *_)):
             results = [replace(each, content="edited") for each in event.messages[0].tool_results]
             return replace(event, messages=(Message("user", tuple(results)),))
@@ -108,15 +106,11 @@ FAULTS: dict[str, Operator[Any, Any]] = {
     "edit": ops.map(edited),
     "buffer": lambda source: source.pipe(ops.to_list(), ops.flat_map(reactivex.from_iterable)),
     "throw": partial(fails_at, kinds=LAST),
-    "throw and catch": lambda source: fails_at(source, LAST).pipe(
-        ops.catch(lambda error, _: reactivex.empty())
-    ),
+    "throw and catch": lambda source: fails_at(source, LAST).pipe(ops.catch(lambda error, _: reactivex.empty())),
     "throw and retry": lambda source: fails_at(source, LAST).pipe(ops.retry(2)),
     "twice": ops.repeat(2),
     "from a thread": from_thread,
-    "time out": lambda source: source.pipe(
-        ops.timeout(0.0), ops.catch(lambda error, _: reactivex.empty())
-    ),
+    "time out": lambda source: source.pipe(ops.timeout(0.0), ops.catch(lambda error, _: reactivex.empty())),
 }
 
 
@@ -156,9 +150,7 @@ async def told_by(model: ScriptedModel, **given: Any) -> tuple[list[Record], dic
         return "nothing"
 
     limits = Limits(max_turns=5)
-    worker = Worker(
-        model, tools=[look, peek], limits=limits, response_retry=Retry(retries=0), **given
-    )
+    worker = Worker(model, tools=[look, peek], limits=limits, response_retry=Retry(retries=0), **given)
     run = worker.run("go")
     run.subscribe(records.append, lambda error: None)
     try:
@@ -200,12 +192,7 @@ def check(records: list[Record], seen: dict[str, Any], outcome: Any, model: Scri
     }
     for stop in (each.result for each in events if isinstance(each, ToolStop | ToolOutput)):
         # A call whose block no watcher has seen to the end is none, and was thrown away.
-        assert (
-            stop is None
-            or stop in results
-            or stop.tool_use_id not in made
-            or stop.text == DISCARDED_EARLY
-        )
+        assert stop is None or stop in results or stop.tool_use_id not in made or stop.text == DISCARDED_EARLY
     # The model has read the result of each call.
     read = [r for m in model.requests[-1].conversation.messages for r in m.tool_results]
     assert results == read
@@ -316,9 +303,7 @@ AGAIN: dict[str, Callable[[], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("given", AGAIN)
 async def test_a_second_try_by_an_operator_retracts_the_attempt_before_it(given: str) -> None:
-    model = ScriptedModel(
-        [replace(say("half "), error=Error("down", "down", retryable=False)), "whole"]
-    )
+    model = ScriptedModel([replace(say("half "), error=Error("down", "down", retryable=False)), "whole"])
     records, _, outcome = await told_by(model, **AGAIN[given]())
     assert outcome.text == "whole"
     text = [
@@ -334,9 +319,7 @@ async def test_a_second_try_by_an_operator_retracts_the_attempt_before_it(given:
 
 @pytest.mark.parametrize("kind", [ToolStart, ToolStop, MessageAdd])
 @pytest.mark.parametrize("way", WAYS)
-async def test_what_an_operator_changes_in_the_events_of_tools_is_refused(
-    kind: type[Event], way: str
-) -> None:
+async def test_what_an_operator_changes_in_the_events_of_tools_is_refused(kind: type[Event], way: str) -> None:
     def change(event: Event) -> Event:
         return edited(event) if isinstance(event, kind) else event
 

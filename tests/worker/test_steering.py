@@ -113,9 +113,7 @@ async def test_nonsense_is_refused_at_once() -> None:
     await run
 
 
-async def collect(
-    worker: Worker, inputs: Subject[Input], when_busy: str
-) -> tuple[list[Run], asyncio.Future[None]]:
+async def collect(worker: Worker, inputs: Subject[Input], when_busy: str) -> tuple[list[Run], asyncio.Future[None]]:
     runs: list[Run] = []
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     inputs.pipe(run_inputs(worker, when_busy)).subscribe(  # type: ignore[arg-type]

@@ -231,9 +231,7 @@ def ask(context: ToolCallContext) -> Pause:
 
 
 def test_a_paused_run_is_resumed_in_a_script() -> None:
-    worker = Worker(
-        ScriptedModel([call("look", where="here"), "Nothing."]), tools=[look], hooks=[ask]
-    )
+    worker = Worker(ScriptedModel([call("look", where="here"), "Nothing."]), tools=[look], hooks=[ask])
     stream = worker.stream_sync("Where?")
     list(stream)
     assert isinstance(stream.result, Paused)
@@ -309,17 +307,13 @@ print(type(next(stream)).__name__)
 
 
 def test_a_script_that_leaves_a_stream_open_ends() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", LEFT], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-W", "always", "-c", LEFT], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr, done.returncode) == ("RunStart\n", "", 0)
 
 
 def test_a_loop_elsewhere_does_not_matter() -> None:
     async def main() -> str:
-        return await asyncio.to_thread(
-            lambda: texts(list(Worker(ScriptedModel(["hi"])).stream_sync("hi")))
-        )
+        return await asyncio.to_thread(lambda: texts(list(Worker(ScriptedModel(["hi"])).stream_sync("hi"))))
 
     assert asyncio.run(main()) == "hi"
 
@@ -387,7 +381,5 @@ print([t.name for t in threading.enumerate()])
     ids=["while the run begins", "while close waits"],
 )
 def test_ctrl_c_leaves_no_run(script: str, printed: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (done.stdout.splitlines(), done.stderr, done.returncode) == (printed, "", 0)

@@ -265,9 +265,7 @@ async def test_a_tool_may_show_merged_records_of_another_run_and_the_numbers_sta
     given: list[Record] = []
     run.watch().subscribe(given.append)
     await run
-    assert [record.seq for record in given] == [
-        record.first + record.covers - 1 for record in given
-    ]
+    assert [record.seq for record in given] == [record.first + record.covers - 1 for record in given]
     firsts = [record.first for record in given]
     assert firsts == [1, *(record.seq + 1 for record in given[:-1])]
     exact = [record async for record in run]

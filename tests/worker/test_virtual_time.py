@@ -146,9 +146,7 @@ async def ponders(context: HookContext) -> None:
 class Later(Retry, frozen=True):
     """Try again after four seconds."""
 
-    def delay(
-        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
-    ) -> float | None:
+    def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = random.random) -> float | None:
         """Four seconds, whatever it was."""
         return 4.0
 
@@ -243,9 +241,7 @@ def test_a_script_plays_in_the_time_of_the_scheduler() -> None:
 def test_marbles_play_with_the_run() -> None:
     scheduler = TestScheduler()
     questions = scheduler.create_hot_observable(parse("--a-----b", None, 0))
-    worker = Worker(
-        ScriptedModel([call("slow"), say("one"), say("two")]), tools=[slow], scheduler=scheduler
-    )
+    worker = Worker(ScriptedModel([call("slow"), say("one"), say("two")]), tools=[slow], scheduler=scheduler)
     told: list[tuple[float, str]] = []
 
     async def main() -> None:
@@ -314,9 +310,7 @@ async def test_a_loop_in_real_time_is_refused() -> None:
 async def test_another_scheduler_is_the_clock_of_the_run() -> None:
     """It need not be ours: the turns are then subscribed to."""
     scheduler = AsyncIOScheduler(asyncio.get_running_loop())
-    worker = Worker(
-        ScriptedModel([call("in_a_thread"), say("ok")]), tools=TOOLS, scheduler=scheduler
-    )
+    worker = Worker(ScriptedModel([call("in_a_thread"), say("ok")]), tools=TOOLS, scheduler=scheduler)
     assert (await worker.run("go")).text == "ok"
 
 

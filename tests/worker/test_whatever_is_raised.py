@@ -250,9 +250,7 @@ def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseEx
             case "events":
                 run.events.subscribe(on_event)
             case "operator":
-                run.pipe(ops.filter(lambda r: True), ops.do_action(on_next)).subscribe(
-                    on_error=lambda e: None
-                )
+                run.pipe(ops.filter(lambda r: True), ops.do_action(on_next)).subscribe(on_error=lambda e: None)
             case _:
                 run.watchers.subscribe(on_states)
 
@@ -261,18 +259,14 @@ def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseEx
     if error is KeyboardInterrupt and moment != "last":
         assert ended is not None
     if kind in ("observer", "follower", "events") and moment != "last":
-        assert any(
-            isinstance(r.event, WatcherDetach) and error.__name__ in r.event.error for r in records
-        )
+        assert any(isinstance(r.event, WatcherDetach) and error.__name__ in r.event.error for r in records)
 
 
 @pytest.mark.product(4)
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("kind", ["observer", "follower", "events"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_watcher_may_raise_anything_at_its_end(
-    kind: str, error: type[BaseException], fails: bool
-) -> None:
+def test_a_watcher_may_raise_anything_at_its_end(kind: str, error: type[BaseException], fails: bool) -> None:
     scene = Scene(error)
 
     def watch(run: Run[Any]) -> None:
@@ -315,9 +309,7 @@ def test_a_tool_may_raise_anything(moment: str, error: type[BaseException]) -> N
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("timeout", [None, 5.0])
 @pytest.mark.parametrize("point", list(POINTS))
-def test_a_hook_may_raise_anything(
-    point: str, timeout: float | None, error: type[BaseException]
-) -> None:
+def test_a_hook_may_raise_anything(point: str, timeout: float | None, error: type[BaseException]) -> None:
     scene = Scene(error)
 
     async def bad(context: object) -> None:
@@ -469,9 +461,7 @@ def test_an_error_may_raise_anything_when_it_is_printed(error: type[BaseExceptio
         if isinstance(record.event, ToolStop):
             raise UnprintableError
 
-    records, ended = scene.play(
-        Worker(model(), tools=[look]), lambda run: run.subscribe(on_next) and None
-    )
+    records, ended = scene.play(Worker(model(), tools=[look]), lambda run: run.subscribe(on_next) and None)
     assert ended is None
     [detached] = [r.event for r in records if isinstance(r.event, WatcherDetach)]
     assert "UnprintableError" in detached.error
@@ -479,9 +469,7 @@ def test_an_error_may_raise_anything_when_it_is_printed(error: type[BaseExceptio
 
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("where", ["tool", "hook", "model"])
-def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(
-    where: str, error: type[BaseException]
-) -> None:
+def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(where: str, error: type[BaseException]) -> None:
     scene = Scene(error)
 
     async def wait() -> None:

@@ -74,9 +74,7 @@ class AcpAgent:
         log: EventLog | None = None,
     ) -> None:
         if not isinstance(worker, Worker) and not callable(worker):
-            raise ConfigurationError(
-                f"worker is {worker!r:.60}: give a Worker, or a function that makes one"
-            )
+            raise ConfigurationError(f"worker is {worker!r:.60}: give a Worker, or a function that makes one")
         check_plain("AcpAgent(worker)", worker)
         self._worker, self._log = worker, log
         self._sessions: dict[str, AcpSession] = {}
@@ -128,9 +126,7 @@ class AcpAgent:
         check_folder(given.cwd)
         return wire.SessionRef((await self._begin(f"conversation-{uuid4().hex[:12]}", given)).id)
 
-    async def _open(
-        self, log: EventLog, given: wire.OldSession, *, replays: bool = False
-    ) -> wire.Empty:
+    async def _open(self, log: EventLog, given: wire.OldSession, *, replays: bool = False) -> wire.Empty:
         check_folder(given.cwd)
         runs = await self._take(log, given.session_id)
         session = await self._begin(given.session_id, given, runs)
@@ -151,9 +147,7 @@ class AcpAgent:
         worker.workspace, session.name = Path(given.cwd), worker.name or "worker"
         worker.tools = Toolbox(worker.tools)
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)
-        await asyncio.gather(
-            *[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()]
-        )
+        await asyncio.gather(*[connect(s, given.cwd, worker, begun.resources) for s in given.mcp_servers or ()])
         return begun
 
     async def _prompt(self, given: wire.Prompt) -> wire.PromptResult:
@@ -214,9 +208,7 @@ async def stored_runs(log: EventLog) -> AsyncGenerator[RunInfo, None]:
         before = infos[-1].run_id
 
 
-async def connect(
-    server: wire.McpServer, cwd: str, worker: Definition, resources: AsyncExitStack
-) -> None:
+async def connect(server: wire.McpServer, cwd: str, worker: Definition, resources: AsyncExitStack) -> None:
     """Give a worker the tools of an MCP server. One that cannot be used is logged, and does not prevent the session."""
     values = {each.name: each.value for each in server.env or ()}
     headers = {each.name: each.value for each in server.headers or ()}

@@ -174,9 +174,7 @@ class Peer:
         except msgspec.ValidationError as error:
             return await self._refuse(None, RpcError(INVALID_REQUEST, f"no request: {error}"))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return await self._refuse(
-                None, RpcError(PARSE_ERROR, f"the message is not JSON: {error}")
-            )
+            return await self._refuse(None, RpcError(PARSE_ERROR, f"the message is not JSON: {error}"))
         if message.method is not UNSET:
             task = asyncio.get_running_loop().create_task(self._answer(message, message.method))
             self._tasks.add(task)
@@ -184,9 +182,7 @@ class Peer:
             if message.id is not UNSET:
                 self._answering[message.id] = task
         elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):
-            await self._refuse(
-                None, RpcError(INVALID_REQUEST, "this is not a request: it has no method")
-            )
+            await self._refuse(None, RpcError(INVALID_REQUEST, "this is not a request: it has no method"))
         else:
             self._settle(message, message.id, line)
         return None
@@ -259,9 +255,7 @@ class Peer:
             raise RpcError(INTERNAL_ERROR, redact(error.message)) from error
         except Exception as error:
             logger.error("%s failed\n%s", name, format_error(error), extra={"method": name})
-            raise RpcError(
-                INTERNAL_ERROR, f"{name} failed; the reason is on standard error"
-            ) from error
+            raise RpcError(INTERNAL_ERROR, f"{name} failed; the reason is on standard error") from error
 
     async def _refuse(self, number: Id, error: RpcError) -> None:
         about: Json = {"code": error.code, "message": error.message}

@@ -95,18 +95,14 @@ class AcpSession:
         resources: Resources that are closed with the session, such as its MCP servers.
     """
 
-    def __init__(
-        self, session: Session, cwd: str, peer: Peer, before: Sequence[RunInfo] = ()
-    ) -> None:
+    def __init__(self, session: Session, cwd: str, peer: Peer, before: Sequence[RunInfo] = ()) -> None:
         self.session = session
         self.id = session.labels[CONVERSATION]
         self.resources = AsyncExitStack()
         self._cwd = cwd
         self._peer = peer
         self._log = session.log
-        self._known = [
-            info.run_id for info in before
-        ]  # the last one is where the next prompt goes on
+        self._known = [info.run_id for info in before]  # the last one is where the next prompt goes on
         self._run: Run[Any] | None = None  # the last run of this process
         self._paused: tuple[Paused[Any], ViewPause] | None = None
         self._rejected: set[tuple[str, str]] = set()
@@ -308,9 +304,7 @@ class AcpSession:
 
     # Questions
 
-    async def _resume(
-        self, paused: Paused[Any], pause: ViewPause, add: tuple[Message, ...] = ()
-    ) -> Run[Any] | None:
+    async def _resume(self, paused: Paused[Any], pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[Any] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
         pending = PendingCalls.of(paused.pause)
         decisions = pending.without_client()
@@ -352,11 +346,7 @@ class AcpSession:
             reason = wire.CallContent(wire.TextContent(shown))
             call = replace(call, content=[*(call.content or ()), reason])
         kinds = ONCE if cause is None else tuple(OPTIONS)
-        if (
-            question is not None
-            and question.schema is not None
-            and form_problem(question.schema, {})
-        ):
+        if question is not None and question.schema is not None and form_problem(question.schema, {}):
             kinds = ("reject_once",)  # the client has no form that could be filled in
         choice = await self._choose(call, kinds)
         if choice is None:
@@ -367,9 +357,7 @@ class AcpSession:
             self._rejected.add(cause)
         return Approve() if CHOICES[choice] else Deny(REJECTED)
 
-    async def _choose(
-        self, call: wire.CallFields, kinds: tuple[OptionKind, ...]
-    ) -> OptionKind | None:
+    async def _choose(self, call: wire.CallFields, kinds: tuple[OptionKind, ...]) -> OptionKind | None:
         """The user's choice; ``None`` if the prompt was cancelled instead."""
         options = [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds]
         request = wire.PermissionRequest(self.id, call, options)

@@ -8,9 +8,7 @@ from importlib.util import find_spec
 from rxworker.errors import ConfigurationError
 
 if find_spec("mcp") is None:
-    raise ConfigurationError(
-        "an MCP server needs the package mcp: pip install '/path/to/the/checkout[mcp]'"
-    )
+    raise ConfigurationError("an MCP server needs the package mcp: pip install '/path/to/the/checkout[mcp]'")
 
 from rxworker.adapters.mcp.server import McpServer
 from rxworker.adapters.mcp.tool import McpWorker

@@ -111,9 +111,7 @@ class Calls:
         self._tools = tools
         self._runs = runs
 
-    async def call(
-        self, context: Context, params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+    async def call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
         """Serve a call: start a run, or resume one that waits, and return its result.
 
         Raises:
@@ -227,9 +225,7 @@ class Calls:
             return await self._runs.resume(entry.id, replies)
         answer = given[0]
         decision = read_form(answer.content) if answer.action == "accept" else Deny()
-        if any(each.action == "cancel" for each in given) or (
-            not pending.required and isinstance(decision, Deny)
-        ):
+        if any(each.action == "cancel" for each in given) or (not pending.required and isinstance(decision, Deny)):
             await entry.dismiss(REFUSED)
             return entry
         if isinstance(decision, Deny):
@@ -287,9 +283,7 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
         about = f"{question.source} has a question, for {describe_call(pending.calls[index], MOST_FORM)}"
         message = clean(f"{about}\n{question.message}")
         forms[_key_of(index)] = (
-            ElicitRequestURLParams(
-                message=message, url=question.url, elicitation_id=f"{entry.id}.{index}"
-            )
+            ElicitRequestURLParams(message=message, url=question.url, elicitation_id=f"{entry.id}.{index}")
             if question.schema is None
             else ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )

@@ -116,9 +116,7 @@ class McpServer:
     def __repr__(self) -> str:
         return f"McpServer({self._server.name!r}, tools={list(self._tools)})"
 
-    async def _list_tools(
-        self, context: Context, params: PaginatedRequestParams | None
-    ) -> ListToolsResult:
+    async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         del context, params  # there is one page
         return ListToolsResult(tools=[tool.describe() for tool in self._tools.values()])
 
@@ -306,9 +304,7 @@ async def _read(receive: Receive, limit: int) -> tuple[Receive, bytes]:
 
 
 @asynccontextmanager
-async def listening(
-    app: ASGIApp, host: str, port: int, settings: Settings
-) -> AsyncGenerator[int, None]:
+async def listening(app: ASGIApp, host: str, port: int, settings: Settings) -> AsyncGenerator[int, None]:
     """Serve an ASGI application within the context, and yield the port.
 
     Raises:

@@ -125,9 +125,7 @@ class ServedTool:
         """The result of a run that waits, or that was not continued."""
         return self._result(entry, text, is_error=True)
 
-    def _result(
-        self, entry: RunEntry, text: str, *, is_error: bool = False, structured: Json = None
-    ) -> JsonObject:
+    def _result(self, entry: RunEntry, text: str, *, is_error: bool = False, structured: Json = None) -> JsonObject:
         again = f"[To continue this conversation, call {self.name} with conversation={entry.id!r}.]"
         for_the_model: JsonObject = {"audience": ["assistant"], "priority": 0.2}
         result: JsonObject = {

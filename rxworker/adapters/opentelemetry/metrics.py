@@ -27,14 +27,10 @@ class Instruments:
     """
 
     def __init__(self, meter: Meter, names: Names) -> None:
-        def histogram(
-            name: str, text: str, unit: str = "s", bounds: tuple[float, ...] = SECONDS
-        ) -> Histogram:
+        def histogram(name: str, text: str, unit: str = "s", bounds: tuple[float, ...] = SECONDS) -> Histogram:
             if not name:
                 return NoOpHistogram(name)
-            return meter.create_histogram(
-                name, unit, text, explicit_bucket_boundaries_advisory=bounds
-            )
+            return meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=bounds)
 
         def counter(name: str) -> Counter:
             return meter.create_counter(name, "{token}", tokens) if name else NoOpCounter(name)

@@ -102,6 +102,4 @@ class OpenTelemetry:
                 links.append(Link(current))
         observed.add(run.id)
         ended = partial(observed.discard, run.id)
-        RunSpans(
-            run, self._tracer, self._names, self._instruments, self._recorder, parent, links, ended
-        ).begin(run)
+        RunSpans(run, self._tracer, self._names, self._instruments, self._recorder, parent, links, ended).begin(run)

@@ -289,9 +289,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         self._instruments.agent.record(max(time - scope.began, 0.0), metric, scope.context)
         span.end(_ns(time))
 
-    def _record_input(
-        self, span: Span, conversation: Conversation, last: int | None = None
-    ) -> None:
+    def _record_input(self, span: Span, conversation: Conversation, last: int | None = None) -> None:
         """Record the system prompt and the last messages of a conversation, or all."""
         recorder, names = self._recorder, self._names
         if recorder is None or not span.is_recording():
@@ -387,9 +385,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             kind = event.kind if event.kind != "unknown" else _safe(event.code or "_OTHER")
             scope.chat.error = _Failure(kind, event.message)
 
-    def _retracted(
-        self, scope: _Scope, record: events.Record, event: events.AttemptRetract
-    ) -> None:
+    def _retracted(self, scope: _Scope, record: events.Record, event: events.AttemptRetract) -> None:
         chat = scope.chat
         about: Attributes = {"delay": event.delay, "attempt": record.attempt}
         if chat is not None and chat.error is not None:
@@ -471,9 +467,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             del scope.tools[key]
             self._end_tool(tool, *tool.stopped, event.result.content)
 
-    def _end_tool(
-        self, tool: _Tool, time: float, is_error: bool, content: ResultContent | None
-    ) -> None:
+    def _end_tool(self, tool: _Tool, time: float, is_error: bool, content: ResultContent | None) -> None:
         names, span = self._names, tool.span
         metric: Attributes = {names.operation: "execute_tool", names.tool_name: tool.name}
         if is_error:
@@ -499,9 +493,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         """A span in a run, and the context in which it is current."""
         if not self._has_tracer:
             return scope.span, scope.context
-        span = self._tracer.start_span(
-            name, scope.context, kind, attributes, start_time=_ns(record.time)
-        )
+        span = self._tracer.start_span(name, scope.context, kind, attributes, start_time=_ns(record.time))
         return span, set_span_in_context(span)
 
     def _verdict(self, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
@@ -573,9 +565,7 @@ def _type_of(error: Exception) -> str:
 _STARTED, _COMPLETED = events.ResponseStatus.STARTED, events.ResponseStatus.COMPLETED
 _ERROR = SpanStatus(StatusCode.ERROR)
 _DELTAS: frozenset[type[object]] = frozenset({*BLOCK_TYPE_OF, Deltas})
-_BEGINNINGS: frozenset[type[object]] = frozenset(
-    {events.RunStart, events.RunResume, events.RunRecover}
-)
+_BEGINNINGS: frozenset[type[object]] = frozenset({events.RunStart, events.RunResume, events.RunRecover})
 _NOTES: dict[type[object], tuple[str, ...]] = {
     events.RunRecover: ("rxworker.run.recover", "epoch", "owner", "reason"),
     events.LimitReached: ("rxworker.limit", "limit", "value"),

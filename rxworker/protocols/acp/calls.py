@@ -81,9 +81,7 @@ def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
         title=title_of(call),
         kind=kind,
         content=None if edit is None else [diff_of(edit, cwd)],
-        locations=[Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None)]
-        if path
-        else None,
+        locations=[Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None)] if path else None,
         raw_input=call.input,
     )
 

@@ -156,9 +156,7 @@ class AcpEncoder(RecordEncoder[Update]):
     def _progress(self, change: changes.CallProgress) -> Iterator[Update]:
         match read_report(change.progress):
             case Plan(steps=steps):
-                yield wire.PlanUpdate(
-                    [wire.PlanEntry(s.content, s.priority, s.status) for s in steps]
-                )
+                yield wire.PlanUpdate([wire.PlanEntry(s.content, s.priority, s.status) for s in steps])
             case _ if change.id not in self._known:
                 pass  # the watcher has missed the call
             case FileEdit() as edit:
@@ -184,9 +182,7 @@ class AcpEncoder(RecordEncoder[Update]):
             raw_output=result.text or None,
         )
 
-    def _described(
-        self, name: str, call: ToolCall, status: wire.CallStatus | None = None
-    ) -> CallOpen | CallUpdate:
+    def _described(self, name: str, call: ToolCall, status: wire.CallStatus | None = None) -> CallOpen | CallUpdate:
         fields = call_fields(name, call, self._cwd)
         if fields.content is not None:
             self._content[name] = list(fields.content)

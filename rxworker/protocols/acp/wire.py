@@ -17,13 +17,9 @@ from rxworker.messages import Json
 PROTOCOL_VERSION = 1
 """The version of the protocol that is spoken."""
 
-ToolKind: TypeAlias = Literal[
-    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"
-]
+ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
 CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
-StopReason: TypeAlias = Literal[
-    "end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
-]
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 OptionKind: TypeAlias = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 
@@ -77,9 +73,7 @@ class EmbeddedResource(AcpStruct, frozen=True, tag="resource"):
     resource: ResourceContents
 
 
-ContentBlock: TypeAlias = (
-    TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-)
+ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 
 
 # Updates of a session
@@ -160,17 +154,13 @@ class PlanUpdate(AcpStruct, frozen=True, tag_field="sessionUpdate", tag="plan"):
     entries: list[PlanEntry]
 
 
-class SessionInfoUpdate(
-    AcpStruct, frozen=True, tag_field="sessionUpdate", tag="session_info_update"
-):
+class SessionInfoUpdate(AcpStruct, frozen=True, tag_field="sessionUpdate", tag="session_info_update"):
     """The title of the session."""
 
     title: str
 
 
-Update: TypeAlias = (
-    UserChunk | AgentChunk | ThoughtChunk | CallOpen | CallUpdate | PlanUpdate | SessionInfoUpdate
-)
+Update: TypeAlias = UserChunk | AgentChunk | ThoughtChunk | CallOpen | CallUpdate | PlanUpdate | SessionInfoUpdate
 """Any update of a session."""
 
 

@@ -59,9 +59,7 @@ def _messages(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage
 def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
     for place, block in enumerate(message.content):
         if isinstance(block, Thinking):
-            yield WireMessage(
-                f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature
-            )
+            yield WireMessage(f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature)
     texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
     calls: tuple[JsonObject, ...] = tuple(
         {
@@ -97,9 +95,7 @@ def result_text(result: ToolResult) -> str:
     """
     if isinstance(result.content, str):
         return result.content
-    return "".join(
-        part.text if isinstance(part, Text) else f"({part.media_type})" for part in result.content
-    )
+    return "".join(part.text if isinstance(part, Text) else f"({part.media_type})" for part in result.content)
 
 
 def result_content(result: ToolResult) -> str | list[JsonObject]:

@@ -182,9 +182,7 @@ def _collect(message: _Message, collector: MessageCollector, names: dict[str, st
             collector.add("system", _content(message.content))
         case "tool":
             if message.tool_call_id is None:
-                raise LocalProtocolError(
-                    "a message of a tool has no toolCallId: name the call that it answers"
-                )
+                raise LocalProtocolError("a message of a tool has no toolCallId: name the call that it answers")
             result = tool_result(
                 message.tool_call_id,
                 _content(message.content),
@@ -207,9 +205,7 @@ def _content(content: object) -> list[Content]:
     try:
         parts = msgspec.convert(content, _PARTS)
     except msgspec.ValidationError as error:
-        raise LocalProtocolError(
-            f"the content of a message is neither a text nor a list of parts: {error}"
-        ) from error
+        raise LocalProtocolError(f"the content of a message is neither a text nor a list of parts: {error}") from error
     return [_block(part) for part in parts]
 
 
@@ -217,9 +213,7 @@ def _block(part: _Part) -> Content:
     if part.type == "text":
         return Text(part.text)
     if part.type == "binary":  # clients before 1.0
-        return media(
-            part.mime_type or "", data=part.data or "", url=part.url or "", title=part.filename
-        )
+        return media(part.mime_type or "", data=part.data or "", url=part.url or "", title=part.filename)
     source = part.source
     if source is None:
         raise LocalProtocolError(f"a part of type {part.type!r} has no source, and is not text")

@@ -55,9 +55,7 @@ class UsageTotals:
         counts = dict(self._spent)
         for names, last in self._open.values():
             _add(counts, names, last)
-        return tuple(
-            _token_usage(names, usage) for names, usage in counts.items() if usage != Usage()
-        )
+        return tuple(_token_usage(names, usage) for names, usage in counts.items() if usage != Usage())
 
 
 def _add(counts: Counts, names: Names, usage: Usage) -> None:

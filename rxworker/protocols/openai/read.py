@@ -83,9 +83,7 @@ class OpenAIRequest(Struct, frozen=True):
 Parts: TypeAlias = str | list[dict[str, Any]] | None
 Limit: TypeAlias = Annotated[int, Meta(ge=1)] | None
 Key: TypeAlias = Annotated[str, Meta(max_length=64)]
-Metadata: TypeAlias = Annotated[
-    dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
-]
+Metadata: TypeAlias = Annotated[dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]
 """The client's own data, within the limits of the service."""
 
 
@@ -224,9 +222,7 @@ def _output(given: object) -> OutputFormat | None:
     try:
         schema = msgspec.convert(given, _Schema)
     except msgspec.ValidationError as error:
-        raise LocalProtocolError(
-            f"a format of type json_schema needs its schema: {error}"
-        ) from error
+        raise LocalProtocolError(f"a format of type json_schema needs its schema: {error}") from error
     return OutputFormat(inlined(schema.schema), schema.name)
 
 
@@ -272,9 +268,7 @@ def _content(given: Parts) -> list[Content]:
             case {"type": "input_file", "file_url": str(url)}:
                 content.append(media("application/pdf", url=url))
             case _:
-                raise LocalProtocolError(
-                    f"content of type {str(part.get('type'))[:40]!r} is not supported"
-                )
+                raise LocalProtocolError(f"content of type {str(part.get('type'))[:40]!r} is not supported")
     return content
 
 
@@ -417,9 +411,7 @@ class _Collector:
             raise LocalProtocolError("the result of a tool needs the id of its call")
         self.add("user", [tool_result(call_id, content)])
 
-    def request(
-        self, given: _Request, options: Options, tools: Iterable[ToolMeta], **more: Any
-    ) -> OpenAIRequest:
+    def request(self, given: _Request, options: Options, tools: Iterable[ToolMeta], **more: Any) -> OpenAIRequest:
         """The request."""
         messages = [Message(role, tuple(content)) for role, content in self._messages]
         last = len(messages)

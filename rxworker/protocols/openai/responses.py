@@ -42,9 +42,7 @@ from rxworker.views.changes import (
     WaitingCall,
 )
 
-Status: TypeAlias = Literal[
-    "queued", "in_progress", "completed", "incomplete", "failed", "cancelled"
-]
+Status: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 _INCOMPLETE = {
     StopKind.MAX_TOKENS: "max_output_tokens",
@@ -177,9 +175,7 @@ class _Part(Struct, frozen=True):
 
 
 _PARTS = {
-    BlockType.TEXT: _Part(
-        "content", "output_text", "text", "response.output_text", more={"logprobs": []}
-    ),
+    BlockType.TEXT: _Part("content", "output_text", "text", "response.output_text", more={"logprobs": []}),
     BlockType.REFUSAL: _Part("content", "refusal", "refusal", "response.refusal"),
     BlockType.THINKING: _Part(
         "summary",
@@ -388,9 +384,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         name, arguments = waiting.call.name, arguments_of(waiting.call.input)
         if waiting.id not in self._items:  # a call of the run that this one resumes
             kind = BlockType.TOOL_USE
-            yield from self._open(
-                ShownBlock(Scope(), waiting.id, "", kind, name, call_id=waiting.call.id)
-            )
+            yield from self._open(ShownBlock(Scope(), waiting.id, "", kind, name, call_id=waiting.call.id))
         known = self._items[waiting.id]
         if known.item["status"] != "in_progress":
             return  # its item is complete, and cannot begin again

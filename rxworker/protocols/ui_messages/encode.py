@@ -315,9 +315,7 @@ _FINISH: dict[StopKind | None, str] = {
     StopKind.CONTENT_FILTER: "content-filter",
 }
 
-HEADERS: Mapping[str, str] = MappingProxyType(
-    {**SSE_HEADERS, "X-Vercel-AI-UI-Message-Stream": "v1"}
-)
+HEADERS: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, "X-Vercel-AI-UI-Message-Stream": "v1"})
 """The headers of a response."""
 
 

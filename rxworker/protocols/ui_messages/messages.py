@@ -107,9 +107,7 @@ def read_chat_request(data: bytes) -> RunRequest:
     """
     read = decode_request(data, _Request, "request of useChat")
     if read.trigger not in ("submit-message", "regenerate-message"):
-        raise LocalProtocolError(
-            f"the trigger is {read.trigger!r}: it must be submit-message or regenerate-message"
-        )
+        raise LocalProtocolError(f"the trigger is {read.trigger!r}: it must be submit-message or regenerate-message")
     collector = MessageCollector()
     for message in read.messages:
         _collect(message, collector)
@@ -135,9 +133,7 @@ def read_chat_request(data: bytes) -> RunRequest:
 
 def _collect(message: _Message, collector: MessageCollector) -> None:
     if message.role not in ("user", "assistant", "system"):
-        raise LocalProtocolError(
-            f"a message has the role {message.role!r}: it must be user, assistant or system"
-        )
+        raise LocalProtocolError(f"a message has the role {message.role!r}: it must be user, assistant or system")
     content: list[Content] = []
     results: list[ToolResult] = []
     for part in message.parts:
@@ -155,9 +151,7 @@ def _collect(message: _Message, collector: MessageCollector) -> None:
     _add(collector, message.role, content, results)
 
 
-def _add(
-    collector: MessageCollector, role: str, content: list[Content], results: list[ToolResult]
-) -> None:
+def _add(collector: MessageCollector, role: str, content: list[Content], results: list[ToolResult]) -> None:
     if content:
         collector.add(role, content)
     for result in results:
@@ -327,9 +321,7 @@ class _History:
         made = self._made
         return [made[c.place][1] if c.place < len(made) else None for c in pause.calls]
 
-    def add_approvals(
-        self, run_id: str, pause: PauseState, waiting: Sequence[JsonObject | None]
-    ) -> None:
+    def add_approvals(self, run_id: str, pause: PauseState, waiting: Sequence[JsonObject | None]) -> None:
         """Mark the pending calls like the stream of a paused run."""
         pending = PendingCalls.of(pause)
         for index, (part, name) in enumerate(zip(waiting, pending.ids, strict=True)):

@@ -79,9 +79,7 @@ class CallParts:
         is_provided = block.block_type is BlockType.SERVER_TOOL_USE
         yield from self.available(block.id, block.tool, value, is_provided=is_provided)
 
-    def available(
-        self, name: str, tool: str, value: Json, *, is_provided: bool = False
-    ) -> Iterator[UiMessagePart]:
+    def available(self, name: str, tool: str, value: Json, *, is_provided: bool = False) -> Iterator[UiMessagePart]:
         """The complete arguments of a call.
 
         Args:
@@ -147,8 +145,7 @@ def output_of(result: ToolResult) -> Json:
     if isinstance(result.content, str) or all(isinstance(p, Text) for p in result.content):
         return result.text
     return [
-        {"type": "text", "text": part.text} if isinstance(part, Text) else file_part(part)
-        for part in result.content
+        {"type": "text", "text": part.text} if isinstance(part, Text) else file_part(part) for part in result.content
     ]
 
 

@@ -188,9 +188,7 @@ def _keep_members(block: OpenBlock, delta: WireCompactionDelta | WireSignatureDe
     return ()
 
 
-def _keep_piece(
-    block: OpenBlock, delta: WireTextDelta | WireThinkingDelta | WireInputDelta
-) -> Events:
+def _keep_piece(block: OpenBlock, delta: WireTextDelta | WireThinkingDelta | WireInputDelta) -> Events:
     block.keep(KEPT[type(delta)], delta.text)
     return ()
 

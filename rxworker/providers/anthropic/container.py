@@ -84,9 +84,7 @@ class OwnCalls:
 
     def __init__(self) -> None:
         self._has_any = False
-        self._known: set[str] = (
-            set()
-        )  # those that are sent, in messages that do not change any more
+        self._known: set[str] = set()  # those that are sent, in messages that do not change any more
         # The container of each call: that of its message, as far as that is known.
         self._containers: dict[str, str | None] = {}
 
@@ -128,9 +126,7 @@ class OwnCalls:
             may_wait = place > spoken and any(block["type"] == "tool_use" for block in blocks)
             calls = [str(block.get("id")) for block in blocks if block["type"] in OWN_CALLS]
             known |= {
-                name
-                for name in calls
-                if name in answered or is_last or (may_wait and self._is_in(name, container))
+                name for name in calls if name in answered or is_last or (may_wait and self._is_in(name, container))
             }
             blocks[:] = [_settled(block, known) for block in blocks if not _is_lost(block, known)]
         if not is_open:

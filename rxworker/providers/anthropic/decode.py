@@ -70,9 +70,10 @@ from rxworker.providers.malformed import (
 Events: TypeAlias = Sequence[ResponseEvent]
 
 # Those of the head of a message, and of what is near its end, that are read or of no use.
-MESSAGE = frozenset(
-    ("id", "type", "role", "content", "model", "stop_reason", "stop_sequence", "stop_details")
-) | {"usage", CONTAINER}
+MESSAGE = frozenset(("id", "type", "role", "content", "model", "stop_reason", "stop_sequence", "stop_details")) | {
+    "usage",
+    CONTAINER,
+}
 DELTA = frozenset(("stop_reason", "stop_sequence", "stop_details", CONTAINER))
 END = frozenset(("type", "delta", "usage"))
 
@@ -145,9 +146,7 @@ class AnthropicDecoder(LenientDecoder):
             event = next(rest, None)
         return made
 
-    def _take_row(
-        self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]
-    ) -> WireEvent | None:
+    def _take_row(self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]) -> WireEvent | None:
         """Take a delta together with those after it that add to the same text. Returns the first other event."""
         delta: Any = event.delta
         kind: type[object] = delta.__class__
@@ -249,9 +248,7 @@ class AnthropicDecoder(LenientDecoder):
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
         start = self._blocks.start(kind, metadata, echo, wish=place)
-        self._open[place] = opened = OpenBlock(
-            start.index, kind, bool(block.get("input")), metadata == NAMELESS
-        )
+        self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")), metadata == NAMELESS)
         events.append(start)
         if kind is not TOOL_USE or opened.began_whole:
             events += first_deltas(opened, block)

@@ -146,9 +146,7 @@ def encode(
     if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
         parts = cached_parts(options)
         if moving and system and encoder.points:
-            parts = parts[
-                1:
-            ]  # the system text's mark holds the tools: one more is left for the points
+            parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
         ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
         most = 1 if moving else MOST_MARKS
         body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
@@ -203,9 +201,7 @@ class MessagesEncoder(MessageEncoder):
                     open_messages.append((role, []))
                 open_messages[-1][1].append(encoded)
             elif isinstance(block, CachePoint):
-                self.points.append(
-                    (len(open_messages), len(open_messages[-1][1]) if open_messages else 0, block)
-                )
+                self.points.append((len(open_messages), len(open_messages[-1][1]) if open_messages else 0, block))
         if own:
             self.echo = message.echo or self.echo
             if open_messages and open_messages[-1][0] == role:
@@ -253,11 +249,7 @@ class MessagesEncoder(MessageEncoder):
             self._open = open_messages = open_messages[-left:]
             if moving:
                 open_messages = _marked(open_messages, [], moving, marks)
-        return array(
-            [*self._done, *self.parts([*map(_message, open_messages)])]
-            if open_messages
-            else self._done
-        )
+        return array([*self._done, *self.parts([*map(_message, open_messages)])] if open_messages else self._done)
 
 
 def _marked(

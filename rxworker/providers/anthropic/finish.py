@@ -59,9 +59,7 @@ def read_usage(raw: JsonObject) -> Usage:
     if passes:
         fresh, output, cached, created, _, hour = numbers(passes[0])
     whole = total(fresh, cached, created)
-    return Usage(
-        whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None
-    )
+    return Usage(whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None)
 
 
 def numbers(raw: JsonObject) -> list[int | None]:

@@ -24,9 +24,7 @@ class HostedMessages:
         without: The members that the cloud has elsewhere.
     """
 
-    def __init__(
-        self, model: str, version: str, max_tokens: int, without: Sequence[str] = ("model",)
-    ) -> None:
+    def __init__(self, model: str, version: str, max_tokens: int, without: Sequence[str] = ("model",)) -> None:
         self._model = model
         self._version = version
         self._max_tokens = max_tokens

@@ -90,8 +90,8 @@ def _toolset(kind: str, members: Sequence[ToolMeta]) -> ToolMeta:
             )
         if tool.strict or tool.defer_loading or tool.allowed_callers or tool.input_examples:
             raise ConfigurationError(
-                f"tool {tool.name!r} is a member of {kind}, and takes neither strict, defer_loading, allowed_callers nor "
-                "input_examples: leave them out"
+                f"tool {tool.name!r} is a member of {kind}, and takes neither strict, defer_loading, allowed_callers "
+                "nor input_examples: leave them out"
             )
         native |= cast("JsonObject", tool.native)
         configs |= cast("JsonObject", native.pop("configs", None) or {})
@@ -134,8 +134,8 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
     if tool.cache_control is not None:
         if tool.defer_loading:
             raise ConfigurationError(
-                f"tool {tool.name!r} has both defer_loading and cache_control, which Anthropic refuses: put the mark on "
-                "a tool that is loaded at once"
+                f"tool {tool.name!r} has both defer_loading and cache_control, which Anthropic refuses: put the mark on"
+                " a tool that is loaded at once"
             )
         encoded["cache_control"] = cache_control(tool.cache_control.ttl)
     return encoded

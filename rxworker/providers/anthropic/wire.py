@@ -53,12 +53,7 @@ class WireCompactionDelta(Struct, frozen=True, tag_field="type", tag="compaction
 
 
 WireDelta: TypeAlias = (
-    WireTextDelta
-    | WireThinkingDelta
-    | WireInputDelta
-    | WireSignatureDelta
-    | WireCitationDelta
-    | WireCompactionDelta
+    WireTextDelta | WireThinkingDelta | WireInputDelta | WireSignatureDelta | WireCitationDelta | WireCompactionDelta
 )
 
 

@@ -175,9 +175,7 @@ class BedrockDecoder:
             events += self._close_late(place, event.stop_reason)
         self._stop = event
         if event.additional_model_response_fields:
-            events.append(
-                Opaque("additionalModelResponseFields", event.additional_model_response_fields)
-            )
+            events.append(Opaque("additionalModelResponseFields", event.additional_model_response_fields))
         return events
 
     def _take_metadata(self, event: WireMetadata) -> Events:
@@ -212,9 +210,7 @@ class BedrockDecoder:
         start = self._blocks.start(kind, metadata, block.echo(), wish=place)
         block.index = start.index
         self._open[place] = block
-        self._malformed = self._malformed or (
-            kind is BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse")
-        )
+        self._malformed = self._malformed or (kind is BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse"))
         return [*events, start]
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
@@ -263,9 +259,7 @@ class BedrockDecoder:
             block.texts.append(text)
         return [InputJsonDelta(block.index, text)]
 
-    def _implied(
-        self, place: int, block: OpenBlock | None, kind: BlockType
-    ) -> tuple[list[ResponseEvent], OpenBlock]:
+    def _implied(self, place: int, block: OpenBlock | None, kind: BlockType) -> tuple[list[ResponseEvent], OpenBlock]:
         """The open block of this kind; where another one or none is open, a new one."""
         if block is not None and block.block_type is kind:
             return [], block

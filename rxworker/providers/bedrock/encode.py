@@ -155,8 +155,8 @@ def encode_effort(model: str, thinking: int | str) -> JsonObject:
         if "amazon.nova" in model:
             return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": thinking}}
     raise ConfigurationError(
-        f"thinking={thinking!r} cannot be sent to {model!r} over Bedrock: leave it out, or send it in the model's own words with "
-        'Options(extra={"additionalModelRequestFields": {...}})'
+        f"thinking={thinking!r} cannot be sent to {model!r} over Bedrock: leave it out, or send it in the model's own"
+        ' words with Options(extra={"additionalModelRequestFields": {...}})'
     )
 
 
@@ -167,9 +167,7 @@ def encode_output(output: OutputFormat) -> JsonObject:
     return {"type": "json_schema", "structure": {"jsonSchema": described}}
 
 
-def encode_tools(
-    tools: Sequence[ToolMeta], messages: Sequence[Message], options: Options
-) -> JsonObject:
+def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options: Options) -> JsonObject:
     """The tools, and whether one must be called; nothing where there is none.
 
     Raises:
@@ -196,8 +194,8 @@ def encode_tools(
         return {}
     if choice.mode == "none":
         raise ConfigurationError(
-            "Converse takes a conversation with calls only together with their tools, and cannot forbid the model to call them: leave tool_choice='none' "
-            "out, or use AnthropicBedrock"
+            "Converse takes a conversation with calls only together with their tools, and cannot forbid the model to "
+            "call them: leave tool_choice='none' out, or use AnthropicBedrock"
         )
     config: JsonObject = {"tools": encoded}
     if tools and choice.mode == "tool":

@@ -30,9 +30,7 @@ def numbers(raw: JsonObject) -> list[int | None]:
 
     Its input is what no cache held.
     """
-    return numbers_in(
-        raw, "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
-    )
+    return numbers_in(raw, "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
 def stream_failure(headers: Mapping[str, str], raw: Json) -> Failure:

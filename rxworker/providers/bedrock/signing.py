@@ -56,7 +56,8 @@ class Signer:
             credentials = session.get_credentials()
             if credentials is None:
                 raise ConfigurationError(
-                    "no AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, or configure them as for the AWS command line (aws configure)"
+                    "no AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, or configure them as for the AWS command line "
+                    "(aws configure)"
                 )
             signed: Any = AWSRequest("POST", request.url, dict(request.headers), request.body)
             new_auth(credentials.get_frozen_credentials(), SERVICE, region).add_auth(signed)
@@ -76,7 +77,5 @@ class Signer:
                 self._session.get_scoped_config()
             except ProfileNotFound as error:
                 self._session = None
-                raise ConfigurationError(
-                    f"{error}: give one of ~/.aws/config as profile=..."
-                ) from error
+                raise ConfigurationError(f"{error}: give one of ~/.aws/config as profile=...") from error
         return self._session

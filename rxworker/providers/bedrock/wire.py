@@ -96,6 +96,4 @@ WIRE: dict[str, type[Struct]] = {
 }
 """The Struct of each type of event."""
 
-DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
-    name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()
-}
+DECODERS: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()}

@@ -204,9 +204,7 @@ class Choice:
             yield from self._close()
             given = wire_id if isinstance(wire_id, str) else ""
             metadata = ToolUseMetadata(given or self._new_id(), name)
-            start = self._blocks.start(
-                BlockType.TOOL_USE, metadata, echo or None, choice=self.index
-            )
+            start = self._blocks.start(BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
             pending = self._call = PendingCall(start.index, given, echo)
             yield start
         elif pending is None:

@@ -52,9 +52,9 @@ Events: TypeAlias = Sequence[ResponseEvent]
 PIECES_PER_USAGE = 16
 """A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""  # noqa: W505
 
-HEAD = frozenset(
-    ("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")
-) | {"error"}
+HEAD = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")) | {
+    "error"
+}
 """The members of a chunk that are read or of no use."""
 
 DONE = b"[DONE]"

@@ -227,10 +227,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
             encoded[-1][1].extend(parts)
         elif parts:
             encoded.append((role, parts))
-    return [
-        {"role": role, "parts": [part for _, part in sorted(parts, key=itemgetter(0))]}
-        for role, parts in encoded
-    ]
+    return [{"role": role, "parts": [part for _, part in sorted(parts, key=itemgetter(0))]} for role, parts in encoded]
 
 
 def _seal_first_call(parts: list[Part]) -> None:

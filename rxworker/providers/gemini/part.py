@@ -76,9 +76,7 @@ class PendingCall(Struct, eq=False):
         path = piece.get("jsonPath")
         if not isinstance(path, str):
             return
-        values = [
-            None if name == "nullValue" else v for name, v in piece.items() if _is_value(name)
-        ]
+        values = [None if name == "nullValue" else v for name, v in piece.items() if _is_value(name)]
         for value in values[:1]:
             append = path in self.growing and isinstance(value, str)
             yield InputValueDelta(self.index, path, value, append)

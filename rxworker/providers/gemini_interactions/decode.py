@@ -70,9 +70,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     _decode = staticmethod(decode_event)
     _event = WireEvent
 
-    def __init__(
-        self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False
-    ) -> None:
+    def __init__(self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False) -> None:
         super().__init__(new_id)
         self._outlives_errors = outlives_errors
         self._failure: Failure | None = None  # that may have ended the stream of events alone

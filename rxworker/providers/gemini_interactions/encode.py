@@ -84,9 +84,7 @@ def encode(model: str, request: Request) -> Body:
     system, messages = split_system(request.conversation)
     asked, cut = _before_cut(messages)
     steps: list[Json] = [*encode_steps(asked)]
-    stored = (
-        options.extra.get("background") is True
-    )  # the service keeps what runs without its connection
+    stored = options.extra.get("background") is True  # the service keeps what runs without its connection
     body: Body = {"model": model, "input": steps, "stream": True, "store": stored}
     if TOKEN in cut:
         body[TOKEN] = cut[TOKEN]
@@ -296,8 +294,6 @@ def encode_thinking(thinking: int | str) -> JsonObject:
     ({'thinking_level': 'high', 'thinking_summaries': 'auto'}, 'low')
     """
     if thinking == 0:
-        raise ConfigurationError(
-            "GeminiInteractions cannot turn thinking off: use thinking='low', or Gemini"
-        )
+        raise ConfigurationError("GeminiInteractions cannot turn thinking off: use thinking='low', or Gemini")
     summaries: JsonObject = {"thinking_summaries": "auto"}
     return summaries if thinking in DYNAMIC else {"thinking_level": effort(thinking), **summaries}

@@ -71,9 +71,7 @@ class GeminiInteractions(GoogleService):
         return google_url(base_url, PATH, "/v1beta")
 
     @staticmethod
-    def _vertex_url(
-        base_url: str | None, project: str | None, location: str, _model: str, /
-    ) -> str:
+    def _vertex_url(base_url: str | None, project: str | None, location: str, _model: str, /) -> str:
         base, place = vertex_place(base_url, project, location)
         return google_url(base, place + PATH, "/v1beta1")
 

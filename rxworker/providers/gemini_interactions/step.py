@@ -121,9 +121,7 @@ class Step(Struct, eq=False):
         else:
             events.append(Opaque(kind, delta))
 
-    def _open(
-        self, events: Events, block_type: BlockType, metadata: BlockMetadata | None = None
-    ) -> int:
+    def _open(self, events: Events, block_type: BlockType, metadata: BlockMetadata | None = None) -> int:
         start = self.blocks.start(block_type, metadata)
         self.open = start.index
         events.append(start)

@@ -105,16 +105,10 @@ def encode(model: str, request: Request) -> Body:
         **encode_think(options.thinking),
     }
     # Ollama has no word for a choice, so the choice is made by what is offered.
-    offered = [
-        _tool(tool)
-        for tool in request.tools
-        if choice.mode != "none" and choice.name in (None, tool.name)
-    ]
+    offered = [_tool(tool) for tool in request.tools if choice.mode != "none" and choice.name in (None, tool.name)]
     if offered:
         body["tools"] = [*offered]
-    settings = settings_as(
-        options, max_tokens="num_predict", temperature="temperature", stop_sequences="stop"
-    )
+    settings = settings_as(options, max_tokens="num_predict", temperature="temperature", stop_sequences="stop")
     if settings:
         body["options"] = settings
     if options.output is not None:
@@ -243,8 +237,8 @@ def _words(block: object) -> str:
             return f"{_title(block)}:\n{plain_text(block)}"
         case Document():
             raise LocalProtocolError(
-                f"Ollama takes no Document of {block.media_type}; send its text as Text or as Document('text/plain', ...), "
-                "or its pages as Image",
+                f"Ollama takes no Document of {block.media_type}; send its text as Text or as Document('text/plain', "
+                "...), or its pages as Image",
                 page="history",
             )
         case _:

@@ -51,9 +51,7 @@ def read_usage(line: WireLine) -> Usage | None:
     >>> read_usage(WireLine(done=True, eval_count=2)).raw
     {'eval_count': 2}
     """
-    raw: JsonObject = {
-        name: number for name in NUMBERS if (number := getattr(line, name)) is not None
-    }
+    raw: JsonObject = {name: number for name in NUMBERS if (number := getattr(line, name)) is not None}
     if not raw:
         return None
     return Usage(line.prompt_eval_count, line.eval_count, raw=raw)

@@ -55,8 +55,7 @@ def _same(first: JsonObject, next_: JsonObject) -> bool:
     if not isinstance(kind, str) or kind == "reasoning.encrypted":
         return False
     return all(
-        first.get(key) == next_.get(key)
-        or (key == "id" and None in (first.get(key), next_.get(key)))
+        first.get(key) == next_.get(key) or (key == "id" and None in (first.get(key), next_.get(key)))
         for key in IDENTITY
     )
 
@@ -111,9 +110,7 @@ class Choice:
         text: The index of its open text block, if text is what is open.
     """
 
-    def __init__(
-        self, index: int, blocks: BlockFactory, new_id: Callable[[], str], emit: Emit
-    ) -> None:
+    def __init__(self, index: int, blocks: BlockFactory, new_id: Callable[[], str], emit: Emit) -> None:
         self.index = index
         self.ended = False
         self.stop: StopReason | None = None

@@ -78,14 +78,10 @@ OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,4
 MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9, usage_option=False)
 REASONED = Dialect(echoes=(REASONING,))
 CONTENT = Dialect(echoes=(REASONING_CONTENT,))
-KIMI = Dialect(
-    "max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True
-)
+KIMI = Dialect("max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True)
 # Without the flag, the arguments of a call come at once when they are whole:
 # https://docs.z.ai/guides/capabilities/stream-tool
-GLM = Dialect(
-    echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",)
-)
+GLM = Dialect(echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",))
 # Without the flag, thinking comes as text between tags: https://platform.minimax.io/docs/api-reference/text-openai-api
 MINIMAX = Dialect(
     "max_completion_tokens",
@@ -99,9 +95,7 @@ DIALECTS = {
     "openai.com": OPENAI,
     "openai.azure.com": OPENAI,
     "cognitiveservices.azure.com": OPENAI,
-    "deepseek.com": Dialect(
-        echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False
-    ),
+    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,

@@ -119,9 +119,7 @@ def encode(
             body["tool_choice"] = _tool_choice(options.tool_choice)
         if options.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = options.parallel_tool_calls
-    body |= settings_as(
-        options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature"
-    )
+    body |= settings_as(options, max_tokens=dialect.limit, stop_sequences="stop", temperature="temperature")
     body |= caching
     if options.thinking == 0 and dialect.switch:
         body["thinking"] = {"type": "disabled"}
@@ -199,9 +197,7 @@ class MessagesEncoder(MessageEncoder):
             return False
         return self.has_tools is new.has_tools or self.dialect.demands_reasoning != "answers"
 
-    def messages(
-        self, system: str | None, mark: JsonObject | None = None
-    ) -> Raw | tuple[Raw | JsonObject, ...]:
+    def messages(self, system: str | None, mark: JsonObject | None = None) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far.
 
         Args:
@@ -291,9 +287,7 @@ def _text_fields(text: str, refusal: str, apart: bool) -> JsonObject:
     return {"role": "assistant", "content": text + refusal or None}
 
 
-def _thinking(
-    blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_demanded: bool
-) -> JsonObject:
+def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_demanded: bool) -> JsonObject:
     texts: dict[str, str] = {}
     details: list[JsonObject] = []
     encoded: JsonObject = {}
@@ -349,9 +343,7 @@ def _audio(block: Audio) -> list[JsonObject]:
     check_media(block)
     name = AUDIO.get(block.media_type)
     if name is None:
-        raise LocalProtocolError(
-            f"OpenAIChat takes audio as WAV or MP3, not {block.media_type}; convert it before"
-        )
+        raise LocalProtocolError(f"OpenAIChat takes audio as WAV or MP3, not {block.media_type}; convert it before")
     return [{"type": "input_audio", "input_audio": {"data": block.data, "format": name}}]
 
 

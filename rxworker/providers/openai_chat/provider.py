@@ -79,9 +79,7 @@ class OpenAIChat(OpenAIService):
                 self.model,
                 "takes no tools with thinking by Chat Completions: use OpenAIResponses, or thinking=0",
             )
-        needs_off = (
-            info.chat_tools == "without thinking" and "reasoning_effort" not in options.extra
-        )
+        needs_off = info.chat_tools == "without thinking" and "reasoning_effort" not in options.extra
         return replace(options, thinking=0) if needs_off else options
 
     def _body(self, request: Draft) -> bytes:

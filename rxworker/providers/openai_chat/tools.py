@@ -89,9 +89,7 @@ class ToolCalls:
         emit: Receives each event.
     """
 
-    def __init__(
-        self, blocks: BlockFactory, choice: int, new_id: Callable[[], str], emit: Emit
-    ) -> None:
+    def __init__(self, blocks: BlockFactory, choice: int, new_id: Callable[[], str], emit: Emit) -> None:
         self._blocks = blocks
         self._choice = choice
         self._new_id = new_id

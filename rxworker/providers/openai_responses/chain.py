@@ -49,9 +49,7 @@ class Creation(Struct, frozen=True):
             members = _members(body)
             items = _items(members.pop("input"))
         except (msgspec.DecodeError, KeyError) as error:
-            message = (
-                "a WebSocket carries requests of OpenAIResponses, whose input is a list of items"
-            )
+            message = "a WebSocket carries requests of OpenAIResponses, whose input is a list of items"
             raise LocalProtocolError(message) from error
         for name in NOT_OF_A_SOCKET:
             members.pop(name, None)

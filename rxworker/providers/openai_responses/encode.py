@@ -128,9 +128,7 @@ def encode(
     if not options.extra:
         return body
     if options.extra.get("background") is True:
-        body["store"] = (
-            True  # the service refuses a response in the background that it may not keep
-        )
+        body["store"] = True  # the service refuses a response in the background that it may not keep
     extra, included = options.extra, body.get("include")
     is_stored = body["store"] is True or extra.get("store") is True
     if isinstance(extra.get("include"), list | tuple) and not is_stored:
@@ -217,9 +215,7 @@ def _answer(call: ToolCall, own: bool) -> JsonObject:
     return answer
 
 
-def _encode_user(
-    message: Message, answers: dict[str, JsonObject], *, breakpoints: bool
-) -> list[JsonObject]:
+def _encode_user(message: Message, answers: dict[str, JsonObject], *, breakpoints: bool) -> list[JsonObject]:
     """Results and other items first, then the user's text."""
     items: list[JsonObject] = []
     others: list[JsonObject] = []
@@ -301,15 +297,7 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
 
 
 Answered: TypeAlias = (
-    Text
-    | Refusal
-    | Thinking
-    | ToolCall
-    | ServerToolCall
-    | ServerToolResult
-    | OpaqueBlock
-    | Image
-    | Document
+    Text | Refusal | Thinking | ToolCall | ServerToolCall | ServerToolResult | OpaqueBlock | Image | Document
 )
 """The content of an answer that may have an echo."""
 
@@ -482,9 +470,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
         encoded = {
             "type": "function",
             "name": tool.name,
-            "parameters": strict_arguments(tool.input_schema, tool.name)
-            if tool.strict
-            else tool.input_schema,
+            "parameters": strict_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema,
             # Sent in any case: without it, the service would make all arguments required.
             "strict": tool.strict,
         }

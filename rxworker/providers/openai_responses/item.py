@@ -102,9 +102,7 @@ class Item(Struct, eq=False):
         if rest:
             self.add(position, rest, events)
 
-    def stop(
-        self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
-    ) -> None:
+    def stop(self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str) -> None:
         """End the item, at its own end or at that of the response.
 
         Args:
@@ -139,9 +137,7 @@ class Item(Struct, eq=False):
         block_type = kinds.block_type_of(self.wire)
         return self._start_block(block_type, self._metadata(block_type), events)
 
-    def _start_block(
-        self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]
-    ) -> int:
+    def _start_block(self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]) -> int:
         echo: JsonObject = {"type": self.kind, PLACE: self.key}
         start = self.blocks.start(block_type, metadata, echo)
         self.open = start.index
@@ -169,9 +165,7 @@ class CallItem(Item, eq=False):
         if kinds.word(self.wire.get("name")):
             self._start_whole(events)
 
-    def stop(
-        self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
-    ) -> None:
+    def stop(self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str) -> None:
         """It ended, or the response did; see `Item`. Half a call cannot stand."""
         self.ended = True
         index = self.open
@@ -279,9 +273,7 @@ class TextItem(Item, eq=False):
         if rest:
             self.add(position, rest, events)
 
-    def cite(
-        self, position: kinds.Position, annotation: JsonObject, events: list[ResponseEvent]
-    ) -> None:
+    def cite(self, position: kinds.Position, annotation: JsonObject, events: list[ResponseEvent]) -> None:
         """One more source of a text."""
         part = self._turn_to(position, events)
         part.cited += 1

@@ -65,16 +65,12 @@ class Items:
         if len(output) > len(self.all):
             self._take_untold_calls(output, events, whole=status == COMPLETED)
 
-    def _take_untold_calls(
-        self, output: Sequence[Json], events: list[ResponseEvent], *, whole: bool
-    ) -> None:
+    def _take_untold_calls(self, output: Sequence[Json], events: list[ResponseEvent], *, whole: bool) -> None:
         """Calls that stand in the output alone.
 
         Nothing else is taken from there, since it may be numbered otherwise.
         """
-        calls = [
-            wire for wire in output if isinstance(wire, dict) and wire.get("type") in kinds.CALLS
-        ]
+        calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in kinds.CALLS]
         for wire in calls:
             if self._named(wire.get("id"), wire.get("call_id")) is None:
                 reason = "the response was cut before the call was complete"
@@ -105,9 +101,7 @@ class Items:
         if not item.ended:  # some send it twice
             item.stop(wire, events, whole=True, reason="the call was cut off")
 
-    def _delta(
-        self, event: WireEvent, data: bytes, events: list[ResponseEvent]
-    ) -> list[str] | None:
+    def _delta(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
         """More of a text; returns its pieces so far, if events of its type and index do nothing but add to it."""
         if not event.delta:
             return None
@@ -157,9 +151,7 @@ class Items:
             return
         item = self._find(event, kinds.MESSAGE)
         if isinstance(item, TextItem) and item.kind == kinds.MESSAGE and not item.ended:
-            item.cite(
-                (kinds.CONTENT, event.content_index or 0, kinds.TEXT), event.annotation, events
-            )
+            item.cite((kinds.CONTENT, event.content_index or 0, kinds.TEXT), event.annotation, events)
         else:
             events.append(Opaque(event.type, event.annotation))
 

@@ -86,9 +86,7 @@ _STREAMED = {
     "response.function_call_arguments": Text(FUNCTION_CALL, "", TOOL_USE, "arguments"),
     "response.custom_tool_call_input": Text(CUSTOM_CALL, "", TOOL_USE, "input"),
     "response.mcp_call_arguments": Text("mcp_call", "", BlockType.SERVER_TOOL_USE, "arguments"),
-    "response.code_interpreter_call_code": Text(
-        "code_interpreter_call", "", BlockType.SERVER_TOOL_USE, "code"
-    ),
+    "response.code_interpreter_call_code": Text("code_interpreter_call", "", BlockType.SERVER_TOOL_USE, "code"),
 }
 # The events of texts: more of one, and all of it.
 DELTAS = {f"{stem}.delta": text for stem, text in _STREAMED.items()}

@@ -32,9 +32,7 @@ ERROR_WORDS = {
 PING = data_frame({"type": "ping"}, "ping")
 
 
-def anthropic_frames(
-    reply: Reply, *, number: int = 1, model: str = "claude-scripted"
-) -> list[bytes]:
+def anthropic_frames(reply: Reply, *, number: int = 1, model: str = "claude-scripted") -> list[bytes]:
     r"""The frames of a reply, one server-sent event each.
 
     Args:

@@ -131,6 +131,4 @@ def _exception(error: Error) -> bytes:
     return event_message(code, {"message": error.message}, is_exception=True)
 
 
-WIRE = Wire(
-    "bedrock", bedrock_frames, error_body, content_type="application/vnd.amazon.eventstream"
-)
+WIRE = Wire("bedrock", bedrock_frames, error_body, content_type="application/vnd.amazon.eventstream")

@@ -52,8 +52,7 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     """
     parts = _parts(reply)
     errors = [
-        msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n"
-        for error in sent_errors(reply)
+        msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n" for error in sent_errors(reply)
     ]
     if reply.error is not None and not parts:
         return errors
@@ -80,9 +79,7 @@ def error_body(error: Error) -> JsonObject:
 
 def _parts(reply: Reply) -> list[JsonObject]:
     """Thoughts, text and calls, in pieces as they are sent."""
-    thoughts: list[JsonObject] = [
-        {"text": piece, "thought": True} for piece in reply.pieces(reply.thinking)
-    ]
+    thoughts: list[JsonObject] = [{"text": piece, "thought": True} for piece in reply.pieces(reply.thinking)]
     texts: list[JsonObject] = [{"text": piece} for piece in reply.pieces(reply.text)]
     calls: list[JsonObject] = []
     for call in reply.tool_calls:

@@ -117,8 +117,7 @@ def _deltas(reply: Reply, block: ReplyBlock, calls: int) -> list[JsonObject]:
     function: JsonObject = {"name": block.name, "arguments": ""}
     first: JsonObject = {"index": calls, "id": block.id, "type": "function", "function": function}
     rest: list[JsonObject] = [
-        {"index": calls, "function": {"arguments": piece}}
-        for piece in reply.pieces(input_text(block))
+        {"index": calls, "function": {"arguments": piece}} for piece in reply.pieces(input_text(block))
     ]
     return [{"tool_calls": [call]} for call in (first, *rest)]
 

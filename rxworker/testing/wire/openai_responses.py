@@ -120,18 +120,14 @@ def _call(reply: Reply, item_id: str, place: int, block: ToolCall) -> Item:
     return _item(place, item, _deltas(reply, text, where, arguments), ends, done)
 
 
-def _item(
-    place: int, item: JsonObject, grows: list[Event], ends: list[Event], done: JsonObject
-) -> Item:
+def _item(place: int, item: JsonObject, grows: list[Event], ends: list[Event], done: JsonObject) -> Item:
     """An item, with the events that announce it and its final form."""
     added = event("response.output_item.added", output_index=place, item=item)
     finished = event("response.output_item.done", output_index=place, item=done)
     return Item([added, *grows], [*ends, finished], done)
 
 
-def _deltas(
-    reply: Reply, kind: str, where: JsonObject, text: str, more: JsonObject | None = None
-) -> list[Event]:
+def _deltas(reply: Reply, kind: str, where: JsonObject, text: str, more: JsonObject | None = None) -> list[Event]:
     pieces = reply.pieces(text)
     return [event(f"{kind}.delta", where, delta=piece, **(more or {})) for piece in pieces]
 
@@ -158,9 +154,7 @@ ERROR_WORDS = {
 CREATED = 1_700_000_000
 
 
-def openai_responses_frames(
-    reply: Reply, *, number: int = 1, model: str = "gpt-scripted"
-) -> list[bytes]:
+def openai_responses_frames(reply: Reply, *, number: int = 1, model: str = "gpt-scripted") -> list[bytes]:
     r"""The frames of a reply, one server-sent event each.
 
     Args:

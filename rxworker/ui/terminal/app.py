@@ -96,9 +96,7 @@ class TerminalApp(App[None]):
         if "TEXTUAL_THEME" not in os.environ:
             self.theme = DARK
         self.session = TerminalSession(worker, wording, models, find_model)
-        self.conversation = ConversationScreen(
-            self.session, goes_on=goes_on, dashboard=dashboard or USAGE
-        )
+        self.conversation = ConversationScreen(self.session, goes_on=goes_on, dashboard=dashboard or USAGE)
         self._leaving: int | None = None
         self._asked = ""
 
@@ -168,9 +166,7 @@ class TerminalApp(App[None]):
             await asyncio.wait([ended], timeout=seconds)
         totals = self.session.totals
         usage = usage_line(totals.usage, self.session.worker.prices)
-        self.exit(
-            return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None
-        )
+        self.exit(return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None)
 
     # Signals, and the loss of the terminal.
 

@@ -152,9 +152,7 @@ def _read(name: str, folder: Path) -> Attached:
 
 def _block(name: str, path: Path, data: bytes) -> Attached:
     kind = mimetypes.guess_type(path.name)[0] or ""
-    if _is_text(
-        data
-    ):  # also source code, whose extension has no media type, or that of a film, as .ts
+    if _is_text(data):  # also source code, whose extension has no media type, or that of a film, as .ts
         return Document("text/plain", base64.b64encode(data).decode("ascii"), title=name)
     if kind.startswith("image/"):
         return Image.from_file(path)

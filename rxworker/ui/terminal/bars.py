@@ -223,9 +223,7 @@ class Composer(TextArea):
         text: str
 
     def __init__(self) -> None:
-        super().__init__(
-            compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer"
-        )
+        super().__init__(compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer")
         self.menu: CommandMenu | None = None
         self.pastes: dict[str, str] = {}
         self._sent: list[str] = []
@@ -265,9 +263,7 @@ class Composer(TextArea):
         text = clean(_LINE_END.sub("\n", text))
         lines = text.strip("\n").count("\n") + 1
         if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
-            text = self._fold(
-                text, plural(lines, "line") if lines > 1 else f"{len(text):,} characters"
-            )
+            text = self._fold(text, plural(lines, "line") if lines > 1 else f"{len(text):,} characters")
         elif not is_name(text.strip()):  # who pastes a text need not have read all of it
             text = escape(text)
         self._replace_via_keyboard(text, *self.selection)
@@ -290,9 +286,7 @@ class Composer(TextArea):
             return []
         labels = re.compile("|".join(map(re.escape, self.pastes)))
         lines = enumerate(self.text.split("\n"))
-        return [
-            ((row, m.start()), (row, m.end())) for row, line in lines for m in labels.finditer(line)
-        ]
+        return [((row, m.start()), (row, m.end())) for row, line in lines for m in labels.finditer(line)]
 
     def edit(self, edit: Edit) -> EditResult:
         """Edit the text. No edit leaves a part of the words that stand for a paste."""

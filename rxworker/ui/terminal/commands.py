@@ -212,9 +212,7 @@ class Commands:
         log = self._session.log
         match path.suffix:
             case ".jsonl":
-                lines = [
-                    line for info in stored.runs async for line in export_run(log, info.run_id)
-                ]
+                lines = [line for info in stored.runs async for line in export_run(log, info.run_id)]
                 data = b"".join(lines)
             case ".html":
                 parts = [await self._html(info.run_id) for info in stored.runs]
@@ -327,9 +325,7 @@ def last_answer(conversation: Conversation) -> str:
     >>> last_answer(Conversation((Message.user("Hi"), Message.assistant("Hello."))))
     'Hello.'
     """
-    texts = (
-        message.text for message in reversed(conversation.messages) if message.role == "assistant"
-    )
+    texts = (message.text for message in reversed(conversation.messages) if message.role == "assistant")
     return next((text for text in texts if text.strip()), "")
 
 

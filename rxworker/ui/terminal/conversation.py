@@ -110,9 +110,7 @@ class ConversationScreen(Screen[None]):
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
-    def __init__(
-        self, session: TerminalSession, *, goes_on: bool = False, dashboard: Dashboard = USAGE
-    ) -> None:
+    def __init__(self, session: TerminalSession, *, goes_on: bool = False, dashboard: Dashboard = USAGE) -> None:
         super().__init__()
         self._dashboard = dashboard
         self.session = session
@@ -216,9 +214,7 @@ class ConversationScreen(Screen[None]):
         queue = self.query_one("#queue", TwoEnds)
         queue.display = bool(waits)
         queue.show(f"queued: {waits}", "")
-        self.query_one(Composer).placeholder = (
-            DECIDE if session.waiting_call is not None else PLACES[status]
-        )
+        self.query_one(Composer).placeholder = DECIDE if session.waiting_call is not None else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold or bool(self.query_one(Composer).folded)
         if can_fold != self.can_fold or not self.has_class(f"-{status}"):
             self.can_fold = can_fold
@@ -427,9 +423,7 @@ class ConversationScreen(Screen[None]):
             decision, is_always = answer
             self.go_on(decision, always=is_always)
             if is_always and call.name in self.session.allowed:
-                self.notify(
-                    clean(f"{call.name} is always allowed here. /allow ends that."), markup=False
-                )
+                self.notify(clean(f"{call.name} is always allowed here. /allow ends that."), markup=False)
         self.query_one(Composer).focus()
 
     # Actions on the display.

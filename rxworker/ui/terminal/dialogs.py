@@ -247,9 +247,7 @@ class TraceScreen(InfoScreen):
             shown.update("No run has begun.")
             return
         span = now - (view.began or now)
-        shown.update(
-            draw_trace(rows, span, shown.size.width, plain_colours(app_of(self).theme_variables))
-        )
+        shown.update(draw_trace(rows, span, shown.size.width, plain_colours(app_of(self).theme_variables)))
 
 
 class BoardScreen(InfoScreen):

@@ -102,10 +102,7 @@ def plan_lines(steps: Iterable[PlanStep]) -> list[StyledLine]:
     [('good', '✓ Look'), ('busy', '▸ Write')]
     """
     signs = {"completed": ("good", "✓"), "in_progress": ("busy", "▸"), "pending": ("dim", "○")}
-    return [
-        (signs[step.status][0], f"{signs[step.status][1]} {one_line(step.content)}")
-        for step in steps
-    ]
+    return [(signs[step.status][0], f"{signs[step.status][1]} {one_line(step.content)}") for step in steps]
 
 
 def _changed(old: list[str], new: list[str]) -> Iterable[StyledLine]:

@@ -23,9 +23,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.ui.clean import clean, one_line
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
-)
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "text"),
     "integer": ((int,), "a whole number"),
@@ -109,11 +107,7 @@ class Field(Struct, frozen=True):
         kinds = _kinds(self.schema)
         is_text = "string" in kinds if kinds else isinstance(self.value, str)
         is_shown_as_json = isinstance(self.value, str) and _is_hidden(self.value)
-        if (
-            is_text
-            and not is_shown_as_json
-            and (isinstance(self.value, str) or kinds <= {"string", "null"})
-        ):
+        if is_text and not is_shown_as_json and (isinstance(self.value, str) or kinds <= {"string", "null"}):
             return text
         try:
             return cast("Json", json.loads(text, parse_constant=_refuse))
@@ -127,9 +121,7 @@ class Field(Struct, frozen=True):
             raise ValueError("is nested too deeply") from error
 
 
-def fields_of(
-    content: JsonObject | str, schema: JsonObject, *, is_new: bool = False
-) -> tuple[Field, ...]:
+def fields_of(content: JsonObject | str, schema: JsonObject, *, is_new: bool = False) -> tuple[Field, ...]:
     """Return the fields of a content: what is given, in its order, and what else the schema has.
 
     Args:
@@ -143,11 +135,7 @@ def fields_of(
     if isinstance(content, str):
         return (Field("", content, {"type": "string"}),)
     known, required = schema.get("properties"), schema.get("required")
-    parts = (
-        {name: each for name, each in known.items() if isinstance(each, dict)}
-        if isinstance(known, dict)
-        else {}
-    )
+    parts = {name: each for name, each in known.items() if isinstance(each, dict)} if isinstance(known, dict) else {}
     needed = required if isinstance(required, list) else []
     names = dict.fromkeys((*content, *parts))
 
@@ -193,15 +181,11 @@ def _problems(value: Json, schema: JsonObject) -> Iterator[str]:
     items, parts, required = (schema.get(name) for name in ("items", "properties", "required"))
     if isinstance(value, list) and isinstance(items, dict):
         yield from (
-            _below(f"[{at}]", problem_of(each, items))
-            for at, each in enumerate(value)
-            if problem_of(each, items)
+            _below(f"[{at}]", problem_of(each, items)) for at, each in enumerate(value) if problem_of(each, items)
         )
     if isinstance(value, dict):
         yield from (
-            (f".{name} is missing" for name in required if name not in value)
-            if isinstance(required, list)
-            else ()
+            (f".{name} is missing" for name in required if name not in value) if isinstance(required, list) else ()
         )
         known = parts if isinstance(parts, dict) else {}
         for name, each in value.items():
@@ -224,9 +208,7 @@ def _kinds(schema: Mapping[str, Json]) -> set[str]:
     kind = schema.get("type")
     if isinstance(kind, str | list):
         return {str(each) for each in ([kind] if isinstance(kind, str) else kind)} & KINDS.keys()
-    branches = [
-        _kinds(each) if isinstance(each, dict) else set[str]() for each in _branches(dict(schema))
-    ]
+    branches = [_kinds(each) if isinstance(each, dict) else set[str]() for each in _branches(dict(schema))]
     return set[str]().union(*branches) if all(branches) else set()
 
 
@@ -241,9 +223,7 @@ def _is_kind(value: Json, kind: str) -> bool:
     if isinstance(value, bool):
         return kind == "boolean"
     if isinstance(value, float):
-        return math.isfinite(value) and (
-            kind == "number" or (kind == "integer" and value.is_integer())
-        )
+        return math.isfinite(value) and (kind == "number" or (kind == "integer" and value.is_integer()))
     return isinstance(value, KINDS[kind][0])
 
 

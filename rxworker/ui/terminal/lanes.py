@@ -155,9 +155,7 @@ def note_of(record: events.Record) -> Iterable[Lane]:
             return (_note(record, hook, content + more),)
         case events.HookVerdict(verdict="Pause"):
             return ()  # the lane of the pause contains it
-        case events.HookVerdict(
-            hook=hook, point=point, verdict=verdict, reason=reason, call_id=call
-        ):
+        case events.HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):
             # The reason for skipping a call is the result of the call, which the call's lane shows.
             is_elsewhere = not reason or (verdict == "Skip" and call is not None)
             text = f"{verdict} at {point}" + ("" if is_elsewhere else f": {reason}")
@@ -209,9 +207,7 @@ def _note(record: events.Record, title: str, text: str) -> Lane:
     return _lane(record, "note", one_line(title), clean(text))
 
 
-def _lane(
-    record: events.Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done"
-) -> Lane:
+def _lane(record: events.Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
     at = record.time
     return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
 
@@ -266,9 +262,7 @@ class Lanes:
             self._panels += [lane for lane in notes if lane.kind == "pause"]
             lanes += notes
         is_new_attempt = isinstance(event, events.AttemptStart) and not record.path
-        if is_new_attempt or any(
-            isinstance(change, StepClose) and not change.scope.path for change in step.changes
-        ):
+        if is_new_attempt or any(isinstance(change, StepClose) and not change.scope.path for change in step.changes):
             self._shown = {i: lanes for i, lanes in self._shown.items() if not i.is_over}
         return lanes
 

@@ -104,15 +104,11 @@ class Guard:
         return False
 
 
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @contextmanager
-def on_signals(
-    act: Callable[[int], None], signals: Iterable[int] = SIGNALS
-) -> Generator[None, None, None]:
+def on_signals(act: Callable[[int], None], signals: Iterable[int] = SIGNALS) -> Generator[None, None, None]:
     """Within the context, call ``act`` with the number of each signal, instead of what it did before.
 
     Has no effect outside the main thread, nor on ignored signals, such as SIGHUP under ``nohup``.

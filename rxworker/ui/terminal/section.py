@@ -234,9 +234,7 @@ class TextSection:
     (3, 2)
     """
 
-    def __init__(
-        self, style: str, *, limit: int | None = None, from_end: bool = False, indent: int = 0
-    ) -> None:
+    def __init__(self, style: str, *, limit: int | None = None, from_end: bool = False, indent: int = 0) -> None:
         self.text = WrappedText()
         self.limit = limit
         self.from_end = from_end
@@ -379,11 +377,7 @@ class DocumentSection:
             return
         self._tail += "".join(self._more)
         self._more, self._size, self._drawn = [], 0, 0
-        blocks = [
-            token.map[0]
-            for token in parse(self._tail, deepcopy(self._names))
-            if token.map and not token.level
-        ]
+        blocks = [token.map[0] for token in parse(self._tail, deepcopy(self._names)) if token.map and not token.level]
         if len(blocks) > 1:
             lines = self._tail.splitlines(keepends=True)
             closed = "".join(lines[: blocks[-1]])

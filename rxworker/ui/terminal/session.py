@@ -264,9 +264,7 @@ class TerminalSession:
     @property
     def waiting_call(self) -> ToolCall | None:
         """The next call that needs a decision."""
-        return (
-            None if self._next is None or self.paused is None else self.paused.pending[self._next]
-        )
+        return None if self._next is None or self.paused is None else self.paused.pending[self._next]
 
     @property
     def waiting_question(self) -> Question | None:
@@ -306,9 +304,7 @@ class TerminalSession:
             LocalProtocolError: The protocol has no place for a file of the message.
         """
         model, worker = self.worker.model, self.worker
-        if isinstance(model, Client) and any(
-            not isinstance(each, Text) for each in message.content
-        ):
+        if isinstance(model, Client) and any(not isinstance(each, Text) for each in message.content):
             with suppress(ConfigurationError):  # such as a missing key, which the run reports
                 model.provider.request(Conversation((message,)), (), worker.options)
 
@@ -390,13 +386,9 @@ class TerminalSession:
 
     def disallow(self, tool: str) -> asyncio.Task[None]:
         """Request approval for calls of a tool again. The task is done when that is stored."""
-        return self._give(
-            self.current.disallow, [each for each in self._allowed if each[0] == tool]
-        )
+        return self._give(self.current.disallow, [each for each in self._allowed if each[0] == tool])
 
-    def _give(
-        self, give: Callable[[str, str], Awaitable[None]], pairs: Sequence[Pair]
-    ) -> asyncio.Task[None]:
+    def _give(self, give: Callable[[str, str], Awaitable[None]], pairs: Sequence[Pair]) -> asyncio.Task[None]:
         before = self._storing
 
         async def store() -> None:
@@ -406,9 +398,7 @@ class TerminalSession:
                 await give(*pair)
             await self.refresh()
 
-        self._storing = asyncio.get_running_loop().create_task(
-            store(), name="store what is allowed"
-        )
+        self._storing = asyncio.get_running_loop().create_task(store(), name="store what is allowed")
         return self._storing
 
     async def refresh(self) -> None:
@@ -448,9 +438,7 @@ class TerminalSession:
         if model is None:
             provider, _, its_name = name.partition("/")
             if not (provider and its_name):
-                raise ConfigurationError(
-                    "write it as provider/name, such as anthropic/claude-sonnet-5-5"
-                )
+                raise ConfigurationError("write it as provider/name, such as anthropic/claude-sonnet-5-5")
             if self._find_model is None:
                 raise ConfigurationError(f"{name} is not one of the models of this app")
             model = self._find_model(provider, its_name)

@@ -44,9 +44,7 @@ class StoredSession(Struct, frozen=True):
             return "no runs"
         last = self.runs[-1]
         state = "" if last.status == "finished" else f" · {last.status}"
-        return (
-            f"{plural(len(self.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
-        )
+        return f"{plural(len(self.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
 
 
 def describe_age(seconds: float) -> str:

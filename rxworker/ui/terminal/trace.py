@@ -82,9 +82,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
     return rows[-MOST_ROWS:]
 
 
-def _attempt_row(
-    attempt: AttemptView, own: Sequence[BlockView], began: float, end: float
-) -> TraceRow:
+def _attempt_row(attempt: AttemptView, own: Sequence[BlockView], began: float, end: float) -> TraceRow:
     main = [item for item in own if not item.scope.path]
     first = main[0].began if main else end
     last = max((_written(item, end) for item in main), default=end)
@@ -171,9 +169,7 @@ def draw_trace(rows: Sequence[TraceRow], span: float, width: int, colours: dict[
     return text
 
 
-def draw_bars(
-    bars: Sequence[Bar], span: float, room: int, signs: Mapping[BarKind, tuple[str, str]]
-) -> Text:
+def draw_bars(bars: Sequence[Bar], span: float, room: int, signs: Mapping[BarKind, tuple[str, str]]) -> Text:
     """Draw the bars of a row.
 
     Args:

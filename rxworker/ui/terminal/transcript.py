@@ -408,11 +408,7 @@ class Transcript(VerticalScroll):
 
     def _is_worth_showing(self, lane: Lane) -> bool:
         # A thinking block may contain only a signature; an answer with calls may have an empty text.
-        return (
-            bool(lane.pieces or lane.sources)
-            or lane.kind not in ("thinking", "text")
-            or not lane.is_over
-        )
+        return bool(lane.pieces or lane.sources) or lane.kind not in ("thinking", "text") or not lane.is_over
 
     async def _make_room(self) -> None:
         self._greeting.display = self._left_out > 0 or not self._views

@@ -35,8 +35,7 @@ class LaneView(Widget):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"lane--{name}"
-        for name in ("title", "body", "dim", "more", "good", "bad", "busy", "added", "removed")
+        f"lane--{name}" for name in ("title", "body", "dim", "more", "good", "bad", "busy", "added", "removed")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less"),
@@ -160,9 +159,7 @@ class LaneView(Widget):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the selected text."""
-        rows = (
-            "".join(segment.text for segment in self._row(y)).rstrip() for y in range(self._rows)
-        )
+        rows = ("".join(segment.text for segment in self._row(y)).rstrip() for y in range(self._rows))
         return selection.extract("\n".join(rows)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
@@ -174,9 +171,7 @@ Part = tuple[str, str]
 """A text, and the name of its style."""
 
 
-def head_row(
-    left: Iterable[Part], right: Iterable[Part], width: int, paint: Paint
-) -> list[Segment]:
+def head_row(left: Iterable[Part], right: Iterable[Part], width: int, paint: Paint) -> list[Segment]:
     """Return a line with a left and a right part; the left part is cut if there is no room.
 
     Args:

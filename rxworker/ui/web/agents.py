@@ -61,9 +61,7 @@ def protocol_routes(state: ServerState) -> list[Route]:
     return routes
 
 
-async def post_request(
-    state: ServerState, protocol: UiProtocol, name: str, request: WebRequest
-) -> None:
+async def post_request(state: ServerState, protocol: UiProtocol, name: str, request: WebRequest) -> None:
     """Start a run, or resume a paused one, and watch it."""
     given = decode_body(await read_json_bytes(request), protocol.read)
     entry = await _begin(state, request, given)
@@ -129,9 +127,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
         if isinstance(first, RunStart | RunResume):
             history = first.conversation
     shared_state = shown.shared_state if entry.run.done() else None
-    messages = ui_messages_of(
-        history, entry.conversation.id, run_id=entry.id, pause=pause, shared_state=shared_state
-    )
+    messages = ui_messages_of(history, entry.conversation.id, run_id=entry.id, pause=pause, shared_state=shared_state)
     return bytes_response(entry.redact(encode_json(messages)))
 
 
@@ -144,9 +140,7 @@ async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Respons
     return web.Response(status=204)
 
 
-def _watched(
-    request: WebRequest, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()
-) -> WatchedRun:
+def _watched(request: WebRequest, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()) -> WatchedRun:
     """The run as a protocol encodes it; ``name`` is the watcher's."""
     return WatchedRun(
         watch_run(entry, 0, name=name).batches(),
@@ -176,9 +170,7 @@ async def _send(
     await state.streams.send(request, redacted(pieces, entry), headers)
 
 
-async def redacted(
-    pieces: AsyncGenerator[bytes, None], entry: RunEntry
-) -> AsyncGenerator[bytes, None]:
+async def redacted(pieces: AsyncGenerator[bytes, None], entry: RunEntry) -> AsyncGenerator[bytes, None]:
     """The pieces of a response, without secrets."""
     async with aclosing(pieces):
         async for piece in pieces:
@@ -204,9 +196,7 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     if not given.replies and not given.messages and not given.results:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
-        raise ApiError(
-            400, "bad_request", f"the id of a conversation must have 1 to {MAX_ID} characters"
-        )
+        raise ApiError(400, "bad_request", f"the id of a conversation must have 1 to {MAX_ID} characters")
     conversation = runs.conversation(name)
     if conversation is not None:
         await runs.make_free(conversation)
@@ -227,9 +217,7 @@ async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
     """
     if given.replies:
         if len({reply.run_id for reply in given.replies}) > 1:
-            raise ApiError(
-                400, "bad_request", "the answers belong to several runs: send them one by one"
-            )
+            raise ApiError(400, "bad_request", "the answers belong to several runs: send them one by one")
         entry = await runs.find(given.replies[0].run_id)
         if entry.conversation.id != given.conversation_id:
             message = "the question belongs to another conversation: send the answer there"
@@ -324,9 +312,7 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     return await runs.resume(waiting.id, decided, messages, shared_state=given.shared_state)
 
 
-def _go_back(
-    conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]
-) -> None:
+def _go_back(conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]) -> None:
     """Set the session's conversation to the earlier messages that the client sent."""
     made = conversation.worker.initial_conversation
     sent = conversation.worker.mapped_history(history)

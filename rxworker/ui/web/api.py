@@ -253,9 +253,7 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
         message = "the package for metrics is missing: pip install '/path/to/the/checkout[metrics]'"
         raise ApiError(501, "no_metrics", message) from error
     accept = request.headers.get("Accept", "")
-    data, media_type = metrics_of(
-        fleet, state.streams.taken, state.boards.shown(), state.boards.metered(), accept
-    )
+    data, media_type = metrics_of(fleet, state.streams.taken, state.boards.shown(), state.boards.metered(), accept)
     return web.Response(body=data, headers={"Content-Type": media_type})
 
 
@@ -596,9 +594,7 @@ async def _follow_board(
     state: ServerState,
     request: WebRequest,
     dashboard: Dashboard,
-    feed_of: Callable[
-        [Dashboard, Runs, BoardQuery, Sequence[RunEntry]], AbstractContextManager[BoardFeed]
-    ],
+    feed_of: Callable[[Dashboard, Runs, BoardQuery, Sequence[RunEntry]], AbstractContextManager[BoardFeed]],
 ) -> web.Response | None:
     query, runs = read_query(request, BoardQuery), state.runs_of(request)
     if query.time is not None:

@@ -215,9 +215,7 @@ Below the low-water mark of asyncio and uvloop (16 KiB) no write waits.
 """
 
 
-def _now(
-    request: web.Request, data: bytes, write: Callable[[bytes], Coroutine[object, object, None]]
-) -> bool:
+def _now(request: web.Request, data: bytes, write: Callable[[bytes], Coroutine[object, object, None]]) -> bool:
     """Write to a connection unless its client is behind. Whether it was written."""
     transport = request.transport
     if transport is None or transport.is_closing():

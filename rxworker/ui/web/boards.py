@@ -231,9 +231,7 @@ class ExplainedFeed(BoardFeed):
         super()._end()
 
 
-def encode_operators(
-    panel: str, xray: XRay[Record, Any], redact: Callable[[bytes], bytes]
-) -> bytes:
+def encode_operators(panel: str, xray: XRay[Record, Any], redact: Callable[[bytes], bytes]) -> bytes:
     """The operators of a panel as JSON.
 
     Args:
@@ -293,9 +291,7 @@ class FollowedBoard(Struct, frozen=True):
     def encode(self, records: Sequence[Record]) -> bytes:
         """The newest state of each panel in changes. A client that has missed changes receives all panels."""
         events: list[Any] = [record.event for record in records]
-        if records[-1].seq - records[0].seq >= len(records) or any(
-            event.__class__ is not Item for event in events
-        ):
+        if records[-1].seq - records[0].seq >= len(records) or any(event.__class__ is not Item for event in events):
             return self.feed.first()
         changed: dict[str, bytes] = {}
         for event in events:
@@ -334,13 +330,9 @@ class Boards:
         self._dashboards: dict[str, Dashboard] = {}
         for each in dashboards:
             if not isinstance(each, Dashboard):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-                raise ConfigurationError(
-                    f"{each!r:.60} is not a dashboard: give dashboards=[Dashboard([panel(...)])]"
-                )
+                raise ConfigurationError(f"{each!r:.60} is not a dashboard: give dashboards=[Dashboard([panel(...)])]")
             if each.name in self._dashboards:
-                raise ConfigurationError(
-                    f"two dashboards have the name {each.name!r}: give one of them name="
-                )
+                raise ConfigurationError(f"two dashboards have the name {each.name!r}: give one of them name=")
             self._dashboards[each.name] = each
         self._store = store
         is_shown = any(each is meters for each in dashboards)
@@ -400,9 +392,7 @@ class Boards:
         """
         dashboard = self.find(name)
         if not self._has_xray:
-            raise ApiError(
-                404, "no_xray", "the server does not show operators: Settings(xray=True)"
-            )
+            raise ApiError(404, "no_xray", "the server does not show operators: Settings(xray=True)")
         known = {each.name: each for each in dashboard.panels}
         if panel not in known:
             names = ", ".join(known)
@@ -432,9 +422,7 @@ class Boards:
         await self.at(explained, runs, query)
         return encode_operators(panel.name, xray, json_redactor())
 
-    async def at(
-        self, dashboard: Dashboard, runs: Runs, query: BoardQuery
-    ) -> tuple[PanelState, ...]:
+    async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> tuple[PanelState, ...]:
         """What the panels show at a moment, by folding the records again.
 
         Raises:
@@ -445,9 +433,7 @@ class Boards:
         now = time.time()
         if query.time is not None:
             if isnan(query.time):
-                raise ApiError(
-                    400, "bad_query", "time is not a number: give seconds since the epoch"
-                )
+                raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
             now = min(query.time, now)
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
@@ -463,9 +449,7 @@ class Boards:
                     del self._past[next(iter(self._past))]
         return known
 
-    async def _of_runs(
-        self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float
-    ) -> tuple[PanelState, ...]:
+    async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> tuple[PanelState, ...]:
         """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
         records: list[Record] = []
         for entry in entries:
@@ -577,11 +561,7 @@ class Boards:
         feed = self.feeds.get(key)
         if feed is None or feed.board.error is not None:
             is_all = self._log_of(runs, query) is not None
-            records = (
-                self._all_records(dashboard.reach, noop)
-                if is_all
-                else self._source(runs, query, entries)
-            )
+            records = self._all_records(dashboard.reach, noop) if is_all else self._source(runs, query, entries)
             feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
         with self._client(key, feed, is_lasting=False):
             yield feed
@@ -696,9 +676,7 @@ class Boards:
             entries = [each for each in entries if each.conversation.id == query.conversation]
         return entries
 
-    def _source(
-        self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]
-    ) -> Observable[Record]:
+    def _source(self, runs: Runs, query: BoardQuery, entries: Iterable[RunEntry]) -> Observable[Record]:
         """The records of the runs of a scope, and of those that begin in it later."""
         known = {entry.id for entry in entries}
         shown = [_unseen(entry.run) for entry in entries]
@@ -735,9 +713,7 @@ def _unseen(run: Run[Any] | Replica) -> Records:
     if not isinstance(run, Run):
         return run
 
-    def subscribe(
-        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
+    def subscribe(observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
         def push(entry: Record) -> None:
             for record in expand(entry):
                 observer.on_next(record)

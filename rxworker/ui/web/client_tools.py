@@ -19,9 +19,7 @@ from rxworker.worker import QueuedWorker
 from rxworker.worker.decisions import Answer
 
 
-def equip(
-    conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None
-) -> None:
+def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None) -> None:
     """Give the next run of a conversation the tools and the settings of its client, in place of those of the last request.
 
     The worker stays as it is: other conversations may share it.
@@ -45,9 +43,7 @@ def equip(
     conversation.session.worker = worker
 
 
-def answers_of(
-    entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool = True
-) -> dict[int, Answer]:
+def answers_of(entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool = True) -> dict[int, Answer]:
     """The answers to the calls that a run waits for, among results that a client sends, by the indices of the pending calls.
 
     Args:

@@ -280,9 +280,7 @@ def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
 
 def _event(kind: bytes, data: bytes) -> bytes:
     # Not splitlines: a line break at the end is part of the data. The first space of a line is not.
-    lines = [
-        b"data: " + line if line[:1] == b" " else b"data:" + line for line in _LINE_END.split(data)
-    ]
+    lines = [b"data: " + line if line[:1] == b" " else b"data:" + line for line in _LINE_END.split(data)]
     return b"event: %b\n%b\n\n" % (kind, b"\n".join(lines))
 
 

@@ -87,9 +87,7 @@ class Clients:
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
-    def connected(
-        self, request: WebRequest, *, resumes: bool = False
-    ) -> Generator[None, None, None]:
+    def connected(self, request: WebRequest, *, resumes: bool = False) -> Generator[None, None, None]:
         """Context manager: the client is connected within the context.
 
         Args:
@@ -261,9 +259,7 @@ class ConversationEntry:
             return 0
         before, messages_sent = self._before
         start = len(before.messages)
-        is_kept = (
-            self.session.conversation.messages[start : start + len(messages_sent)] == messages_sent
-        )
+        is_kept = self.session.conversation.messages[start : start + len(messages_sent)] == messages_sent
         return known if is_kept else 0
 
     def before(self, received: tuple[Message, ...]) -> Conversation | None:

@@ -224,9 +224,7 @@ class FleetFeed:
                     is_more = True
                     break
                 rows.append(_row(info, self._costs, is_resumed=is_resumed))
-        return self._redact(
-            encode_json(_answer(fleet, time.time(), rows, is_more, self._costs.currency))
-        )
+        return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more, self._costs.currency)))
 
     async def close(self) -> None:
         """Stop following the log, and end what follows this."""
@@ -273,9 +271,7 @@ def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     return [OwnerInfo(owner, runs) for owner, runs in owners]
 
 
-def _answer(
-    fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str
-) -> dict[str, object]:
+def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str) -> dict[str, object]:
     """All runs together, and those that match, for a client."""
     runs = Counter[StoredStatus]()
     for group in fleet.groups.values():
@@ -292,8 +288,7 @@ def _answer(
         "owners": owners[:MOST_SHOWN],
         "owner_count": len(owners),
         "groups": [
-            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals))
-            for each in groups[:MOST_SHOWN]
+            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals)) for each in groups[:MOST_SHOWN]
         ],
         "group_count": len(groups),
         "rows": rows,

@@ -73,9 +73,7 @@ class Token:
 
     def fits_cookie(self, given: str) -> bool:
         """Whether this is the value of the cookie. Takes constant time."""
-        return hmac.compare_digest(
-            given.encode("utf-8", "surrogatepass"), self.cookie_value.encode()
-        )
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.cookie_value.encode())
 
     def _derived(self, purpose: bytes) -> str:
         return hmac.new(self._token, b"rxworker " + purpose, sha256).hexdigest()
@@ -169,9 +167,7 @@ class Guard:
         links: The read-only links.
     """
 
-    def __init__(
-        self, settings: Settings, user: User | None = None, links: Links | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, user: User | None = None, links: Links | None = None) -> None:
         self._user = user
         self._links = links
         self._hosts = Hosts(settings.allowed_hosts)
@@ -195,9 +191,7 @@ class Guard:
             if not is_own_origin(origin, hosts[0], self._origins):
                 message = "a page of another origin may send no requests here: see allowed_origins"
                 raise ApiError(403, "foreign_origin", message)
-            if origin in self._origins and (
-                EMBEDDED.search(request.raw_path) or _is_openai(request)
-            ):
+            if origin in self._origins and (EMBEDDED.search(request.raw_path) or _is_openai(request)):
                 request.origin = origin
         if "Origin" not in request.headers and _is_foreign(request):
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")
@@ -409,6 +403,4 @@ def _unexpected_error(
         method=request.method,
         path=path,
     )
-    return error_response(
-        500, "error", f"the server failed; its log has the details under {number}"
-    )
+    return error_response(500, "error", f"the server failed; its log has the details under {number}")

@@ -120,9 +120,7 @@ class Links:
         self._ended = set[asyncio.Task[object]]()
         self._looking: asyncio.Task[None] | None = None
 
-    async def make(
-        self, shown: Shown, *, owner: str | None = None, until: float | None = None
-    ) -> NewLink:
+    async def make(self, shown: Shown, *, owner: str | None = None, until: float | None = None) -> NewLink:
         """Make a link.
 
         Args:
@@ -138,17 +136,13 @@ class Links:
         """
         now = time.time()
         if (owner is None) is self._has_users:
-            raise ConfigurationError(
-                "owner= is the user of a server with users: give it only there"
-            )
+            raise ConfigurationError("owner= is the user of a server with users: give it only there")
         if not (shown.run or shown.board) or (shown.run and shown.conversation):
             raise ConfigurationError(
                 "a link shows a run, or a dashboard of a run, of a conversation or of all runs: give it run=, or board="
             )
         if until is not None and not (isfinite(until) and until > now):
-            raise ConfigurationError(
-                f"until={until!r}: give a time in the future, in seconds since the epoch"
-            )
+            raise ConfigurationError(f"until={until!r}: give a time in the future, in seconds since the epoch")
         secret = secrets.token_urlsafe(32)
         link = Link(
             run=shown.run,
@@ -201,9 +195,7 @@ class Links:
         def remove(stored: StoredLinks) -> StoredLinks:
             found = stored.links.get(link_id)
             if found is None or found.owner != owner:
-                raise ApiError(
-                    404, "no_link", "there is no such link: it was revoked, or has ended"
-                )
+                raise ApiError(404, "no_link", "there is no such link: it was revoked, or has ended")
             return StoredLinks({id_: one for id_, one in stored.links.items() if id_ != link_id})
 
         await self._change(remove)

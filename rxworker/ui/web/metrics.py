@@ -116,9 +116,7 @@ class _FleetCollector(Collector):
             for group in groups:
                 counter.add_metric((group.worker, group.tenant), value(group.totals))
             yield counter
-        durations = HistogramMetricFamily(
-            "rxworker_tool_seconds", "How long tools took", labels=GROUP
-        )
+        durations = HistogramMetricFamily("rxworker_tool_seconds", "How long tools took", labels=GROUP)
         for group in groups:
             labels, totals = (group.worker, group.tenant), group.totals
             durations.add_metric(labels, _buckets(totals), totals.tool_seconds)

@@ -206,9 +206,7 @@ async def _items_of(runs: Runs, names: Iterable[str]) -> dict[str, JsonObject]:
     items: dict[str, JsonObject] = {}
     for name in names:
         run, *place = name.rsplit(".", 3)
-        if (
-            name in items or not place
-        ):  # the id of a call does not name its run, which knows the call
+        if name in items or not place:  # the id of a call does not name its run, which knows the call
             continue
         response = await _response_of(await _found(runs, run))
         for item in cast("list[JsonObject]", response["output"]):

@@ -315,9 +315,7 @@ class PublishedStreams:
             raise ConfigurationError(message)
         name = published.name
         if self._has_users and published.user is None:
-            message = (
-                f"the stream {name} needs a user on a server with users: publish(..., user=...)"
-            )
+            message = f"the stream {name} needs a user on a server with users: publish(..., user=...)"
             raise ConfigurationError(message)
         if published.user is not None and not self._has_users:
             message = f"the stream {name} names a user, and the server has none: give it user=..."
@@ -376,5 +374,8 @@ def check_loop(published: Published[Any]) -> None:
         LocalProtocolError: It does not.
     """
     if published.hub.loop is not asyncio.get_running_loop():
-        message = f"the stream {published.name} belongs to no event loop or to another one: publish it on the server's, or before there is one"
+        message = (
+            f"the stream {published.name} belongs to no event loop or to another one: publish it on the server's, or "
+            "before there is one"
+        )
         raise LocalProtocolError(message)

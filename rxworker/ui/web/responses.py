@@ -269,9 +269,7 @@ class Page:
             return web.Response(status=304, headers=headers)
         text = file.content_type.startswith("text/")
         charset = "utf-8" if text else None
-        return web.Response(
-            body=file.body, content_type=file.content_type, charset=charset, headers=headers
-        )
+        return web.Response(body=file.body, content_type=file.content_type, charset=charset, headers=headers)
 
 
 @cache
@@ -316,9 +314,7 @@ def _diagram(library: str, script: str) -> PageFile:
     It runs these two scripts and loads nothing; the page shows it in a frame without an origin.
     """
     # In HTML, these would end the script, or begin a comment.
-    scripts = [
-        one.replace("</script", r"<\/script").replace("<!--", r"<\!--") for one in (library, script)
-    ]
+    scripts = [one.replace("</script", r"<\/script").replace("<!--", r"<\!--") for one in (library, script)]
     digests = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
     sources = " ".join(f"'sha256-{digest}'" for digest in digests)
     policy = (

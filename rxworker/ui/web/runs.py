@@ -171,11 +171,7 @@ class Runs:
         if conversation is None or not isinstance(entry, StoredEntry):
             return
         session = self._session_of(conversation)
-        if (
-            entry.here is not None
-            and entry.here.session is session
-            and not isinstance(session, QueuedSession)
-        ):
+        if entry.here is not None and entry.here.session is session and not isinstance(session, QueuedSession):
             return
         log = self.store.log
         info = None if log is None else await log.info(entry.id)
@@ -237,9 +233,7 @@ class Runs:
             raise ApiError(404, "no_conversation", "there is no such conversation; begin a new one")
         return self.next_run(entry, (message,))
 
-    async def start_instead(
-        self, run_id: str, number: int, text: str, message: Message
-    ) -> RunEntry:
+    async def start_instead(self, run_id: str, number: int, text: str, message: Message) -> RunEntry:
         """Start a run of a new conversation, which begins with what preceded a message of the user in the conversation of another run.
 
         Args:
@@ -260,9 +254,7 @@ class Runs:
         if worker is not None:
             known.append(worker.mapped((Message.user(text),))[0].text)
         if not 0 <= number < len(places) or messages[places[number]].text not in known:
-            raise ApiError(
-                409, "no_message", f"{run_id} has no such message any more: reload the page"
-            )
+            raise ApiError(409, "no_message", f"{run_id} has no such message any more: reload the page")
         branch = self._branch(before.conversation, number)
         conversation = self.begin_conversation(before.conversation.name or None, branch=branch)
         conversation.mark(before.conversation.marks)
@@ -403,9 +395,7 @@ class Runs:
                         run, decisions, add=add, shared_state=shared_state, log=session.log
                     )
                 else:
-                    resumed = await session.decide(
-                        run, decisions, add=add, shared_state=shared_state
-                    ).started()
+                    resumed = await session.decide(run, decisions, add=add, shared_state=shared_state).started()
             except (CommandConflictError, SessionBusyError) as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
@@ -524,9 +514,7 @@ class Runs:
         forked = await conversation.session.fork(run_id, seq).started()
         return self._keep(forked, conversation, before.title)
 
-    async def cancel(
-        self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now"
-    ) -> None:
+    async def cancel(self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
         """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed."""
         if entry.status == "paused":
             await entry.dismiss(reason)

@@ -98,9 +98,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Definition | None) -> SentRe
     url, body = _encoded(worker, request)
     if not url:
         doubts.append("form")
-    return SentRequest(
-        start_event.provider, start_event.model, url, body, tuple(doubts), tuple(hooks)
-    )
+    return SentRequest(start_event.provider, start_event.model, url, body, tuple(doubts), tuple(hooks))
 
 
 def _records_until(entry: RunEntry, seq: int) -> list[Record]:

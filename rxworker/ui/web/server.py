@@ -157,8 +157,9 @@ class WebServer:
         settings = options.get("settings") or Settings()
         if settings.token is None and options.get("user") is None and not is_loopback(host):
             message = (
-                f"{host} can be reached from other machines, and every client that reaches the server can run its tools: give it a "
-                "token with Settings(token=...), name its users with user=..., or listen on 127.0.0.1"
+                f"{host} can be reached from other machines, and every client that reaches the server can run its "
+                "tools: give it a token with Settings(token=...), name its users with user=..., or listen on "
+                "127.0.0.1"
             )
             raise ConfigurationError(message)
         self._host = host
@@ -244,9 +245,7 @@ async def serve_health(
 
 
 @asynccontextmanager
-async def _listening(
-    app: web.Application, most: int, host: str | None, port: int
-) -> AsyncGenerator[int, None]:
+async def _listening(app: web.Application, most: int, host: str | None, port: int) -> AsyncGenerator[int, None]:
     """Serve an application on connections, at most so many at once; yields the port.
 
     Raises:
@@ -283,7 +282,10 @@ def _why(error: OSError | OverflowError, host: str, port: int) -> str:
     if isinstance(error, OverflowError):
         return f"port {port} is not a port: choose a number from 0 to 65535"
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use: stop the program that listens there, or choose another one with port=..., 0 for any that is free"
+        return (
+            f"port {port} of {host} is in use: stop the program that listens there, or choose another one with "
+            "port=..., 0 for any that is free"
+        )
     if error.errno == errno.EACCES:
         return f"port {port} needs rights that this program does not have: choose one above 1023"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"

@@ -63,9 +63,7 @@ class Hosts:
 
     def __init__(self, allowed: Sequence[str] = ()) -> None:
         self._any = "*" in allowed
-        self._names = THIS_MACHINE | {
-            name.strip("[]").lower() for name in allowed if "/" not in name
-        }
+        self._names = THIS_MACHINE | {name.strip("[]").lower() for name in allowed if "/" not in name}
         try:
             self._networks = tuple(ip_network(network) for network in allowed if "/" in network)
         except ValueError as error:

@@ -170,9 +170,7 @@ class Connection:
         try:
             await send()
         except ApiError as error:
-            await self._try_send_message(
-                wire.RequestRefused(error.code, error.message, run, stream)
-            )
+            await self._try_send_message(wire.RequestRefused(error.code, error.message, run, stream))
         except RxWorkerError as error:
             await self._try_send_message(wire.RequestRefused("detached", str(error), run, stream))
         except ConnectionError:

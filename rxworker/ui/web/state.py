@@ -138,9 +138,7 @@ class ServerState:
             dashboards = meters, runs(settings.prices)
         fleets = [] if log is None else [fleet(period, settings.prices) for period in PERIODS]
         self.boards = Boards(dashboards, self.store, meters, fleets, has_xray=settings.xray)
-        self._on_alert = (
-            None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
-        )
+        self._on_alert = None if on_alert is None else Callback(on_alert, _log_failure, in_order=True)
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log, settings.prices)
         self._obstacle = STARTING
@@ -164,7 +162,10 @@ class ServerState:
         if self._fleet is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
         if self.has_users:
-            message = "this server has users, and may not show the runs of all users: use a server of the same log without user="
+            message = (
+                "this server has users, and may not show the runs of all users: use a server of the same log without "
+                "user="
+            )
             raise ApiError(403, "has_users", message)
         return self._fleet
 
@@ -207,9 +208,7 @@ class ServerState:
         if run.state.status == "new":
             raise LocalProtocolError("the run is not loaded yet: add(await run.started())")
         if self.has_users and owner is None:
-            raise ConfigurationError(
-                "the run needs an owner: add(run, owner=...) with a name that user= returns"
-            )
+            raise ConfigurationError("the run needs an owner: add(run, owner=...) with a name that user= returns")
         if owner is not None and not self.has_users:
             raise ConfigurationError("owner= needs a server with users: give it user=...")
         check_owner(owner)
@@ -241,9 +240,7 @@ class ServerState:
                 later.changed()
         self.store.keep(kept)
 
-    def _conversation_of(
-        self, run: Run[Any], name: str | None, worker: str, owner: str | None
-    ) -> ConversationEntry:
+    def _conversation_of(self, run: Run[Any], name: str | None, worker: str, owner: str | None) -> ConversationEntry:
         known = self.store.conversation_of(run)
         if known is None and name is not None:
             known = self.store.conversation(name, owner)
@@ -251,9 +248,7 @@ class ServerState:
             return ConversationEntry(name or new_id(), worker, session_of(run), owner)
         is_other = not known.has_session or known.session is not run.session
         if known.owner != owner or is_other or name not in (None, known.id):
-            message = (
-                "a conversation has one session and one owner: give the run another conversation"
-            )
+            message = "a conversation has one session and one owner: give the run another conversation"
             raise LocalProtocolError(message)
         return known
 

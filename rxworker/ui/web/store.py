@@ -211,9 +211,7 @@ class RunStore:
 
     def of(self, owner: str | None) -> Iterator[RunEntry]:
         """Return the runs of one user, newest first."""
-        entries = (
-            e for e in reversed(list(self._entries.values())) if e.conversation.owner == owner
-        )
+        entries = (e for e in reversed(list(self._entries.values())) if e.conversation.owner == owner)
         # A log may report an old run late. Of two that began at the same time, the later one in the list is newer.
         return iter(sorted(entries, key=lambda entry: -entry.started))
 

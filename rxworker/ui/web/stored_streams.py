@@ -148,7 +148,10 @@ class LogStream:
                 if size >= PAGE_BYTES:
                     break
         if not is_found:
-            message = "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read from -1"
+            message = (
+                "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read"
+                " from -1"
+            )
             raise ApiError(410, "gone_offset", message)
         self._at = at
         is_up_to_date = at[1] >= info.last_seq
@@ -213,9 +216,7 @@ def write_offset(epoch: int, number: int) -> str:
 
 FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], AgUiEncoder | UiMessageEncoder] | None] = {
     "": None,
-    "/ag-ui": lambda run, query: AgUiEncoder(
-        run, run, protocol=query.get("protocol"), snapshot=True
-    ),
+    "/ag-ui": lambda run, query: AgUiEncoder(run, run, protocol=query.get("protocol"), snapshot=True),
     "/ui": lambda run, _: UiMessageEncoder(run),
 }
 """The streams of a run: its records, and the parts of user interface protocols."""

@@ -33,9 +33,7 @@ DELIVERIES: dict[DeliveryName, Delivery] = {
 }
 
 
-def watch_run(
-    entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = ""
-) -> Watch:
+def watch_run(entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = "") -> Watch:
     """Watch a run. By default its deltas are merged and arrive at the rate of the server's settings.
 
     Raises:
@@ -46,9 +44,7 @@ def watch_run(
 
 def _watch(run: Run[Any] | Replica, after: int, delivery: Delivery, name: str) -> Watch:
     if after > run.last_seq:
-        message = (
-            f"the last record of the run is {run.last_seq}, so no client can have received {after}"
-        )
+        message = f"the last record of the run is {run.last_seq}, so no client can have received {after}"
         raise ApiError(400, "bad_cursor", message)
     return run.watch(delivery=delivery, after=after, name=name)
 
@@ -113,9 +109,7 @@ class FollowedRun(Struct, frozen=True):
 
     def watch(self, after: int) -> Watch:
         """Watch it."""
-        return _watch(
-            self.run, after, DELIVERIES.get(self.delivery, self.entry.delivery), self.name
-        )
+        return _watch(self.run, after, DELIVERIES.get(self.delivery, self.entry.delivery), self.name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
@@ -283,9 +277,7 @@ class Streams:
             stack.enter_context(self.take(entry))
             yield
 
-    async def send(
-        self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
-    ) -> None:
+    async def send(self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
         A client that reads nothing for too long is disconnected. The generator is always closed afterwards.
@@ -385,9 +377,7 @@ class Writer:
         sending: Its task, which is cancelled when the connection is closed.
     """
 
-    def __init__(
-        self, response: ResponseStream, pause: float, sending: asyncio.Task[object]
-    ) -> None:
+    def __init__(self, response: ResponseStream, pause: float, sending: asyncio.Task[object]) -> None:
         self.writes_now = response.writes_now
         self._response = response
         self._pause = pause

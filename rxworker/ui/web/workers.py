@@ -134,13 +134,9 @@ class WorkerSource:
 
     def describe(self, name: str, worker: Definition) -> WorkerInfo:
         """Return the description of a worker that has this name in the list of runs."""
-        tools = tuple(
-            ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
-        )
+        tools = tuple(ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas)
         model = worker.model
-        return WorkerInfo(
-            name, model.name, model.model, tools, self._prices.get(model.model, worker.prices)
-        )
+        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model, worker.prices))
 
     def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]
@@ -150,9 +146,7 @@ class WorkerSource:
             if name not in self._of_request:
                 return _checked(name, cast("Callable[[], object]", make)())
             if request is None:
-                message = (
-                    f"{name!r} is made for a request: only a client can begin its conversations"
-                )
+                message = f"{name!r} is made for a request: only a client can begin its conversations"
                 raise LocalProtocolError(message)
             return _checked(name, cast("Callable[[WebRequest], object]", make)(request))
         except (Exception, SystemExit) as error:
@@ -172,7 +166,10 @@ def _checked(name: str, made: object) -> Worker:
         return made
     if inspect.iscoroutine(made):
         made.close()  # otherwise Python warns that it was never awaited
-    message = f"{name!r} returned {made!r:.80}, which is not a Worker: give a plain function, not an async one, that returns a Worker"
+    message = (
+        f"{name!r} returned {made!r:.80}, which is not a Worker: give a plain function, not an async one, that returns "
+        "a Worker"
+    )
     raise ConfigurationError(message)
 
 

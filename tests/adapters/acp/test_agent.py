@@ -85,11 +85,7 @@ class Client:
             choice = self.choices.pop(0)
             if choice != "wait":
                 is_choice = choice != "cancelled"
-                outcome = (
-                    {"outcome": "selected", "optionId": choice}
-                    if is_choice
-                    else {"outcome": choice}
-                )
+                outcome = {"outcome": "selected", "optionId": choice} if is_choice else {"outcome": choice}
                 self.send({"id": message["id"], "result": {"outcome": outcome}})
         else:
             self._results[message["id"] or 0].set_result(message)
@@ -165,9 +161,7 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(
-    make: Worker | Make, *choices: str, log: EventLog | None = None
-) -> AsyncGenerator[Client, None]:
+async def serving(make: Worker | Make, *choices: str, log: EventLog | None = None) -> AsyncGenerator[Client, None]:
     """A client of an agent. It leaves at the end."""
     client = Client(*choices)
     task = asyncio.create_task(AcpAgent(make, client, log=log).serve())
@@ -281,9 +275,7 @@ async def test_a_plan_of_the_model_is_the_plan_of_the_editor() -> None:
         return "ok"
 
     steps: Json = [{"content": "Read", "status": "completed"}, {"content": "Write"}]
-    make, _ = scripted(
-        call("update_plan", steps=steps), call("publish"), "Done.", tools=[update_plan, publish]
-    )
+    make, _ = scripted(call("update_plan", steps=steps), call("publish"), "Done.", tools=[update_plan, publish])
     async with serving(make) as client:
         await client.prompt(await client.open(), "Plan")
     plans = [u["entries"] for u in client.received if u["sessionUpdate"] == "plan"]
@@ -451,9 +443,7 @@ async def test_an_option_that_does_not_exist_is_an_error_and_nothing_runs() -> N
         (call("delete", path="a"), {"limits": Limits(max_tokens=1)}, "max_tokens"),
     ],
 )
-async def test_the_end_of_a_run_is_a_stop_reason(
-    reply: Reply, options: dict[str, Any], reason: str
-) -> None:
+async def test_the_end_of_a_run_is_a_stop_reason(reply: Reply, options: dict[str, Any], reason: str) -> None:
     make, _ = scripted(reply, tools=[delete], **options)
     async with serving(make, "reject_once") as client:
         assert await client.prompt(await client.open(), "Go") == {"stopReason": reason}

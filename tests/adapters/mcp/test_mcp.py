@@ -128,9 +128,7 @@ def run_of(result: mcp.types.CallToolResult) -> str:
     return result.meta["rxworker/run"]["id"]
 
 
-async def test_a_call_is_a_run_and_the_next_call_continues_its_conversation(
-    desk: Desk, mode: str
-) -> None:
+async def test_a_call_is_a_run_and_the_next_call_continues_its_conversation(desk: Desk, mode: str) -> None:
     server = McpServer({"clerk": desk.clerk, "poet": McpWorker(desk.clerk, "Writes verses.")})
     shown: list[tuple[float, str | None]] = []
 
@@ -261,9 +259,7 @@ async def test_a_form_is_answered_once_and_for_no_other_run(desk: Desk) -> None:
         approved["approval"] = ElicitResult(action="accept", content={"approve": True})
 
         async def answer(state: str, arguments: dict[str, Any]) -> mcp.types.CallToolResult:
-            return await using.session.call_tool(
-                "clerk", arguments, input_responses=approved, request_state=state
-            )
+            return await using.session.call_tool("clerk", arguments, input_responses=approved, request_state=state)
 
         state = asked.request_state or ""
         for forged, arguments in ((state[:-2] + "xx", given), (state, {"message": "other"})):

@@ -60,9 +60,7 @@ async def test_a_run_reaches_a_collector_over_otlp() -> None:
     meters = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
     observer = OpenTelemetry(tracer_provider=tracers, meter_provider=meters)
     try:
-        await Worker(ScriptedModel([call("look"), "Done."]), tools=[look], tracing=observer).run(
-            "Look."
-        )
+        await Worker(ScriptedModel([call("look"), "Done."]), tools=[look], tracing=observer).run("Look.")
         await asyncio.to_thread(tracers.force_flush)
         await asyncio.to_thread(meters.force_flush)
     finally:

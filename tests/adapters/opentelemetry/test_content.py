@@ -72,13 +72,9 @@ async def test_with_content_messages_arguments_and_results_are_recorded_in_the_f
     response = "Ada lives at 12 Hill Road"
     result = {"type": "tool_call_response", "id": "call_1_1", "response": response}
     told = attributes(first)
-    assert json.loads(told["gen_ai.system_instructions"]) == [
-        {"type": "text", "content": "Be brief."}
-    ]
+    assert json.loads(told["gen_ai.system_instructions"]) == [{"type": "text", "content": "Be brief."}]
     assert json.loads(told["gen_ai.input.messages"]) == [asked]
-    assert json.loads(told["gen_ai.output.messages"]) == [
-        {**answered, "finish_reason": "tool_call"}
-    ]
+    assert json.loads(told["gen_ai.output.messages"]) == [{**answered, "finish_reason": "tool_call"}]
     assert json.loads(attributes(second)["gen_ai.input.messages"]) == [
         asked,
         answered,
@@ -184,9 +180,7 @@ def test_each_block_of_a_message_has_the_form_of_the_conventions() -> None:
 async def test_files_are_recorded_by_their_address_or_size_and_never_as_bytes(
     received: Received,
 ) -> None:
-    message = Message.user(
-        Text("See:"), Image(data="QUJD" * 1000), Document(url="https://example.com/a.pdf")
-    )
+    message = Message.user(Text("See:"), Image(data="QUJD" * 1000), Document(url="https://example.com/a.pdf"))
     await Worker(ScriptedModel(["Seen."]), tracing=received.observer(content=True)).run(message)
     (asked,) = json.loads(attributes(received.spans["chat scripted"])["gen_ai.input.messages"])
     assert [part["type"] for part in asked["parts"]] == ["text", "blob", "uri"]

@@ -145,18 +145,14 @@ async def test_a_run_that_another_process_takes_over_continues_the_trace_and_lin
         await run.hand_over(reason="a deployment")
         one = received.spans["invoke_agent"]
         assert dict(one.attributes or {})["rxworker.run.status"] == "handed_over"
-        second = Worker(
-            ScriptedModel(["Done."]), tools=[look], log=log, tracing=received.observer()
-        )
+        second = Worker(ScriptedModel(["Done."]), tools=[look], log=log, tracing=received.observer())
         with received.tracer.start_as_current_span("sweep") as sweep:
             taken = await second.recover(run.id, reason="found").started()
         await taken
         other = received.spans["invoke_agent"]
         assert other is not one
         names = [span.name for span in received.all]
-        assert (
-            names.count("chat scripted") == 3
-        )  # what the first process has traced is not traced again
+        assert names.count("chat scripted") == 3  # what the first process has traced is not traced again
         assert names.count("execute_tool look") == 1
         assert other.parent is not None
         assert other.parent.span_id == _context_of(received, "request").span_id
@@ -179,9 +175,7 @@ async def test_a_queued_run_keeps_the_context_of_its_submitter(received: Receive
             observer(run)
             run.subscribe(on_completed=done.set)
 
-        working = asyncio.create_task(
-            work(log, lambda info: Worker(ScriptedModel(["Hello."])), on_run=follow)
-        )
+        working = asyncio.create_task(work(log, lambda info: Worker(ScriptedModel(["Hello."])), on_run=follow))
         await done.wait()
         working.cancel()
         await asyncio.wait([working])

@@ -314,9 +314,7 @@ async def test_a_paused_run_ends_its_span_and_the_resumed_run_goes_on_in_its_tra
         return Pause("Look?")
 
     observer = received.observer()
-    worker = Worker(
-        ScriptedModel([call("look", at="a"), "Seen."]), tools=[look], hooks=[ask], tracing=observer
-    )
+    worker = Worker(ScriptedModel([call("look", at="a"), "Seen."]), tools=[look], hooks=[ask], tracing=observer)
     with received.tracer.start_as_current_span("request") as request:
         paused = await worker.run("Look.")
     assert isinstance(paused, Paused)
@@ -368,9 +366,7 @@ async def test_a_traced_run_without_watchers_counts_as_unobserved(received: Rece
 
 
 @pytest.mark.parametrize("how", ["called", "late"])
-async def test_a_run_is_traced_by_calling_the_observer_also_late_and_only_once(
-    received: Received, how: str
-) -> None:
+async def test_a_run_is_traced_by_calling_the_observer_also_late_and_only_once(received: Received, how: str) -> None:
     observer = received.observer()
     run = Worker(ScriptedModel(["Hello."])).run("Hi")
     if how == "late":

@@ -15,9 +15,7 @@ TASKS = sorted(path for path in Path(__file__).parent.glob("*.py") if path != Pa
 
 
 @pytest.mark.parametrize("path", TASKS, ids=lambda path: path.stem)
-def test_a_program_written_from_the_documentation_does_its_task(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_written_from_the_documentation_does_its_task(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with checked_records():
         main = runpy.run_path(str(path))["main"]
         running: Coroutine[object, object, None] | None = main()

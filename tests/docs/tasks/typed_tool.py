@@ -33,9 +33,7 @@ def main() -> None:
         ]
     )
     result = Worker(model, tools=[reserve]).run_sync("Reserve much tea.")
-    answers = [
-        answer for message in result.conversation.messages for answer in message.tool_results
-    ]
+    answers = [answer for message in result.conversation.messages for answer in message.tool_results]
     for answer in answers:
         print(answer.is_error, answer.text)
     assert [answer.is_error for answer in answers] == [True, True, False]

@@ -89,9 +89,7 @@ async def test_it_answers_with_text(make_provider: MakeProvider, aimock: str) ->
     assert lint(records) == []
 
 
-async def test_it_thinks_and_then_answers_with_text(
-    make_event_stream_provider: MakeProvider, aimock: str
-) -> None:
+async def test_it_thinks_and_then_answers_with_text(make_event_stream_provider: MakeProvider, aimock: str) -> None:
     provider = make_event_stream_provider(aimock)
     run = Worker(provider).run("Please think first.")
     records = watch(run)
@@ -159,15 +157,11 @@ async def test_whole_calls_run_also_under_a_finish_reason_that_is_not_googles(ai
     assert lint(records) == []
 
 
-async def test_a_429_is_waited_for_as_long_as_it_specifies(
-    make_provider: MakeProvider, aimock: str
-) -> None:
+async def test_a_429_is_waited_for_as_long_as_it_specifies(make_provider: MakeProvider, aimock: str) -> None:
     waits: list[float] = []
 
     class Noted(Retry, frozen=True):
-        def delay(
-            self, error: Exception, attempt: int, chance: Callable[[], float] = float
-        ) -> float | None:
+        def delay(self, error: Exception, attempt: int, chance: Callable[[], float] = float) -> float | None:
             wait = super().delay(error, attempt, chance)
             waits.append(wait or 0.0)
             return 0.0
@@ -193,9 +187,7 @@ async def test_an_answer_that_is_cut_is_an_error(make_provider: MakeProvider, ai
     assert (await worker.run("say hello")).text.startswith("Hello")
 
 
-async def test_an_answer_that_is_cut_is_requested_again(
-    make_provider: MakeProvider, aimock: str
-) -> None:
+async def test_an_answer_that_is_cut_is_requested_again(make_provider: MakeProvider, aimock: str) -> None:
     run = Worker(make_provider(aimock), response_retry=NO_PAUSE).run("break off")
     records = watch(run)
     assert (await run).text == "This one is whole."

@@ -22,7 +22,10 @@ from rxworker.events import Event, Record
 from rxworker.protocols.socket import DeliveryName, RunSummary
 
 FILE = Path(__file__).parents[3] / "rxworker/ui/web/client/events.d.ts"
-HEAD = "// The types of events and of what the server sends, made from the Python types by tests/integration/client/event_types.py.\n"
+HEAD = (
+    "// The types of events and of what the server sends, made from the Python types by "
+    "tests/integration/client/event_types.py.\n"
+)
 PLAIN: dict[object, str] = {
     int: "number", float: "number", str: "string", bytes: "string", bool: "boolean", NoneType: "null", object: "unknown", Any: "unknown",
 }  # fmt: skip
@@ -57,9 +60,7 @@ class Types:
         if origin in (dict, Mapping):
             return f"{{ [key: string]: {self.name(args[1])} }}"
         if isinstance(kind, type) and issubclass(kind, Enum):
-            return self._once(
-                kind, lambda: " | ".join(json.dumps(each.value) for each in kind), "type {} = {};"
-            )
+            return self._once(kind, lambda: " | ".join(json.dumps(each.value) for each in kind), "type {} = {};")
         if isinstance(kind, type) and issubclass(kind, Struct):
             return self._once(kind, lambda: self._members(kind), "interface {} {{\n{}}}")
         raise TypeError(f"{kind!r} has no TypeScript here: add a case")
@@ -85,8 +86,7 @@ class Types:
             raise TypeError(f"{kind.__name__} is a JSON array: add a case")
         tag = f"  {config.tag_field}: {json.dumps(config.tag)};\n" if config.tag_field else ""
         return tag + "".join(
-            _note(notes.get(field.name, ""), "  ") + self._member(field, config.omit_defaults)
-            for field in fields(kind)
+            _note(notes.get(field.name, ""), "  ") + self._member(field, config.omit_defaults) for field in fields(kind)
         )
 
     def _member(self, field: FieldInfo, omits: bool) -> str:

@@ -282,10 +282,7 @@ class WritableStreams:
         """Append messages in one transaction, and close the stream with the last of them."""
         run, after = stream.claim.run_id, stream.last
         events = [Opaque("message", b64encode(message).decode()) for message in messages]
-        records = [
-            Record(seq, run, 0, 0, time.time(), event)
-            for seq, event in enumerate(events, after + 1)
-        ]
+        records = [Record(seq, run, 0, 0, time.time(), event) for seq, event in enumerate(events, after + 1)]
         if is_last and not records:
             # Readers wait for entries: this one is not a message.
             records.append(Record(after + 1, run, 0, 0, time.time(), RunStop()))

@@ -95,9 +95,7 @@ async def test_what_it_reports_as_an_error_is_one(command: list[str]) -> None:
 
 
 async def test_resources_come_back_as_their_text(command: list[str]) -> None:
-    (result,) = await run_with(
-        command, call("get-resource-reference", resourceType="Text", resourceId=1)
-    )
+    (result,) = await run_with(command, call("get-resource-reference", resourceType="Text", resourceId=1))
     assert "Resource 1" in result.text
 
 
@@ -144,9 +142,7 @@ async def test_progress_is_shown_and_a_cancelled_call_ends(command: list[str]) -
     assert isinstance(records[-1].event, RunAbort)
 
 
-async def test_an_image_reaches_both_providers(
-    command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_image_reaches_both_providers(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for make in (Anthropic, OpenAIChat):
         replies = [call("get-tiny-image"), say("A picture.")]
@@ -207,9 +203,7 @@ async def test_a_call_that_waits_with_a_closed_connection_is_lost_and_not_made_a
         assert isinstance(paused, Paused)
     async with mcp_tools(command) as tools:
         other = Worker(ScriptedModel([say("Done.")]), tools=tools)
-        result = await other.resume(
-            cast("Paused[Any]", paused), decisions=[Approve({"name": "Ada"})]
-        )
+        result = await other.resume(cast("Paused[Any]", paused), decisions=[Approve({"name": "Ada"})])
     [answer] = [r for m in result.conversation.messages for r in m.tool_results]
     assert answer.is_error
     assert "the call cannot go on, and it was not made again" in answer.text

@@ -76,9 +76,7 @@ class GatedModel:
     name = "gated"
     model = "gated-1"
 
-    def __init__(
-        self, replies: Sequence[Reply] | Callable[[Request], Reply], *, free: bool = False
-    ) -> None:
+    def __init__(self, replies: Sequence[Reply] | Callable[[Request], Reply], *, free: bool = False) -> None:
         self._replies = replies
         self._count = 0
         self._free = free
@@ -112,9 +110,7 @@ class GatedModel:
 
         return Observable(subscribe)
 
-    async def _tell(
-        self, events: Iterable[ResponseEvent], observer: abc.ObserverBase[ResponseEvent]
-    ) -> None:
+    async def _tell(self, events: Iterable[ResponseEvent], observer: abc.ObserverBase[ResponseEvent]) -> None:
         for event in events:
             if isinstance(event, TextDelta) and not self._free:
                 await self._allowed.acquire()
@@ -178,9 +174,7 @@ class Windows:
         await page.unroute_all()
         await page.goto(urljoin(page.url, "/static/icon.svg"))
         await page.evaluate("localStorage.clear(), sessionStorage.clear()")
-        await page.emulate_media(
-            reduced_motion="reduce", color_scheme="light", contrast="no-preference"
-        )
+        await page.emulate_media(reduced_motion="reduce", color_scheme="light", contrast="no-preference")
         await page.mouse.move(0, 0)
         await page.context.clear_cookies()
         await page.context.clear_permissions()
@@ -273,9 +267,7 @@ class Desk:
         self.contexts.clear()
         self._taken.clear()
 
-    async def open(
-        self, path: str = "", *, url: str = "", width: int = 1280, **options: Any
-    ) -> Page:
+    async def open(self, path: str = "", *, url: str = "", width: int = 1280, **options: Any) -> Page:
         """Open the page in a window of its own, with these options of a browser context."""
         if options:
             page = await self._windows.new(width, **options)
@@ -456,9 +448,7 @@ async def serve_below(prefix: str, app: web.Application) -> AsyncGenerator[str, 
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
     finally:
-        await asyncio.sleep(
-            SOON
-        )  # see `stop_listening`: a browser connects before it has anything to ask
+        await asyncio.sleep(SOON)  # see `stop_listening`: a browser connects before it has anything to ask
         await runner.cleanup()
 
 

@@ -30,7 +30,9 @@ COPIED = """(() => {
   Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => copied.push(text) } });
 })()"""
 """Takes what the page copies, which a browser without a window does not allow."""
-AXIS = "['--at', '--span'].map((name) => Number(document.querySelector('#lanes').style.getPropertyValue(name)).toFixed(3))"
+AXIS = (
+    "['--at', '--span'].map((name) => Number(document.querySelector('#lanes').style.getPropertyValue(name)).toFixed(3))"
+)
 """The part of the timeline that is shown."""
 
 
@@ -107,9 +109,7 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         await desk.close()
 
 
-async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: Desk, gated: type[GatedModel]) -> None:
     many = call("look", where="here")
     for n in range(60):
         many += call("look", where=f"there {n}")
@@ -121,9 +121,7 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(
         await expect(page).to_have_url(re.compile(r"\?trace=wide#"))
         run = desk.runs[-1].id
         other = await desk.open(f"?trace=wide&from=0.000&to=0.030#{run}")
-        await expect(other.get_by_role("button", name="Full width")).to_have_attribute(
-            "aria-pressed", "true"
-        )
+        await expect(other.get_by_role("button", name="Full width")).to_have_attribute("aria-pressed", "true")
         # Its first rows are shown, not its last ones.
         await expect(other.locator("#lanes .lane-name", has_text="Turn 1")).to_be_visible()
         assert await other.locator("#lanes").evaluate("node => node.scrollTop") == 0
@@ -161,9 +159,7 @@ async def test_compared_runs_are_an_address(desk: Desk, gated: type[GatedModel])
         await desk.close()
 
 
-async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_the_page_of_all_runs_has_its_filter_and_period_in_its_address(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         for tenant in ("acme", "globex"):
             await Worker(ScriptedModel(["Hi."]), log=log, labels={"tenant": tenant}).run(tenant)

@@ -80,16 +80,10 @@ async def violations(page: Page, axe: str, only: Sequence[str]) -> list[str]:
         "(only) => axe.run({ runOnly: only, resultTypes: ['violations'] }).then((all) => all.violations)",
         only,
     )
-    return [
-        f"{one['id']}: {node['html'][:120]} {node['failureSummary']}"
-        for one in found
-        for node in one["nodes"]
-    ]
+    return [f"{one['id']}: {node['html'][:120]} {node['failureSummary']}" for one in found for node in one["nodes"]]
 
 
-async def test_axe_finds_nothing_in_any_state(
-    desk: Desk, gated: type[GatedModel], axe: str, tmp_path: Path
-) -> None:
+async def test_axe_finds_nothing_in_any_state(desk: Desk, gated: type[GatedModel], axe: str, tmp_path: Path) -> None:
     replies = [
         think("Where to?") + say(ANSWER) + call("look", place="Lisbon"),
         say("Shall I?") + call("book", city="Lisbon"),

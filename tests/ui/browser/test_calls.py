@@ -117,9 +117,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
         table = "300 rows \N{MULTIPLICATION SIGN} 3 columns: id, name, note"
         await expect(page.locator(".call .outcome", has_text=table)).to_be_visible()
-        await page.evaluate(
-            "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
-        )
+        await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
         shown = dict(zip(names, await page.locator(".call").all(), strict=True))
         await expect(shown["broken"].locator(".result > pre")).to_have_text('{"a": 1')
         await expect(shown["deep"].locator(".result > pre")).to_be_visible()
@@ -170,9 +168,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await expect(log.locator(".result-find")).to_have_value("")
 
 
-async def test_a_form_changes_only_what_is_touched_and_names_the_fault(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]
     async with desk.serve(gated(replies, free=True), [book]):
         page = await desk.open()
@@ -270,9 +266,7 @@ def problem(page: Page, name: str) -> Locator:
     return page.locator(".field", has=page.get_by_label(name)).locator(".field-error")
 
 
-async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk: Desk, gated: type[GatedModel]) -> None:
     asked = [call("book", hotel=name) for name in "abcd"]
     replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
     async with desk.serve(gated(replies, free=True), [book]):
@@ -292,9 +286,7 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(
         assert [each["hotel"] for each in booked] == ["a", "b"]
 
 
-async def test_a_run_of_the_program_has_a_form_and_a_cost(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_run_of_the_program_has_a_form_and_a_cost(desk: Desk, gated: type[GatedModel]) -> None:
     settings = Settings(prices={"gated-1": Prices(input=1e6, output=1e6)})
     async with desk.serve(gated([]), settings=settings) as server:
         model = gated([call("book", hotel="Avenida"), say("Booked, as you wish.")])
@@ -305,9 +297,7 @@ async def test_a_run_of_the_program_has_a_form_and_a_cost(
         await desk.press(page, "Approve with changes")
         await desk.status(page, "running")
         model.let(1)
-        await expect(page.locator("#run-facts")).to_contain_text(
-            re.compile("≈ cost .*[1-9]|cost ≈ .*[1-9]")
-        )
+        await expect(page.locator("#run-facts")).to_contain_text(re.compile("≈ cost .*[1-9]|cost ≈ .*[1-9]"))
         await expect(await desk.usage(page, "Cost")).to_have_text(re.compile("[1-9].* USD"))
         model.let_all()
         await desk.status(page, "finished")
@@ -336,9 +326,7 @@ async def reserve(context: ToolContext) -> str:
     reply = context.begun.reply
     assert reply is not None
     if context.begun.state is None:
-        context.ask(
-            Question("tables (python)", "Sign in.", url="https://a.example/in?x"), reply.content
-        )
+        context.ask(Question("tables (python)", "Sign in.", url="https://a.example/in?x"), reply.content)
     booked.append({"form": context.begun.state, "sign": reply.action})
     return "reserved"
 
@@ -369,9 +357,7 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
         assert booked == [{"form": form, "sign": "accept"}]
 
 
-async def test_what_is_typed_after_new_run_is_in_the_message_box(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([call("book", hotel="Palace"), say("Booked.")], free=True)
     async with desk.serve(model, [book]):
         page = await desk.open()
@@ -388,16 +374,12 @@ async def test_what_is_typed_after_new_run_is_in_the_message_box(
 
 async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) -> None:
     long = "a long note that needs much room in its row"
-    results["cities"] = json.dumps(
-        [{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}]
-    )
+    results["cities"] = json.dumps([{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}])
     async with desk.serve(gated([call("read", what="cities"), say("Read.")], free=True), [read]):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        await page.evaluate(
-            "document.querySelectorAll('.call > details').forEach((one) => (one.open = true))"
-        )
+        await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
         cell = page.locator(".result-table td").first
         await expect(cell).to_be_visible()
         lines = """(cell) => {

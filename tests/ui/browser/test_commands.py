@@ -114,9 +114,7 @@ async def test_a_phone_does_not_open_its_keyboard(desk: Desk, gated: type[GatedM
         await desk.close()
 
 
-async def test_the_palette_finds_commands_and_runs_by_some_letters(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("A."), say("B.")], free=True)):
         page = await desk.open()
         await desk.ask(page, "The weather in Lisbon")

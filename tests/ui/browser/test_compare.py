@@ -28,9 +28,7 @@ async def look(place: str) -> str:
     return f"<b>nothing</b> at {place}"
 
 
-async def test_steps_are_aligned_and_what_differs_in_them_is_marked(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk, gated: type[GatedModel]) -> None:
     first = [call("look", place="the sea"), say("It is calm and blue today.")]
     other = [
         call("look", place="the lake"),
@@ -48,9 +46,7 @@ async def test_steps_are_aligned_and_what_differs_in_them_is_marked(
         await expect(compare.get_by_role("status")).to_have_text("3 differences, 1 equal step")
         await expect(page.locator("#conversation")).to_be_hidden()
         rows = compare.locator(".compare-row")
-        await expect(rows.locator(".compare-word")).to_have_text(
-            ["Different", "Only in B", "Different"]
-        )
+        await expect(rows.locator(".compare-word")).to_have_text(["Different", "Only in B", "Different"])
         await expect(rows.first.locator("del")).to_have_text(["sea", "sea"])
         await expect(rows.first.locator("ins")).to_have_text(["lake", "lake"])
         await expect(rows.nth(1)).to_contain_text("<b>nothing</b> at the sky")

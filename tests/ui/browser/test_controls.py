@@ -131,9 +131,7 @@ async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
         await desk.same(page, desk.runs[0])
 
 
-async def test_a_call_of_a_tool_of_another_client_is_denied(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk, gated: type[GatedModel]) -> None:
     """The page does not run it, and a run that is resumed without its result pauses at it again."""
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     async with desk.serve(gated([call("open_tab"), say("It is shut.")], free=True), [open_tab]):
@@ -242,9 +240,7 @@ async def fits(page: Page) -> None:
     assert small == []
 
 
-async def test_the_theme_follows_the_system_until_a_choice_is_made(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_theme_follows_the_system_until_a_choice_is_made(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hello")])):
         page = await desk.open(color_scheme="dark")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -254,9 +250,7 @@ async def test_the_theme_follows_the_system_until_a_choice_is_made(
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_what_is_read_stands_out_from_its_background(
-    desk: Desk, gated: type[GatedModel], theme: str
-) -> None:
+async def test_what_is_read_stands_out_from_its_background(desk: Desk, gated: type[GatedModel], theme: str) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
         page = await desk.open(color_scheme=theme)
@@ -300,9 +294,7 @@ async def faint(page: Page) -> None:
     assert found == []
 
 
-async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
@@ -351,9 +343,7 @@ async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[Gated
     desk.problems.clear()  # the browser tells of the request that was cut
 
 
-async def test_two_calls_of_one_id_are_decided_about_one_by_one(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_two_calls_of_one_id_are_decided_about_one_by_one(desk: Desk, gated: type[GatedModel]) -> None:
     calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
     replies = [Reply(tool_calls=calls), say("One of them.")]
     async with desk.serve(gated(replies, free=True), [delete]):

@@ -70,9 +70,7 @@ BOARD = Dashboard(
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 
 
-async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
         await desk.ask(page)
@@ -145,9 +143,7 @@ HIDE = """(isHidden) => {
 
 
 @pytest.mark.parametrize("path", ["", "fleet"])
-async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(
-    desk: Desk, tmp_path: Path, path: str
-) -> None:
+async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk, tmp_path: Path, path: str) -> None:
     """A browser opens six to a server: a few tabs with dashboards had all of them, and nothing could be sent."""
     async with SQLiteLog(tmp_path / "runs.db") as log:
 
@@ -179,9 +175,7 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(
             await desk.close()
 
 
-async def test_a_dashboard_follows_the_scope_and_the_slider(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [*REPLIES, *REPLIES]
     async with desk.serve(gated(replies, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
@@ -213,9 +207,7 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(
         await desk.close()
 
 
-async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk: Desk, gated: type[GatedModel]) -> None:
     def spell(record: Record) -> str:
         return f"<img src=x onerror=alert(1)> {record.seq}"
 
@@ -271,9 +263,7 @@ async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[Gate
         await desk.close()
 
 
-async def test_the_address_names_the_dashboard_and_its_scope(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: type[GatedModel]) -> None:
     other = Dashboard([panel("Last", ops.map(run_of), view="text")], title="Other")
     boards = [BOARD, other]
     async with desk.serve(gated(REPLIES, free=True), [look], dashboards=boards):
@@ -298,9 +288,7 @@ async def test_the_address_names_the_dashboard_and_its_scope(
         await desk.close()
 
 
-async def test_nothing_is_received_before_it_is_on_the_screen(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
         page = await desk.open()
         await desk.ask(page)
@@ -318,9 +306,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen(
         await desk.close()
 
 
-async def test_all_runs_of_a_log_are_shown_on_their_page(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path
-) -> None:
+async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         make = desk.maker(gated([*REPLIES, *REPLIES], free=True), [look], log=log)
         async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
@@ -329,9 +315,7 @@ async def test_all_runs_of_a_log_are_shown_on_their_page(
             await desk.status(page, "finished")
             await page.goto(f"{server.url}fleet")
             await page.locator("#board-panel").scroll_into_view_if_needed()
-            await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text(
-                "1 calls"
-            )
+            await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text("1 calls")
             await expect(page.locator("#board .board-table tbody tr")).to_have_count(1)
             await desk.close()
 
@@ -346,9 +330,7 @@ HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href
 <rx-panel id="source" src="{url}api/runs/x"></rx-panel></html>"""
 
 
-async def test_panels_are_elements_in_a_page_of_ones_own(
-    desk: Desk, gated: type[GatedModel], browser: Browser
-) -> None:
+async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, gated: type[GatedModel], browser: Browser) -> None:
     html = ""
 
     async def get(_: web.Request) -> web.Response:
@@ -379,12 +361,8 @@ async def test_panels_are_elements_in_a_page_of_ones_own(
             await expect(page.locator("#source")).to_contain_text("This element has no dashboard")
             # A browser opens six connections to a server: panels of one dashboard share one.
             more = f'<rx-panel src="{server.url}api/boards/desk?run={run.id}" panel="calls"></rx-panel>'
-            await page.evaluate(
-                "(more) => document.body.insertAdjacentHTML('beforeend', more)", 9 * more
-            )
-            await expect(page.locator("rx-panel .board-panel", has_text="1 calls")).to_have_count(
-                11
-            )
+            await page.evaluate("(more) => document.body.insertAdjacentHTML('beforeend', more)", 9 * more)
+            await expect(page.locator("rx-panel .board-panel", has_text="1 calls")).to_have_count(11)
             feeds = server.state.boards.feeds.values()
             assert [feed.clients for feed in feeds if feed.clients] == [1]
     finally:

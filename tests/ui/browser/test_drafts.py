@@ -54,9 +54,7 @@ async def held(page: Page, address: str) -> AsyncGenerator[asyncio.Event, None]:
     free.set()
 
 
-async def test_a_message_is_queued_until_the_model_reads_it(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
     async with desk.serve(model, [look]):
         page = await desk.open()
@@ -73,16 +71,12 @@ async def test_a_message_is_queued_until_the_model_reads_it(
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#queue")).to_be_hidden()
-        await expect(page.locator(".message.user .text")).to_have_text(
-            ["Go", "And hurry", "And hurry"]
-        )
+        await expect(page.locator(".message.user .text")).to_have_text(["Go", "And hurry", "And hurry"])
         await expect(page.locator(BOX)).to_have_value("")
 
 
 @pytest.mark.parametrize("has_log", [False, True])
-async def test_a_queued_message_is_withdrawn(
-    desk: Desk, gated: type[GatedModel], has_log: bool
-) -> None:
+async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel], has_log: bool) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
     async with desk.serve(model, [look], log=MemoryLog() if has_log else None):
         page = await desk.open()
@@ -100,15 +94,11 @@ async def test_a_queued_message_is_withdrawn(
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#queue")).to_be_hidden()
-        await expect(page.locator(".message.user .text")).to_have_text(
-            ["Go", "And hurry", "Be brief"]
-        )
+        await expect(page.locator(".message.user .text")).to_have_text(["Go", "And hurry", "Be brief"])
         await expect(page.locator(BOX)).to_have_value("And hurry")
 
 
-async def test_a_queued_message_comes_back_when_the_run_is_cancelled(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
@@ -146,9 +136,7 @@ async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedMo
         await expect(page.locator("#queue")).to_be_hidden()
 
 
-async def test_what_is_typed_while_a_message_is_sent_is_kept(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
@@ -193,9 +181,7 @@ async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_si
     desk.problems.clear()  # the browser reports the request that was cut
 
 
-async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say(LONG)])
     async with desk.serve(model) as server:
         for text in ("One", "Two"):
@@ -220,7 +206,9 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(
         await page.locator("#composer-send").click()
         await expect(page.locator("#queue-list li span")).to_have_text(["for the first"])
         # The server has accepted it: a reload before that would cancel the request.
-        accepted = "Object.entries(sessionStorage).some(([k, v]) => k.includes('outbox') && v.includes('for the first'))"
+        accepted = (
+            "Object.entries(sessionStorage).some(([k, v]) => k.includes('outbox') && v.includes('for the first'))"
+        )
         await page.wait_for_function(accepted)
         await page.reload()
         await expect(page.locator("#queue-list li span")).to_have_text(["for the first"])

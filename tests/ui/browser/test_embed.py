@@ -73,9 +73,7 @@ class OwnSite:
     async def start(self, text: str, **headers: str) -> str:
         """Begin a run; its id."""
         request = self.page.context.request
-        answer = await request.post(
-            self._desk.url + "api/runs", data={"input": text}, headers=headers
-        )
+        answer = await request.post(self._desk.url + "api/runs", data={"input": text}, headers=headers)
         summary: dict[str, str] = await answer.json()
         return summary["id"]
 
@@ -217,9 +215,7 @@ async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
         await closed(socket)
 
 
-async def test_a_run_that_ends_with_its_server_is_over(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
+async def test_a_run_that_ends_with_its_server_is_over(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
     async with own_site() as site:
         async with site.served(gated([say("Hi")])):
             run = await site.start("Go")
@@ -231,11 +227,12 @@ async def test_a_run_that_ends_with_its_server_is_over(
         assert await site.page.evaluate("seen") == ["running", "aborted"]
 
 
-async def test_a_run_that_is_over_is_shown_at_its_end(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
+async def test_a_run_that_is_over_is_shown_at_its_end(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
     """Also when its parts, which are seen for the first time, replace their estimated heights."""
-    part = "Some text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n```python\nx = 1\n\ny = 2\n\nz = 3\n```\n\n1. one\n2. two"
+    part = (
+        "Some text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n```python\nx = 1\n\ny = 2\n\nz = 3\n```\n\n1. "
+        "one\n2. two"
+    )
     async with own_site() as site, site.served(gated([say(part)], free=True)):
         page, run = site.page, await site.start("Go")
         await desk.runs[0]
@@ -244,9 +241,7 @@ async def test_a_run_that_is_over_is_shown_at_its_end(
         await expect(pane.locator("li").last).to_be_in_viewport(ratio=1)
 
 
-async def test_an_element_shows_why_there_is_no_run(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
+async def test_an_element_shows_why_there_is_no_run(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
     token = "a long secret"
     async with own_site() as site:
         page = site.page
@@ -349,16 +344,12 @@ async def test_a_page_starts_and_steers_runs_with_its_own_input(
         desk.problems.clear()
 
 
-async def test_an_element_shows_a_moment_of_the_past(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
+async def test_an_element_shows_a_moment_of_the_past(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
     async with own_site() as site, site.served(gated(reply, free=True)):
         page, run = site.page, await site.start("Count")
         await desk.runs[0]
         address = f"{desk.url}api/runs/{run}"
-        await site.show(
-            f'<rx-run src="{address}"></rx-run><rx-run view="trace" src="{address}"></rx-run>'
-        )
+        await site.show(f'<rx-run src="{address}"></rx-run><rx-run view="trace" src="{address}"></rx-run>')
         talk, trace = page.locator("rx-run").first, page.locator("rx-run").last
         await talk.evaluate(NOTE, {"types": ["record"], "token": None})
         answer = talk.locator(".block.text .text")
@@ -404,9 +395,7 @@ async def test_elements_that_are_removed_leave_nothing_and_begin_again(
         for _ in range(2):
             await expect(page.locator("rx-run .message.user .text")).to_have_text("Count")
             await expect(tokens.locator(".board-value > *")).to_have_count(2)
-            await expect(page.locator("rx-panel .board-error").last).to_contain_text(
-                "no panel none"
-            )
+            await expect(page.locator("rx-panel .board-error").last).to_contain_text("no panel none")
             taken.append(server.state.streams.taken)
             await page.evaluate("window.main = document.querySelector('main'), main.remove()")
             for socket in site.sockets:

@@ -94,9 +94,7 @@ async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Pat
             await desk.close()
 
 
-async def test_a_new_run_leaves_the_focus_and_the_selection_in_the_list(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_new_run_leaves_the_focus_and_the_selection_in_the_list(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
 
         def make() -> Worker:
@@ -111,9 +109,7 @@ async def test_a_new_run_leaves_the_focus_and_the_selection_in_the_list(
             await expect(rows).to_have_count(2)
             first = page.get_by_role("link", name="First")
             await first.focus()
-            await page.evaluate(
-                """() => getSelection().selectAllChildren(document.activeElement)"""
-            )
+            await page.evaluate("""() => getSelection().selectAllChildren(document.activeElement)""")
             for count, title in ((3, "Third"), (4, "Fourth")):
                 await make().run(title)
                 await expect(rows).to_have_count(count)
@@ -138,9 +134,7 @@ async def test_a_lost_connection_is_shown_and_made_again(desk: Desk, tmp_path: P
             await expect(page.locator("#banner")).to_be_hidden()
             await expect(page.locator("#link")).to_have_text("Connected")
             await desk.close()
-    desk.problems[:] = [
-        one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one
-    ]
+    desk.problems[:] = [one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one]
 
 
 async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -> None:
@@ -168,9 +162,7 @@ async def test_a_bar_leads_to_the_runs_of_its_time(desk: Desk, tmp_path: Path) -
             await page.reload()
             await expect(rows).to_have_count(1)
             # An hour before, nothing ran.
-            await page.goto(
-                f"{server.url}fleet?since={float(asked['since']) - 3600:.0f}&until={asked['since']}"
-            )
+            await page.goto(f"{server.url}fleet?since={float(asked['since']) - 3600:.0f}&until={asked['since']}")
             await expect(page.locator("#rows-note")).to_have_text("No run matches.")
             await page.locator("#reset").click()
             await expect(rows).to_have_count(1)

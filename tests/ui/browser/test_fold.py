@@ -108,9 +108,7 @@ async def watched(run: Run[Any], delivery: Delivery | None = None) -> Records:
 
 
 async def plain() -> Run[Any]:
-    model = ScriptedModel(
-        [think("Hm.") + say("Let me look.") + call("look", where="here"), "Nothing."]
-    )
+    model = ScriptedModel([think("Hm.") + say("Let me look.") + call("look", where="here"), "Nothing."])
     return Worker(model, tools=[look], system="Be brief.").run("Is there anything?")
 
 
@@ -299,22 +297,14 @@ async def test_the_page_comes_to_the_same_as_the_library() -> None:
         assert first["inner"] == second["inner"], make
 
 
-TIERED = Prices(
-    2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4)
-)
+TIERED = Prices(2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4))
 
 
 @pytest.mark.parametrize("prices", [PRICES, Prices(input=3.0, output=15.0), TIERED])
 @pytest.mark.parametrize("sizes", [(900, 900), (190_000, 190_000), (90_000, 250_000)], ids=str)
-async def test_the_page_comes_to_the_same_cost_as_the_library(
-    prices: Prices, sizes: tuple[int, int]
-) -> None:
-    first, used = (
-        Usage(size, 70, 300, 200, cache_creation_1h_tokens=150, raw={}) for size in sizes
-    )
-    model = ScriptedModel(
-        [call("look", where="here") + Reply(usage=first), say("No.") + Reply(usage=used)]
-    )
+async def test_the_page_comes_to_the_same_cost_as_the_library(prices: Prices, sizes: tuple[int, int]) -> None:
+    first, used = (Usage(size, 70, 300, 200, cache_creation_1h_tokens=150, raw={}) for size in sizes)
+    model = ScriptedModel([call("look", where="here") + Reply(usage=first), say("No.") + Reply(usage=used)])
     run = Worker(model, tools=[look]).run("Go")
     every = await watched(run)
     (page,) = page_tells([every], prices=prices)

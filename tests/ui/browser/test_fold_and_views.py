@@ -119,9 +119,7 @@ def compare(runs: Sequence[Sequence[Record]], names: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_the_page_shows_every_recorded_response_as_the_views_do(provider: str) -> None:
-    files = [
-        p for p in sorted((RECORDINGS / provider).glob("*")) if p.suffix in (".sse", ".ndjson")
-    ]
+    files = [p for p in sorted((RECORDINGS / provider).glob("*")) if p.suffix in (".sse", ".ndjson")]
     compare([response(file) for file in files], [file.name for file in files])
 
 
@@ -166,9 +164,7 @@ async def records_of(script: Sequence[Reply], delivery: Delivery) -> list[Record
     """The records of a run with these replies, however it ends."""
     tools = [look, broken, delete, write_verse]
     retry = Retry(retries=2, first=0.0)
-    run = Worker(
-        ScriptedModel([*script, say("That is all.")]), tools=tools, response_retry=retry
-    ).run("Go.")
+    run = Worker(ScriptedModel([*script, say("That is all.")]), tools=tools, response_retry=retry).run("Go.")
     records: list[Record] = []
     try:
         async for record in run.watch(delivery):

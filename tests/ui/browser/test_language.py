@@ -60,9 +60,7 @@ async def test_no_text_of_the_page_is_missing_from_the_language_file(
     english = (STATIC / "languages/en.js").read_text(encoding="utf-8")
     assert FILES in language
     served = {
-        "language.js": language.replace(
-            FILES, 'const FILES = { de: () => import("../languages/de.js") };'
-        ),
+        "language.js": language.replace(FILES, 'const FILES = { de: () => import("../languages/de.js") };'),
         "de.js": english.replace("export const words", "const english") + MARKED,
     }
 

@@ -33,9 +33,7 @@ async def write(text: str) -> str:
     return f"{len(text)} written"
 
 
-async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]
     async with desk.serve(gated(replies, free=True), [fetch]):
         page = await desk.open()
@@ -50,9 +48,7 @@ async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(
         await desk.same(page, desk.runs[0])
 
 
-async def test_arguments_that_come_in_many_pieces_are_shown_whole(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
     text = "word " * 16_000
     replies = [call("write", text=text), say("Done.")]
     async with desk.serve(gated(replies, free=True), [write]):
@@ -64,9 +60,7 @@ async def test_arguments_that_come_in_many_pieces_are_shown_whole(
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
 
 
-async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk, gated: type[GatedModel]) -> None:
     reply = call("write", text="0")
     for n in range(1, 180):
         reply += call("write", text=f"{n}")
@@ -86,7 +80,8 @@ async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(
         assert await lanes.evaluate("(n) => n.scrollHeight") == 189 * 42
         assert await rows.count() < 60
         await page.wait_for_function(
-            "() => { const n = document.querySelector('#lanes'); return n.scrollHeight - n.scrollTop - n.clientHeight < 48; }"
+            "() => { const n = document.querySelector('#lanes'); return n.scrollHeight - n.scrollTop - n.clientHeight <"
+            " 48; }"
         )
         # The rows that come into sight have nodes, and are in order.
         await lanes.evaluate("(n) => (n.scrollTop = 90 * 42)")

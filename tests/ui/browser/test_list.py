@@ -24,9 +24,7 @@ from playwright.async_api import Locator, expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_conversation_is_one_line_with_its_earlier_runs_below(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_conversation_is_one_line_with_its_earlier_runs_below(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("First."), say("Second.")], free=True)):
         page = await desk.open()
         await desk.ask(page, "Begin")
@@ -45,9 +43,7 @@ async def test_a_conversation_is_one_line_with_its_earlier_runs_below(
         await expect(line.locator(".run-earlier")).to_have_count(0)
 
 
-async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(desk: Desk, tmp_path: Path) -> None:
     answers = iter(["An old silent pond.", "Rain.", "Hail.", "Snow."])
 
     def make() -> Worker:
@@ -112,9 +108,7 @@ async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_ru
         assert "of=" not in page.url
 
 
-async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(desk: Desk, tmp_path: Path) -> None:
     model = ScriptedModel(["One.", "Two.", "Three."])
 
     def make() -> Worker:
@@ -150,9 +144,7 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(
             await act("The pond", "Tags…")
             await page.locator(dialog_field).fill("water, frogs")
             await page.keyboard.press("Enter")
-            await expect(line("The pond").locator(".run-line-tags span")).to_have_text(
-                ["water", "frogs"]
-            )
+            await expect(line("The pond").locator(".run-line-tags span")).to_have_text(["water", "frogs"])
             # The pinned one is the first, though the oldest.
             titles = page.locator("#run-list > li > a .run-line-title")
             await expect(titles).to_have_text(["third", "second", "The pond"])
@@ -208,9 +200,7 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(
             await desk.close()
 
 
-async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("A frog jumps.")])
     async with desk.serve(model):
         page = await desk.open()

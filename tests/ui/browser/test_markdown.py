@@ -51,9 +51,7 @@ async ([seed, rounds]) => {
 """
 
 
-async def test_any_text_in_any_pieces_comes_to_the_same(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_any_text_in_any_pieces_comes_to_the_same(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi")], free=True)):
         page = await desk.open()
         different: list[Any] = await page.evaluate(CUT, [20, 500])
@@ -115,12 +113,13 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
             "<b>no</b> <script>alert(2)</script>",
         ):
             assert word in shown
-        names = "h3 strong em code s .math.drawn ol ol>li>ul>li input[type=checkbox]:checked table td blockquote figure.code .hl-cmnt"
+        names = (
+            "h3 strong em code s .math.drawn ol ol>li>ul>li input[type=checkbox]:checked table td blockquote "
+            "figure.code .hl-cmnt"
+        )
         for name in names.split():
             assert await text.locator(name).count() > 0, name
-        formulas = await text.locator(".math.drawn").evaluate_all(
-            "(nodes) => nodes.map((node) => node.dataset.source)"
-        )
+        formulas = await text.locator(".math.drawn").evaluate_all("(nodes) => nodes.map((node) => node.dataset.source)")
         assert formulas == ["x^2", r"a_1 \cdot \{b\}", r"\frac{1}{2}"]
         links = text.locator("a[href]")
         assert await links.count() == 1
@@ -133,7 +132,8 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
             await text.locator("table")
             .last.locator("tbody td")
             .evaluate_all(
-                "(cells) => cells.map((cell) => { const range = document.createRange(); range.selectNodeContents(cell); return range.getBoundingClientRect().height; })"
+                "(cells) => cells.map((cell) => { const range = document.createRange(); range.selectNodeContents(cell);"
+                " return range.getBoundingClientRect().height; })"
             )
         )
         assert len(set(heights)) == 1, "a word of a table is not broken"
@@ -157,19 +157,14 @@ async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
         assert await code.inner_text() == "def f():\n    return 1\n"
         await page.locator("figure.code").get_by_role("button", name="Copy").click()
         await page.wait_for_selector("button.copy:text-is('Copied')")
-        assert (
-            await page.evaluate("() => navigator.clipboard.readText()")
-            == "def f():\n    return 1\n"
-        )
+        assert await page.evaluate("() => navigator.clipboard.readText()") == "def f():\n    return 1\n"
         wrap = page.get_by_role("button", name="Wrap")
         await wrap.click()
         assert re.search("wrapped", await page.locator("figure.code").get_attribute("class") or "")
         assert await wrap.get_attribute("aria-pressed") == "true"
 
 
-async def test_what_is_selected_stays_while_the_text_grows(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
     async with desk.serve(model):
         page = await desk.open()
@@ -185,9 +180,7 @@ async def test_what_is_selected_stays_while_the_text_grows(
         assert chosen.split() == ["Second", "one."]
 
 
-async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
     size = 1_200_000
     async with desk.serve(gated([say("x" * size, chunk=100_000)], free=True)):
         page = await desk.open()
@@ -199,13 +192,9 @@ async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(
         )
 
 
-async def test_the_blocks_of_a_long_text_are_collected_in_parts(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gated: type[GatedModel]) -> None:
     """A browser looks at each child of an element in each frame."""
-    text = "".join(
-        f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100)
-    )
+    text = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
     async with desk.serve(gated([say(text, chunk=40)], free=True)):
         page = await desk.open()
         await desk.ask(page)
@@ -217,9 +206,7 @@ async def test_the_blocks_of_a_long_text_are_collected_in_parts(
         assert await page.locator(blocks).nth(399).text_content() != ""
 
 
-async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: Desk, gated: type[GatedModel]) -> None:
     texts = [
         "https://bank.example/?evil.example",
         "evil.example is safe",
@@ -276,7 +263,8 @@ async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[Ga
         await expect(drawn.nth(3).locator(".katex-display")).to_be_visible()
         for n in range(3):
             heights: list[float] = await drawn.nth(n).evaluate(
-                "(node) => [...node.querySelectorAll('.katex-html .vlist > span')].map((one) => one.getBoundingClientRect().top)"
+                "(node) => [...node.querySelectorAll('.katex-html .vlist > span')].map((one) => "
+                "one.getBoundingClientRect().top)"
             )
             assert len(set(heights)) > 1, "the parts of a fraction have places of their own"
             assert await drawn.nth(n).locator("math mfrac").count() == 1
@@ -287,7 +275,8 @@ async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[Ga
         rule = await drawn.last.evaluate("(node) => node.getBoundingClientRect().width")
         assert rule < 2_000
         fonts: list[str] = await page.evaluate(
-            "document.fonts.ready.then((fonts) => [...fonts].filter((font) => font.status === 'loaded').map((font) => font.family))"
+            "document.fonts.ready.then((fonts) => [...fonts].filter((font) => font.status === 'loaded').map((font) => "
+            "font.family))"
         )
         assert {"KaTeX_Main", "KaTeX_Fraktur", "KaTeX_AMS"} <= set(fonts)
 
@@ -339,9 +328,7 @@ async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
         desk.problems.clear()  # the browser reports what it refused
         # An error is shown above the code.
         await draw.last.click()
-        await expect(page.locator("figure.code .reason")).to_have_text(
-            "Not drawn: Parse error of <b>bad</b></script>"
-        )
+        await expect(page.locator("figure.code .reason")).to_have_text("Not drawn: Parse error of <b>bad</b></script>")
         await expect(code.nth(1)).to_be_visible()
         await expect(draw.last).to_have_attribute("aria-pressed", "false")
         # And the code again; the colours are those of the page.
@@ -383,9 +370,7 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
     async with TestServer(app, host="127.0.0.1") as thief:
         leaks = LEAKS.replace("URL", str(thief.make_url("")).rstrip("/"))
         text = f"```mermaid\n{leaks}\n```"
-        async with desk.serve(
-            gated([say(text)], free=True), settings=Settings(mermaid=library)
-        ) as server:
+        async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=library)) as server:
             page = await desk.open()
             await desk.ask(page)
             await desk.status(page, "finished")
@@ -399,9 +384,7 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
     assert reached == []
 
 
-async def test_without_the_library_a_diagram_stays_code(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_without_the_library_a_diagram_stays_code(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say(DIAGRAMS)], free=True)) as server:
         page = await desk.open()
         await desk.ask(page)
@@ -420,7 +403,10 @@ async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[G
         if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
             pytest.fail(missing)
         pytest.skip(missing)
-    text = '```mermaid\nflowchart LR\n A[Order] --> B{Paid?}\n click A "javascript:alert(1)"\n```\n\n```mermaid\nflowchart LR\n A --> --> [\n```'
+    text = (
+        '```mermaid\nflowchart LR\n A[Order] --> B{Paid?}\n click A "javascript:alert(1)"\n```\n\n```mermaid\nflowchart'
+        " LR\n A --> --> [\n```"
+    )
     async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=REAL)):
         page = await desk.open()
         await desk.ask(page)
@@ -429,9 +415,7 @@ async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[G
         await draw.first.click()
         shown = page.frame_locator("iframe.diagram")
         await expect(shown.locator(".node")).to_have_text(["Order", "Paid?"])
-        hrefs: list[str] = await shown.locator("a").evaluate_all(
-            "(all) => all.map((a) => a.outerHTML.slice(0, 200))"
-        )
+        hrefs: list[str] = await shown.locator("a").evaluate_all("(all) => all.map((a) => a.outerHTML.slice(0, 200))")
         assert not [one for one in hrefs if "javascript:" in one]
         await draw.last.click()
         await expect(page.locator("figure.code .reason")).to_contain_text("Parse error")

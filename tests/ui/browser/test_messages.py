@@ -32,9 +32,7 @@ def file(name: str, kind: str, data: bytes) -> FilePayload:
     return {"name": name, "mimeType": kind, "buffer": data}
 
 
-async def test_files_go_with_a_message_and_are_shown_with_it(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_files_go_with_a_message_and_are_shown_with_it(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("A dot.")], free=True)):
         page = await desk.open()
         files = [
@@ -85,9 +83,7 @@ async def test_a_message_with_files_is_answered_again_and_edited_with_those_that
         assert sent[2] == sent[0][:1]
 
 
-async def test_a_file_that_is_too_large_is_refused_with_its_name(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi")])):
         page = await desk.open()
         # Made by the browser: to send it so many bytes takes a second.
@@ -189,9 +185,7 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
             await desk.close()
 
 
-async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk, gated: type[GatedModel]) -> None:
     @tool(requires_approval=True)
     async def book(place: str) -> str:
         """Book."""
@@ -205,18 +199,14 @@ async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(
         await desk.press(page, "Answer again")
         await desk.answers(page, "Two.")
         await expect(page.locator(".branches")).to_contain_text("2/2")
-        wide: list[int] = await page.locator("#conversation").evaluate(
-            "(node) => [node.scrollWidth, node.clientWidth]"
-        )
+        wide: list[int] = await page.locator("#conversation").evaluate("(node) => [node.scrollWidth, node.clientWidth]")
         assert wide[0] == wide[1], "nothing is moved aside"
         await expect(page.get_by_role("button", name="Copy link").first).to_be_in_viewport(ratio=1)
         await desk.ask(page, "Book it")
         reason = page.get_by_role("textbox", name="Reason for the model")
-        room: list[float] = await reason.evaluate(
-            """(node) => {
+        room: list[float] = await reason.evaluate("""(node) => {
               const style = getComputedStyle(node), pen = document.createElement("canvas").getContext("2d");
               pen.font = style.font;
               return [pen.measureText(node.placeholder).width, node.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)];
-            }"""
-        )
+            }""")
         assert room[0] <= room[1], "the hint is not cut"

@@ -35,9 +35,7 @@ async def front(_: web.Request) -> web.Response:
     return web.Response(text="<!doctype html><title>Chat</title>", content_type="text/html")
 
 
-async def test_a_page_of_an_allowed_origin_shows_an_answer(
-    browser: Browser, make_site: Site
-) -> None:
+async def test_a_page_of_an_allowed_origin_shows_an_answer(browser: Browser, make_site: Site) -> None:
     app = web.Application()
     app.add_routes([web.get("/", front)])
     page = await browser.new_page()

@@ -19,9 +19,7 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
-ATTACK = (
-    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> & done"
-)
+ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> & done"
 
 
 async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedModel]) -> None:
@@ -40,9 +38,7 @@ async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedMod
         await expect(page).to_have_title("Go · Desk")
 
 
-async def test_a_page_that_is_loaded_again_in_the_middle_shows_all_of_it(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_page_that_is_loaded_again_in_the_middle_shows_all_of_it(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([think("Hm.") + say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
@@ -187,9 +183,7 @@ async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedMo
         await desk.same(page, desk.runs[0])
 
 
-async def test_a_conversation_goes_on_with_the_next_run(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_conversation_goes_on_with_the_next_run(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("First."), say("Second.")], free=True)):
         page = await desk.open()
         await desk.ask(page)
@@ -215,9 +209,7 @@ async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[Ga
         await expect(page.locator("#welcome")).to_be_hidden()
 
 
-async def test_watchers_are_shown_with_how_far_behind_they_are(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_watchers_are_shown_with_how_far_behind_they_are(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()

@@ -51,9 +51,7 @@ def nothing_deleted() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(667, 320), (740, 360), (360, 560), (320, 480)])
-async def test_a_decision_is_in_view_on_a_phone(
-    desk: Desk, gated: type[GatedModel], width: int, height: int
-) -> None:
+async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedModel], width: int, height: int) -> None:
     asked = call("delete", path="/a/rather/long/path" * 8, reason="because " * 40, depth=3)
     async with desk.serve(gated([say(LONG * 4) + asked, say("Gone.")], free=True), [delete]):
         page = await desk.open(width=width)
@@ -64,9 +62,7 @@ async def test_a_decision_is_in_view_on_a_phone(
             button = page.get_by_role("button", name=part, exact=True)
             await expect(button).to_be_in_viewport(ratio=1)
         await expect(page.locator("#approval h3")).to_be_in_viewport(ratio=1)
-        await expect(page.locator("#approval .field :is(input, textarea)").first).to_be_in_viewport(
-            ratio=0.05
-        )
+        await expect(page.locator("#approval .field :is(input, textarea)").first).to_be_in_viewport(ratio=0.05)
         await desk.press(page, "Approve")
         await desk.status(page, "finished")
 
@@ -100,9 +96,7 @@ async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[Gated
         assert deleted == ["a.txt"]
 
 
-async def test_the_skip_link_leads_to_the_decision_while_there_is_one(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_skip_link_leads_to_the_decision_while_there_is_one(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
         page = await desk.open()
@@ -118,9 +112,7 @@ async def test_the_skip_link_leads_to_the_decision_while_there_is_one(
         await expect(skip).to_have_attribute("href", "#composer-input")
 
 
-async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model, closes=False):
         page = await desk.open()
@@ -143,9 +135,7 @@ async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(
     desk.problems.clear()  # the browser reports the lost connection
 
 
-async def test_a_run_that_has_ended_is_not_shown_as_unwatched(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_run_that_has_ended_is_not_shown_as_unwatched(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hello.")], free=True)):
         page = await desk.open()
         await desk.ask(page)
@@ -203,9 +193,7 @@ async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
         await expect(page.locator("#announcer")).to_contain_text("The run has failed")
 
 
-async def test_numbers_have_their_unit_and_words_of_help(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type[GatedModel]) -> None:
     prices = {"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
     settings = Settings(title="Desk", prices=prices)
     model = gated([say(LONG)])
@@ -225,9 +213,7 @@ async def test_numbers_have_their_unit_and_words_of_help(
 HELP = "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."
 
 
-async def test_a_page_without_a_run_leads_to_the_newest(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_page_without_a_run_leads_to_the_newest(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated(lambda _: say("Hello."), free=True)
     async with desk.serve(model) as server:
         empty = await desk.open(width=360)

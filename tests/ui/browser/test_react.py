@@ -53,9 +53,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 
 
 @asynccontextmanager
-async def page_of(
-    example: Any, browser: Browser, model: GatedModel, path: str
-) -> AsyncGenerator[Page, None]:
+async def page_of(example: Any, browser: Browser, model: GatedModel, path: str) -> AsyncGenerator[Page, None]:
     """A page of the example, which complains of nothing."""
     runner = web.AppRunner(example.make_site(partial(example.make_worker, model)))
     await runner.setup()
@@ -79,21 +77,15 @@ async def ask(page: Page, text: str) -> None:
     await page.get_by_role("button", name="Send", exact=True).click()
 
 
-async def test_a_page_with_use_chat(
-    example: ModuleType, browser: Browser, gated: type[GatedModel]
-) -> None:
+async def test_a_page_with_use_chat(example: ModuleType, browser: Browser, gated: type[GatedModel]) -> None:
     plan = call("add_step", title="Write") + call("paint", color="teal")
     mail = call("send_mail", to="Ada")
-    model = gated(
-        [plan, say("It is done. Or is it?"), mail, say("Sent."), say("On and on and on.")]
-    )
+    model = gated([plan, say("It is done. Or is it?"), mail, say("Sent."), say("On and on and on.")])
     async with page_of(example, browser, model, "chat.html") as page:
         # The worker's tool and that of the page, of one response; the text arrives in pieces.
         await ask(page, "Plan it")
         await expect(page.locator("#steps li")).to_have_text(["Write"])
-        await expect(page.locator("header > .mark")).to_have_css(
-            "background-color", "rgb(0, 128, 128)"
-        )
+        await expect(page.locator("header > .mark")).to_have_css("background-color", "rgb(0, 128, 128)")
         model.let(1)
         answer = page.locator("[data-role=assistant] p")
         await expect(answer).not_to_have_text(["It is done. Or is it?"])
@@ -110,9 +102,7 @@ async def test_a_page_with_use_chat(
         panel = page.locator("rx-panel[panel=calls-by-tool]")
         await expect(panel.locator("tbody tr")).to_have_count(2)
         # What the package for JavaScript shows of it: the run that continues, with the mail.
-        await expect(page.locator("#run")).to_have_text(
-            re.compile(r"^finished · 1 call · [1-9]\d* tokens$")
-        )
+        await expect(page.locator("#run")).to_have_text(re.compile(r"^finished · 1 call · [1-9]\d* tokens$"))
         await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
         await page.reload()
         await expect(page.locator("[data-role]")).to_have_count(4)
@@ -130,15 +120,11 @@ async def test_a_page_with_assistant_ui_over_ag_ui(
 ) -> None:
     plan = call("add_step", title="Write") + call("throw_confetti", color="teal")
     again = call("add_step", title="Test") + call("send_mail", to="Ada")
-    model = gated(
-        [plan, say("It is done."), again, say("Sent."), say("On and on and on.")], free=True
-    )
+    model = gated([plan, say("It is done."), again, say("Sent."), say("On and on and on.")], free=True)
     async with page_of(example, browser, model, "agui.html") as page:
         await ask(page, "Plan it")
         await expect(page.locator("#steps li")).to_have_text(["Write"])
-        await expect(page.locator("header > .mark")).to_have_css(
-            "background-color", "rgb(0, 128, 128)"
-        )
+        await expect(page.locator("header > .mark")).to_have_css("background-color", "rgb(0, 128, 128)")
         await expect(page.locator("[data-role=assistant] p").last).to_have_text("It is done.")
         # The page changes the state, and the worker continues with it.
         await page.get_by_role("button", name="Begin anew").click()

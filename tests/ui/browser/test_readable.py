@@ -50,9 +50,7 @@ async def look(where: str) -> str:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_no_text_of_a_model_or_a_tool_hides_or_turns_anything(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_no_text_of_a_model_or_a_tool_hides_or_turns_anything(desk: Desk, gated: type[GatedModel]) -> None:
     pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     from playwright.async_api import expect
 

@@ -106,9 +106,7 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
         await expect(page.locator("#run-facts")).to_contain_text(f"cost {money(cost)}")
 
 
-async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
     settings = Settings(title="Desk", max_kept=1)
     async with desk.serve(gated(replies, free=True), [delete], settings=settings):

@@ -24,9 +24,7 @@ from playwright.async_api import expect
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TOKEN = "a-very-secret-token-0123456789"
-LOCKED = Settings(
-    title="Desk", token=TOKEN, prices={"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
-)
+LOCKED = Settings(title="Desk", token=TOKEN, prices={"gated-1": Prices(input=3.0, output=15.0, currency="EUR")})
 OVER = "this link was revoked or has ended: its owner can make another one"
 HIDDEN = ["#runs", "#composer", "#approval", "#controls", "#board-scope", "#board-share"]
 
@@ -51,9 +49,7 @@ async def share_run(page: Page) -> str:
     return await make_link(page)
 
 
-async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("Now it goes on.", chunk=3)])
     async with desk.serve(model, settings=LOCKED):
         page = await desk.open(f"?token={TOKEN}")
@@ -89,9 +85,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(
         await desk.close()
 
 
-async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("Now never.", chunk=3)])
     async with desk.serve(model):
         page = await desk.open()
@@ -122,9 +116,7 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(
         await desk.close()
 
 
-async def test_a_link_to_a_dashboard_shows_that_one_alone(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([call("look", where="here")], free=True), [look]):
         page = await desk.open()
         await desk.ask(page)

@@ -44,9 +44,7 @@ def stumble(_record: Record) -> None:
     raise RuntimeError("stumbled")
 
 
-async def test_what_a_provider_refuses_is_reported_once(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_a_provider_refuses_is_reported_once(desk: Desk, gated: type[GatedModel]) -> None:
     model = ScriptedModel([say("Half a sen") + fail("The key is not valid", "auth")])
     async with desk.serve(model):
         page = await desk.open()
@@ -60,9 +58,7 @@ async def test_what_a_provider_refuses_is_reported_once(
         await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
 
 
-async def test_a_limit_is_reported_once_with_what_to_do(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated(lambda _: call("look", where="again"), free=True)
     async with desk.serve(model, [look], limits=Limits(max_turns=2)):
         page = await desk.open()
@@ -74,9 +70,7 @@ async def test_a_limit_is_reported_once_with_what_to_do(
         await expect(note).to_contain_text("raise the limit")
 
 
-async def test_messages_of_hooks_are_shown_by_their_level(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("look"), say("Nothing.")]
     async with desk.serve(gated(replies, free=True), [look], hooks=[chatty]):
         page = await desk.open()

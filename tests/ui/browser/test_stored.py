@@ -41,9 +41,7 @@ async def serve(file: Path, makers: Makers, *, port: int = 0) -> AsyncGenerator[
         yield server
 
 
-async def test_the_page_outlives_its_server(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path
-) -> None:
+async def test_the_page_outlives_its_server(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
     model = gated([say("One. Two. Three.")] * 2)
     clerk: Makers = {"clerk": desk.maker(model, name="clerk")}
@@ -60,9 +58,7 @@ async def test_the_page_outlives_its_server(
     async with serve(file, other, port=desk.port):
         await expect(page.locator("#link")).to_have_attribute("data-state", "open")
         await desk.status(page, "recovering")
-        assert "is being recovered" in (
-            await page.locator("#run-status").get_attribute("title") or ""
-        )
+        assert "is being recovered" in (await page.locator("#run-status").get_attribute("title") or "")
 
     async with serve(file, clerk, port=desk.port):
         await desk.status(page, "running")
@@ -120,9 +116,7 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         await desk.close()
 
 
-async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(
-    desk: Desk, tmp_path: Path
-) -> None:
+async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk: Desk, tmp_path: Path) -> None:
     is_out = True
 
     def answer(request: Request) -> Reply:
@@ -136,9 +130,7 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(
         await desk.ask(page, "First.")
         await desk.status(page, "failed")
         again = page.get_by_role("button", name="Answer again")
-        await expect(again.locator("..")).to_have_css(
-            "opacity", "1"
-        )  # without the pointer above it
+        await expect(again.locator("..")).to_have_css("opacity", "1")  # without the pointer above it
         run = desk.runs[0].id
         await other.goto(f"{server.url}#{run}")
         await desk.status(other, "failed")

@@ -68,9 +68,7 @@ async def move(page: Page, part: float) -> int:
 
 async def drawn(page: Page) -> None:
     """Wait until the page has drawn what was asked for."""
-    await page.evaluate(
-        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
+    await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 async def seq(page: Page) -> int:
@@ -85,9 +83,7 @@ async def past(page: Page, is_past: bool) -> None:
 
 async def answers(page: Page) -> list[str]:
     """The answers that are shown."""
-    return await page.locator(
-        "#conversation > .block.text:not(.retracted) .text"
-    ).all_text_contents()
+    return await page.locator("#conversation > .block.text:not(.retracted) .text").all_text_contents()
 
 
 async def agree(page: Page, records: Sequence[Record]) -> None:
@@ -215,9 +211,7 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("rxworker.worker.session.record_clock", clock)
 
 
-async def test_a_run_is_played_to_its_end(
-    desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 0.2)
     async with desk.serve(gated([say(LONG)], free=True)):
         page = await desk.open()
@@ -242,9 +236,7 @@ async def test_a_run_is_played_to_its_end(
         await desk.answers(page, LONG)
 
 
-async def test_playing_stops_where_it_is(
-    desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 100.0)
     async with desk.serve(gated([say(LONG)], free=True)):
         page = await desk.open()
@@ -320,9 +312,7 @@ async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[Gate
                 error = {"code": "bad_record", "message": "It cannot begin there."}
                 await route.fulfill(status=409, json={"error": error})
                 return
-            summary = await page.evaluate(
-                "(id) => fetch(`api/runs/${id}`).then((answer) => answer.json())", fork.id
-            )
+            summary = await page.evaluate("(id) => fetch(`api/runs/${id}`).then((answer) => answer.json())", fork.id)
             await route.fulfill(status=201, json=summary)
 
         await page.route("**/api/info", info)
@@ -345,9 +335,7 @@ async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[Gate
 
 
 @pytest.mark.parametrize("width", [1280, 360])
-async def test_the_bar_fits_and_can_be_touched(
-    desk: Desk, gated: type[GatedModel], width: int
-) -> None:
+async def test_the_bar_fits_and_can_be_touched(desk: Desk, gated: type[GatedModel], width: int) -> None:
     async with desk.serve(gated([say(LONG)], free=True)):
         page = await desk.open(width=width)
         await desk.ask(page)

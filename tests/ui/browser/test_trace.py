@@ -35,9 +35,7 @@ async def wait() -> str:
     return "waited"
 
 
-async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: Desk, gated: type[GatedModel]) -> None:
     half = say("Half") + fail("overloaded", retryable=True)
     model = gated([half, say("Let me look.") + call("look", place="here"), say("Done.")], free=True)
     async with desk.serve(model, [look]):
@@ -64,9 +62,7 @@ async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(
         await expect(page.locator("#lanes .attempt .lane-text").last).to_contain_text("first after")
 
 
-async def test_a_row_is_inspected_with_its_arguments_result_and_events(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([call("look", place="<i>here</i>"), say("Done.")], free=True)
     async with desk.serve(model, [look]):
         page = await desk.open()
@@ -75,9 +71,7 @@ async def test_a_row_is_inspected_with_its_arguments_result_and_events(
         await page.locator("#lanes .lane-label", has_text="look").click()
         inspector = page.locator("#inspector")
         await expect(inspector.locator("h3")).to_have_text("look")
-        await expect(inspector.locator("figure.code code").first).to_have_text(
-            '{\n  "place": "<i>here</i>"\n}'
-        )
+        await expect(inspector.locator("figure.code code").first).to_have_text('{\n  "place": "<i>here</i>"\n}')
         await expect(inspector.locator(".result pre")).to_have_text("<i>here</i>: <b>nothing</b>")
         await inspector.locator("summary").click()
         await expect(inspector.locator(".events li")).not_to_have_count(0)
@@ -111,7 +105,10 @@ async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[Gated
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        shown = "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
+        shown = (
+            "() => { const { style } = document.querySelector('#lanes'); return "
+            "[Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
+        )
         whole: list[float] = await page.evaluate(shown)
         await page.get_by_role("button", name="Zoom in").click()
         from_, span = await page.evaluate(shown)
@@ -134,9 +131,7 @@ TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter((mark
 """Where the texts of the axis begin and end."""
 
 
-async def test_the_texts_of_a_narrow_axis_do_not_overlap(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_texts_of_a_narrow_axis_do_not_overlap(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi")], free=True)):
         page = await desk.open(width=320)
         await desk.ask(page)
@@ -151,15 +146,16 @@ async def test_the_texts_of_a_narrow_axis_do_not_overlap(
             assert all(before[1] < after[0] for before, after in pairwise(texts))
 
 
-async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: Desk, gated: type[GatedModel]) -> None:
     apart = """() => {
       const slider = document.querySelector("#time-slider"), lanes = document.querySelector("#lanes"), { left, width } = lanes.querySelector(".track").getBoundingClientRect();
       const box = slider.getBoundingClientRect(), value = (slider.value - slider.min) / (slider.max - slider.min), of = (name) => Number(lanes.style.getPropertyValue(name));
       return Math.abs(box.left + 8 + (box.width - 16) * value - (left + (width * (of("--now") - of("--at"))) / of("--span")));
     }"""
-    move = "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles: true })); }"
+    move = (
+        "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles:"
+        " true })); }"
+    )
     async with desk.serve(gated([call("wait"), say("Done.")], free=True), [wait]):
         page = await desk.open()
         await desk.ask(page)
@@ -180,9 +176,7 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(
         await expect(span).to_have_attribute("data-past", "false")
 
 
-async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Desk, gated: type[GatedModel]) -> None:
     calls = call("look", place="Lisbon") + call("look", place="Kyoto", days=2)
     model = gated([calls, say("Done."), call("book")], free=True)
 
@@ -200,9 +194,7 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         await expect(page.locator(".lane-arguments").first).to_be_hidden()
         await page.get_by_role("button", name="Full width").click()
         await expect(page.locator("#composer")).to_be_hidden()
-        await expect(page.locator(".lane-arguments:visible")).to_have_text(
-            ["(place=Lisbon)", "(place=Kyoto, days=2)"]
-        )
+        await expect(page.locator(".lane-arguments:visible")).to_have_text(["(place=Lisbon)", "(place=Kyoto, days=2)"])
         # The thumb of the slider is above the end of the tracks, as beside the conversation.
         ends: list[float] = await page.evaluate(
             """() => {
@@ -245,14 +237,15 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(
         await expect(page.get_by_role("button", name="Full width")).to_have_count(0)
 
 
-async def test_a_long_trace_is_searched_and_has_an_overview(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: type[GatedModel]) -> None:
     names = ["Lisbon", "Kyoto", "Quito"]
     reply = call("look", place="Lisbon")
     for n in range(1, 60):
         reply += call("look", place=names[n % 3])
-    shown = "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
+    shown = (
+        "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), "
+        "Number(style.getPropertyValue('--span'))]; }"
+    )
     async with desk.serve(gated([reply + call("wait"), say("Done.")], free=True), [look, wait]):
         page = await desk.open()
         await desk.ask(page)

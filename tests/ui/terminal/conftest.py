@@ -106,9 +106,7 @@ def open_app() -> Open:
     """Opens the app on a worker."""
 
     @asynccontextmanager
-    async def opened(
-        worker: Worker, size: tuple[int, int] = (80, 24), **settings: Any
-    ) -> AsyncGenerator[Person, None]:
+    async def opened(worker: Worker, size: tuple[int, int] = (80, 24), **settings: Any) -> AsyncGenerator[Person, None]:
         app = TerminalApp(worker, **settings)
         async with app.run_test(size=size) as pilot:
             yield Person(app, pilot)

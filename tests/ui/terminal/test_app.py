@@ -266,9 +266,7 @@ async def test_many_deltas_cost_few_pictures(open_app: Open) -> None:
         assert view.drawn < 2_000
 
 
-async def test_of_very_many_parts_the_first_leave_the_screen(
-    open_app: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_very_many_parts_the_first_leave_the_screen(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.ui.terminal.transcript.MOST_LANES", 6)
     async with open_app(Worker(ScriptedModel(["Yes."] * 5))) as person:
         for number in range(5):
@@ -338,9 +336,7 @@ async def test_what_runs_inside_calls_at_once_stands_below_its_call(open_app: Op
     def find_out(request: Request) -> str:
         return f"About {request.conversation.messages[-1].text}."
 
-    research = worker_tool(
-        Worker(ScriptedModel(find_out)), name="research", description="Find out."
-    )
+    research = worker_tool(Worker(ScriptedModel(find_out)), name="research", description="Find out.")
     both = call("research", task="ponds") + call("research", task="frogs")
     async with open_app(Worker(ScriptedModel([both, "Done."]), tools=[research])) as person:
         await person.ask("Write.")

@@ -97,9 +97,7 @@ def test_files_that_a_text_names_are_content_of_its_message(
         ("x" * 300, "cannot be read"),
     ],
 )
-def test_a_file_that_cannot_be_attached_is_refused_with_what_to_do(
-    name: str, problem: str, folder: Path
-) -> None:
+def test_a_file_that_cannot_be_attached_is_refused_with_what_to_do(name: str, problem: str, folder: Path) -> None:
     if name == "pipe":
         if not hasattr(os, "mkfifo"):
             pytest.skip("there are no pipes with names")
@@ -181,9 +179,7 @@ async def test_enter_chooses_a_file_and_a_second_one_sends(open_app: Open, folde
     assert message.content[1:] == (Document("text/plain", "YQ==", title="docs/a.md"),)
 
 
-async def test_nothing_is_sent_if_a_file_is_missing_and_what_was_typed_stays(
-    open_app: Open, folder: Path
-) -> None:
+async def test_nothing_is_sent_if_a_file_is_missing_and_what_was_typed_stays(open_app: Open, folder: Path) -> None:
     model = ScriptedModel(["Yes."])
     async with open_app(Worker(model, workspace=folder)) as person:
         await person.say("Read @no-such.txt")
@@ -207,9 +203,7 @@ async def test_a_file_that_the_model_cannot_take_leaves_the_conversation_as_it_w
             assert "Hello." in person.screen
 
 
-async def test_a_message_with_a_file_that_was_not_read_comes_back_as_it_was_typed(
-    open_app: Open, folder: Path
-) -> None:
+async def test_a_message_with_a_file_that_was_not_read_comes_back_as_it_was_typed(open_app: Open, folder: Path) -> None:
     async with open_app(Worker(ScriptedModel([say("Once") + stall()]), workspace=folder)) as person:
         await person.say("Tell me.")
         await person.sees("Once")

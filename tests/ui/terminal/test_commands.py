@@ -77,9 +77,7 @@ async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_messa
         assert model.requests[0].conversation.messages[-1].text == "/thme is a word"
 
 
-async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(
-    open_app: Open, tmp_path: Path
-) -> None:
+async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(open_app: Open, tmp_path: Path) -> None:
     worker = Worker(ScriptedModel(["One.", "Other."]))
     async with SQLiteLog(tmp_path / "runs.db") as worker.log, open_app(worker) as person:
         await person.ask("First question")
@@ -105,9 +103,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(
         assert [len(each.runs) for each in await list_sessions(log)] == [2, 1]
 
 
-async def test_the_app_begins_with_the_conversation_that_was_used_last(
-    open_app: Open, tmp_path: Path
-) -> None:
+async def test_the_app_begins_with_the_conversation_that_was_used_last(open_app: Open, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         worker = Worker(ScriptedModel(["One."]), log=log)
         async with open_app(worker, goes_on=True) as person:
@@ -172,18 +168,14 @@ async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is
         await person.press("escape")
 
 
-async def test_what_is_always_allowed_is_kept_with_a_stored_session(
-    open_app: Open, tmp_path: Path
-) -> None:
+async def test_what_is_always_allowed_is_kept_with_a_stored_session(open_app: Open, tmp_path: Path) -> None:
     @tool(requires_approval=True)
     async def delete(path: str) -> str:
         """Delete a file."""
         return f"{path} is gone"
 
     model = ScriptedModel(
-        lambda request: (
-            "Done." if request.conversation.messages[-1].tool_results else call("delete", path="a")
-        )
+        lambda request: "Done." if request.conversation.messages[-1].tool_results else call("delete", path="a")
     )
     async with SQLiteLog(tmp_path / "runs.db") as log:
         for is_first in (True, False):
@@ -226,9 +218,7 @@ async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open
     assert worker.model is first  # another program may share it
 
 
-async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
-    open_app: Open, tmp_path: Path
-) -> None:
+async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(open_app: Open, tmp_path: Path) -> None:
     async with open_app(Worker(ScriptedModel(["It **is**."])), size=(100, 30)) as person:
         await person.ask("Is it?")
         await person.say("/copy")
@@ -236,9 +226,7 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
         for suffix in ("md", "html", "jsonl"):
             await person.say(f"/export {tmp_path / 'out'}.{suffix}")
             await person.until((tmp_path / f"out.{suffix}").exists)
-        assert (
-            tmp_path / "out.md"
-        ).read_text() == "## User\n\nIs it?\n\n## Assistant\n\nIt **is**.\n"
+        assert (tmp_path / "out.md").read_text() == "## User\n\nIs it?\n\n## Assistant\n\nIt **is**.\n"
         assert "Is it?" in (tmp_path / "out.html").read_text()
         assert (tmp_path / "out.jsonl").read_text().startswith('{"run":')
         await person.say(f"/export {tmp_path / 'out.md'}")

@@ -82,9 +82,7 @@ async def test_the_buttons_of_a_long_form_are_seen_and_an_error_goes_with_the_ne
     open_app: Open, size: tuple[int, int]
 ) -> None:
     @tool(requires_approval=True)
-    async def book(
-        city: str, nights: int, guests: int = 1, window: bool = True, room: str = "", note: str = ""
-    ) -> str:
+    async def book(city: str, nights: int, guests: int = 1, window: bool = True, room: str = "", note: str = "") -> str:
         """Book a room.
 
         Args:
@@ -170,9 +168,7 @@ async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
 
 
 @pytest.mark.parametrize("key", one_of(["ctrl+c", "escape", "ctrl+d"]))
-async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(
-    open_app: Open, key: str
-) -> None:
+async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(open_app: Open, key: str) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
@@ -190,9 +186,7 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
     sent: list[object] = []
 
     @tool(requires_approval=True)
-    async def send_mail(
-        to: str, body: str, tags: list[str], copies: int = 1, urgent: bool = False
-    ) -> str:
+    async def send_mail(to: str, body: str, tags: list[str], copies: int = 1, urgent: bool = False) -> str:
         """Send a mail.
 
         Args:
@@ -206,15 +200,11 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
         return "sent"
 
     asked = call("send_mail", to="a\u202eb", body="Dear Ada,\n\nsee you.", tags=["x"])
-    async with open_app(
-        Worker(ScriptedModel([asked, "Done."]), tools=[send_mail]), (90, 40)
-    ) as person:
+    async with open_app(Worker(ScriptedModel([asked, "Done."]), tools=[send_mail]), (90, 40)) as person:
         await person.ask("Go.")
         await person.sees("send_mail waits for approval")
         shown = [line.strip(" │▌") for line in person.screen.splitlines()]
-        assert [
-            line for line in shown if line.startswith(("to ", "body", "Dear", "see", "copies"))
-        ] == [
+        assert [line for line in shown if line.startswith(("to ", "body", "Dear", "see", "copies"))] == [
             'to          "a\\u202eb"',
             "body        Dear Ada,",
             "see you.",
@@ -398,9 +388,7 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
             "Faster!",
         ]
         assert "queued" not in person.screen
-        assert "Faster!" in [
-            message.text for message in person.app.session.current.conversation.messages
-        ]
+        assert "Faster!" in [message.text for message in person.app.session.current.conversation.messages]
 
 
 async def test_a_message_that_could_not_be_sent_comes_back(open_app: Open) -> None:
@@ -420,9 +408,7 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
         session = person.app.session
         person.app.conversation.begin("first")
         await session.active
-        session.send(
-            Message.user("second"), "second"
-        )  # it has ended, and the screen does not know yet
+        session.send(Message.user("second"), "second")  # it has ended, and the screen does not know yet
         await person.sees("Two.")
         await person.rest()
         assert [message.text for message in person.app.session.current.conversation.messages] == [
@@ -622,9 +608,7 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
-async def test_a_question_of_a_tool_is_answered_in_its_form(
-    open_app: Open, is_answered: bool
-) -> None:
+async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_answered: bool) -> None:
     schema: JsonObject = {
         "type": "object",
         "properties": {

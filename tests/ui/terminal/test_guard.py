@@ -43,9 +43,7 @@ def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None
     one_of([True, False]),
     ids=lambda controls: "signalled" if controls else "unsignalled",
 )
-def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
-    chat: Open, controls: bool, tmp_path: Path
-) -> None:
+def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(chat: Open, controls: bool, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(
         "import asyncio, pathlib\n"
         "async def wait() -> str:\n"
@@ -68,9 +66,7 @@ def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at what a process does")
 @pytest.mark.parametrize("number", one_of([signal.SIGTERM, signal.SIGHUP]))
-def test_it_ends_with_a_signal_where_nothing_reads_its_output(
-    chat: Open, number: signal.Signals
-) -> None:
+def test_it_ends_with_a_signal_where_nothing_reads_its_output(chat: Open, number: signal.Signals) -> None:
     """The terminal is full, so is the queue before it, and the event loop stands still."""
     endless = ServedResponse.from_reply(say("word " * 10_000), pace=0.005)
     with ReplayServer([endless]) as server:

@@ -271,9 +271,7 @@ def test_everything_in_a_lane_is_clean() -> None:
         told = lane.title + lane.text
         if isinstance(lane, CallLane):
             told += lane.arguments + (lane.result or "")
-        assert not any(
-            ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in told
-        )
+        assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in told)
 
 
 def test_nothing_is_remembered_of_what_is_over() -> None:
@@ -281,9 +279,7 @@ def test_nothing_is_remembered_of_what_is_over() -> None:
     fold._fold = lanes
     for _ in range(50):
         fold.feed(AttemptStart(), STARTED, *called(), ToolStart(CALL))
-        fold.feed(
-            ToolStop(ToolResult("c1", "rain")), TextDelta(1, "x"), BlockStop(1, BlockType.TEXT)
-        )
+        fold.feed(ToolStop(ToolResult("c1", "rain")), TextDelta(1, "x"), BlockStop(1, BlockType.TEXT))
     fold.feed(RunStop())
     assert len(lanes._shown) <= 3
 

@@ -115,14 +115,10 @@ def test_other_threads_receive_no_signals() -> None:
 
 
 @given(
-    st.lists(
-        st.sampled_from(["\x1b", "\x1b[200~", "\x1b[201~", "[201~", "\x1b[20", "1~", "a", "\r"])
-    ),
+    st.lists(st.sampled_from(["\x1b", "\x1b[200~", "\x1b[201~", "[201~", "\x1b[20", "1~", "a", "\r"])),
     st.lists(st.integers(0, 60)),
 )
-def test_pastes_are_the_same_under_every_cut_and_have_no_escape_characters(
-    parts: list[str], cuts: list[int]
-) -> None:
+def test_pastes_are_the_same_under_every_cut_and_have_no_escape_characters(parts: list[str], cuts: list[int]) -> None:
     text, whole, cut = "".join(parts), Pastes(), Pastes()
     ends = [0, *sorted(min(each, len(text)) for each in cuts), len(text)]
     passed = whole.feed(text)

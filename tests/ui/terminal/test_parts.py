@@ -73,9 +73,7 @@ def test_a_field_shows_what_a_terminal_would_hide_and_keeps_its_value(value: Jso
     assert _HIDDEN.search(field.text) is None
     for known in (field, Field("a", value), Field("a", value, {"type": [*kinds.values()]})):
         assert known.read(field.text) == value
-        if (
-            isinstance(value, str) and "\\u" in field.text
-        ):  # it is JSON then, also where it is changed
+        if isinstance(value, str) and "\\u" in field.text:  # it is JSON then, also where it is changed
             assert known.read(field.text[:-1] + '!"') == f"{value}!"
             with pytest.raises(ValueError, match="is not"):
                 field.read(value[:1])

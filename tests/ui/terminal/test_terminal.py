@@ -46,9 +46,7 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     assert "Traceback" not in opened.shown
 
 
-def test_it_fills_the_screen_when_only_standard_error_is_redirected(
-    chat: Open, tmp_path: Path
-) -> None:
+def test_it_fills_the_screen_when_only_standard_error_is_redirected(chat: Open, tmp_path: Path) -> None:
     errors = tmp_path / "errors.txt"
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, errors=errors)
@@ -86,9 +84,7 @@ def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_the_terminal_as_it_was(
-    chat: Open, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_leaves_the_terminal_as_it_was(chat: Open, number: signal.Signals, code: int) -> None:
     with ReplayServer([]) as server:
         opened = chat(server.base_url)
         opened.wait_for("Type a message to begin.")

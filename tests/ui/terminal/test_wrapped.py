@@ -11,9 +11,7 @@ TEXT = st.text(alphabet="ab \n\t京é", max_size=80)
 
 @example("a京京\t", [3], 4)
 @given(TEXT, st.lists(st.integers(0, 80)), st.integers(NARROWEST, 20))
-def test_text_that_comes_in_pieces_has_the_same_lines(
-    text: str, cuts: list[int], width: int
-) -> None:
+def test_text_that_comes_in_pieces_has_the_same_lines(text: str, cuts: list[int], width: int) -> None:
     whole, grown = WrappedText(width), WrappedText(width)
     whole.append(text)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]

@@ -29,9 +29,7 @@ def said(text: str, name: str = "1", role: str = "user") -> Body:
 def ag_ui(*texts: str, thread: str = "t-1", run_id: str = "r-1", **more: Any) -> Body:
     """What an AG-UI client posts: user and assistant take turns."""
     roles = ("user", "assistant")
-    messages = [
-        {"id": str(n), "role": roles[n % 2], "content": text} for n, text in enumerate(texts)
-    ]
+    messages = [{"id": str(n), "role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
     return {
         "threadId": thread,
         "runId": run_id,
@@ -217,9 +215,7 @@ async def ended(desk: Desk, run: int = 0) -> str:
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
-async def test_a_run_whose_client_has_closed_its_connection_is_cancelled(
-    open_desk: OpenDesk, path: str
-) -> None:
+async def test_a_run_whose_client_has_closed_its_connection_is_cancelled(open_desk: OpenDesk, path: str) -> None:
     settings = Settings(cancel_on_disconnect=0.0)
     desk = await open_desk(always=say("...") + stall(), settings=settings)
     body = ag_ui("a") if path == "ag-ui" else {"id": "c", "messages": [said("a")]}
@@ -229,9 +225,7 @@ async def test_a_run_whose_client_has_closed_its_connection_is_cancelled(
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
-async def test_a_run_goes_on_without_its_client_where_it_is_set(
-    open_desk: OpenDesk, path: str
-) -> None:
+async def test_a_run_goes_on_without_its_client_where_it_is_set(open_desk: OpenDesk, path: str) -> None:
     settings = Settings(cancel_on_disconnect=None)
     desk = await open_desk(call("wait"), "Done.", settings=settings)
     body = ag_ui("a", thread="c") if path == "ag-ui" else {"id": "c", "messages": [said("a")]}
@@ -371,9 +365,7 @@ async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streame
     desk.release.set()
     await response.read()
     parts = await stream(desk, "GET", "api/chat/c/stream")
-    assert (
-        "".join(p["delta"] for p in parts[:-1] if p["type"] == "text-delta") == "Let me see.Done."
-    )
+    assert "".join(p["delta"] for p in parts[:-1] if p["type"] == "text-delta") == "Let me see.Done."
     # Once: a client that has all of it would show it twice.
     assert (await desk.get("api/chat/c/stream"))[0] == 204
     _, history = await desk.get("api/chat/c/messages")

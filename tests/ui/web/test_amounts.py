@@ -63,9 +63,7 @@ def test_a_duration_has_its_two_largest_units(seconds: float, shown: str) -> Non
     assert number(seconds, "s") == cell("seconds", seconds) == shown.replace(".0 s", " s")
 
 
-@pytest.mark.parametrize(
-    ("cost", "shown"), [(0.00004213, "0.00004213"), (4.9384, "4.94"), (3.0, "3"), (0.25, "0.25")]
-)
+@pytest.mark.parametrize(("cost", "shown"), [(0.00004213, "0.00004213"), (4.9384, "4.94"), (3.0, "3"), (0.25, "0.25")])
 def test_a_cost_has_cents_or_four_significant_digits(cost: float, shown: str) -> None:
     assert money(cost) == cell("cost", cost) == shown
     assert number(cost, "USD") == f"{shown} USD"

@@ -186,9 +186,7 @@ async def test_a_message_is_sent_into_a_run(open_desk: OpenDesk) -> None:
     assert (status, told["error"]["code"]) == (409, "conflict")
 
 
-async def test_a_message_that_waits_is_withdrawn_by_its_id(
-    open_desk: OpenDesk, server_kind: str
-) -> None:
+async def test_a_message_that_waits_is_withdrawn_by_its_id(open_desk: OpenDesk, server_kind: str) -> None:
     has_log = server_kind == "log"
     async with MemoryLog() as log:
         desk = await open_desk(call("wait"), "Done.", log=log if has_log else None)
@@ -215,9 +213,7 @@ async def test_a_message_that_waits_is_withdrawn_by_its_id(
         assert (status, told["error"]["code"]) == (409, "conflict")
 
 
-async def test_what_a_run_refuses_is_refused_over_http_in_the_same_words(
-    open_desk: OpenDesk, server_kind: str
-) -> None:
+async def test_what_a_run_refuses_is_refused_over_http_in_the_same_words(open_desk: OpenDesk, server_kind: str) -> None:
     has_log = server_kind == "log"
     async with MemoryLog() as log:
         desk = await open_desk(call("wait"), "Done.", log=log if has_log else None)
@@ -279,9 +275,7 @@ async def test_a_run_that_waits_for_a_tool_of_its_client_is_resumed_with_the_res
     status, told = await desk.post(path, {"continue": True})
     assert status == 400
     assert "until its client runs open_tab" in told["error"]["message"]
-    status, resumed = await desk.post(
-        path, {"decisions": [{"type": "answer", "content": "It is open."}]}
-    )
+    status, resumed = await desk.post(path, {"decisions": [{"type": "answer", "content": "It is open."}]})
     assert status == 201
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
 
@@ -304,9 +298,7 @@ async def test_a_call_that_waits_is_shown_and_approved_with_other_arguments(
 
 
 async def test_a_call_that_waits_is_denied_or_answered(open_desk: OpenDesk) -> None:
-    desk = await open_desk(
-        call("delete", path="a.txt"), "Kept.", call("delete", path="b.txt"), "Kept too."
-    )
+    desk = await open_desk(call("delete", path="a.txt"), "Kept.", call("delete", path="b.txt"), "Kept too.")
     first = await desk.begin()
     pending = (await desk.ended(first["id"]))["pause"]["pending"]
     decisions = {pending[0]["id"]: {"type": "deny", "reason": "Not that one."}}

@@ -59,13 +59,9 @@ class Client:
             assert response.status == status, await response.text()
             return await response.json()
 
-    async def begin(
-        self, text: str = "Hi", *, headers: dict[str, str] | None = None, **more: Any
-    ) -> dict[str, Any]:
+    async def begin(self, text: str = "Hi", *, headers: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
         body, headers = {"input": text, **more}, {"X-User": "ada", **(headers or {})}
-        async with self.http.post(
-            f"{self.server.url}api/runs", json=body, headers=headers
-        ) as response:
+        async with self.http.post(f"{self.server.url}api/runs", json=body, headers=headers) as response:
             assert response.status == 201, await response.text()
             return await response.json()
 
@@ -79,9 +75,7 @@ class Client:
         return {state["panel"]: state for state in states}
 
     @asynccontextmanager
-    async def follow(
-        self, query: str = "", **headers: str
-    ) -> AsyncGenerator[AsyncGenerator[States, None]]:
+    async def follow(self, query: str = "", **headers: str) -> AsyncGenerator[AsyncGenerator[States, None]]:
         """The states as they change."""
         path = query if query.startswith("explain") else f"events{query}"
         address = f"{self.server.url}api/boards/desk/{path}"
@@ -188,9 +182,7 @@ async def test_a_moment_of_the_past_is_shown_as_it_was() -> None:
         first, last = records[0].time, records[-1].time
         query = f"?run={run['id']}"
         assert "value" not in (await client.states(f"{query}&time={first - 1}"))["deltas"]
-        assert (await client.states(f"{query}&time={last + 1}"))["deltas"]["value"] == {
-            run["id"]: 3
-        }
+        assert (await client.states(f"{query}&time={last + 1}"))["deltas"]["value"] == {run["id"]: 3}
         answer = await client.get(f"api/boards/desk/events{query}&time={first}", 400)
         assert answer["error"]["code"] == "bad_query"
 
@@ -478,9 +470,7 @@ async def test_mistakes_are_reported() -> None:
         WebServer(lambda: worker, dashboards=[BOARD, BOARD])
 
 
-async def test_the_stream_of_a_board_whose_records_fail_ends_and_the_next_one_has_a_new_board() -> (
-    None
-):
+async def test_the_stream_of_a_board_whose_records_fail_ends_and_the_next_one_has_a_new_board() -> None:
     async with MemoryLog() as log, serving(log=log) as client:
         async with client.follow() as states:
             await anext(states)
@@ -515,9 +505,7 @@ LEAKY = Dashboard(
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-async def test_the_operators_of_a_panel_are_served_now_and_while_they_change(
-    *, is_stored: bool
-) -> None:
+async def test_the_operators_of_a_panel_are_served_now_and_while_they_change(*, is_stored: bool) -> None:
     log = MemoryLog() if is_stored else None
     async with serving(log=log) as client:
         run = await client.begin()

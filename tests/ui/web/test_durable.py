@@ -113,10 +113,7 @@ async def begin(log: EventLog, run_id: str, texts: int = 3) -> tuple[Any, int]:
 
 
 def texts_of(run_id: str, epoch: int, after: int, count: int) -> list[Entry]:
-    records = [
-        Record(after + n, run_id, 1, 1, 0.0, TextDelta(0, f"{after + n} "))
-        for n in range(1, count + 1)
-    ]
+    records = [Record(after + n, run_id, 1, 1, 0.0, TextDelta(0, f"{after + n} ")) for n in range(1, count + 1)]
     return entries_of(records, epoch)
 
 
@@ -200,9 +197,7 @@ async def test_now_is_the_end(client: Client, log: EventLog) -> None:
     assert "ETag" not in response.headers
 
 
-async def test_a_client_that_has_the_page_gets_a_304_until_the_stream_changes(
-    client: Client, log: EventLog
-) -> None:
+async def test_a_client_that_has_the_page_gets_a_304_until_the_stream_changes(client: Client, log: EventLog) -> None:
     claim, last = await begin(log, "run-1")
     first = await client.get("/runs/run-1/stream")
     again = {"If-None-Match": f'"other", {first.headers["ETag"]}'}
@@ -450,9 +445,7 @@ async def test_events_end_when_the_log_is_closed(log: EventLog) -> None:
             await response.read()
 
 
-async def test_a_paused_run_is_closed_and_its_continuation_is_another_stream(
-    client: Client, log: EventLog
-) -> None:
+async def test_a_paused_run_is_closed_and_its_continuation_is_another_stream(client: Client, log: EventLog) -> None:
     @before_tool_call(name="permit")
     def permit(context: ToolCallContext) -> Pause:
         return Pause("Paying cannot be undone.")

@@ -145,14 +145,10 @@ async def test_runs_are_counted_by_status_worker_tenant_and_owner(stack: AsyncEx
         ({"since": "1e9", "until": "9e9", "q": "chairs"}, ["run-3"]),
     ],
 )
-async def test_runs_are_filtered(
-    stack: AsyncExitStack, query: dict[str, str], runs: list[str]
-) -> None:
+async def test_runs_are_filtered(stack: AsyncExitStack, query: dict[str, str], runs: list[str]) -> None:
     client = await opened(stack)
     await client.store("run-1", worker="clerk", labels={"tenant": "acme"})
-    await client.store(
-        "run-2", "aborted", worker="clerk", cause="cancel", reason="it is overloaded"
-    )
+    await client.store("run-2", "aborted", worker="clerk", cause="cancel", reason="it is overloaded")
     await client.store("run-3", title="Order new Chairs")
     found = await client.fleet(**query)
     assert [row["id"] for row in found["rows"]] == runs
@@ -168,9 +164,7 @@ async def test_a_run_that_is_not_over_ran_until_now(stack: AsyncExitStack) -> No
     assert (await client.fleet(until="1e9"))["rows"] == []
 
 
-@pytest.mark.parametrize(
-    "query", [{"status": "dead"}, {"limit": "0"}, {"limit": "x"}, {"since": "noon"}]
-)
+@pytest.mark.parametrize("query", [{"status": "dead"}, {"limit": "0"}, {"limit": "x"}, {"since": "noon"}])
 async def test_a_wrong_parameter_is_named(stack: AsyncExitStack, query: dict[str, str]) -> None:
     client = await opened(stack)
     status, text = await client.get("api/fleet", **query)
@@ -224,9 +218,7 @@ async def test_the_metrics_are_those_of_the_fleet(stack: AsyncExitStack) -> None
         "tool_seconds": 4.5,
         "tool_durations": (2, 0, 0, 1),
     }
-    await client.store(
-        "run-1", input_tokens=7, cost=0.25, worker="clerk", labels={"tenant": tenant}, **durations
-    )
+    await client.store("run-1", input_tokens=7, cost=0.25, worker="clerk", labels={"tenant": tenant}, **durations)
     await client.store("run-2", "queued", worker="clerk")
     status, text = await client.get("metrics")
     assert status == 200
@@ -257,9 +249,7 @@ async def test_the_token_is_needed(stack: AsyncExitStack, path: str) -> None:
     client = await opened(stack, settings=Settings(token=TOKEN))
     status, _ = await client.get(path)
     assert status == 401
-    async with client.http.get(
-        client.server.url + path, headers={"Authorization": f"Bearer {TOKEN}"}
-    ) as response:
+    async with client.http.get(client.server.url + path, headers={"Authorization": f"Bearer {TOKEN}"}) as response:
         assert response.status == 200
 
 
@@ -292,9 +282,7 @@ async def test_a_server_without_a_log_reports_that(stack: AsyncExitStack, path: 
     assert (status, "give the server a log" in text) == (404, True)
 
 
-async def test_secrets_of_the_environment_are_not_shown(
-    stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_secrets_of_the_environment_are_not_shown(stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
     client = await opened(stack)
     await client.store("run-1", title="my key is sk-ant-0123456789abcdef")
@@ -358,9 +346,7 @@ async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
         model = ScriptedModel(steps, model="small")
         await Worker(model, tools=[look], log=log).run("Hi")
         settings = Settings(prices=prices)
-        async with WebServer(
-            Worker(model), port=0, log=log, dashboards=[board], settings=settings
-        ) as server:
+        async with WebServer(Worker(model), port=0, log=log, dashboards=[board], settings=settings) as server:
             boards = server.state.boards
             begun = [boards.shown(), boards.metered()]
             assert begun == [[], ()]  # no part of a sum is reported

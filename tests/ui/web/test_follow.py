@@ -137,9 +137,7 @@ async def test_a_client_that_keeps_up_is_pushed_to() -> None:
 
 @pytest.mark.parametrize("turns", range(8))
 @pytest.mark.parametrize("behind", [[], [True], [True, True]], ids=str)
-async def test_a_client_that_leaves_is_detached_wherever_it_is(
-    turns: int, behind: list[bool]
-) -> None:
+async def test_a_client_that_leaves_is_detached_wherever_it_is(turns: int, behind: list[bool]) -> None:
     source = Subject[int]()
     stream = publish("count", source)
     response = Response(behind[:])

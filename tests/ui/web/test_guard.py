@@ -87,9 +87,7 @@ async def test_this_machines_own_names_are_fine(open_desk: OpenDesk, host: str) 
 
 async def test_two_names_at_once_are_refused(open_desk: OpenDesk) -> None:
     desk = await open_desk()
-    answer = await raw(
-        desk.server.url, b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\n"
-    )
+    answer = await raw(desk.server.url, b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\n")
     assert answer.split(b" ")[1] in (b"400", b"403")
     answer = await raw(desk.server.url, b"GET /api/runs HTTP/1.0\r\n")
     assert answer.split(b" ")[1] == b"403"
@@ -117,9 +115,7 @@ EVIL_ORIGINS = [
 
 
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
-async def test_a_foreign_page_can_neither_begin_a_run_nor_listen(
-    open_desk: OpenDesk, origin: str
-) -> None:
+async def test_a_foreign_page_can_neither_begin_a_run_nor_listen(open_desk: OpenDesk, origin: str) -> None:
     desk = await open_desk("one")
     headers = {"Origin": origin}
     status, told = await desk.post("api/runs", {"input": "a"}, headers=headers)
@@ -320,9 +316,7 @@ async def test_a_cookie_of_another_server_opens_nothing(open_desk: OpenDesk) -> 
     assert (await two.get("api/runs", headers={"Cookie": f"{name}={value}"}))[0] == 401
 
 
-async def test_tokens_are_compared_in_constant_time(
-    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tokens_are_compared_in_constant_time(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[tuple[Any, Any]] = []
     honest = hmac.compare_digest
 
@@ -402,9 +396,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(open_desk: 
 
     headers = {"Content-Type": "application/json"}
     try:
-        async with desk.http.post(
-            desk.url("api/runs"), data=endless(), headers=headers
-        ) as response:
+        async with desk.http.post(desk.url("api/runs"), data=endless(), headers=headers) as response:
             assert response.status == 413
     except aiohttp.ClientConnectionError:
         pass  # the server closed while we were still sending

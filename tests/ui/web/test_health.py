@@ -44,9 +44,7 @@ async def get(http: aiohttp.ClientSession, url: str, **headers: str) -> tuple[in
 
 
 @pytest.mark.parametrize("path", ["healthz", "readyz"])
-@pytest.mark.parametrize(
-    "options", [{"settings": Settings(token="a-very-secret-token-0123456789")}, {"user": no_user}]
-)
+@pytest.mark.parametrize("options", [{"settings": Settings(token="a-very-secret-token-0123456789")}, {"user": no_user}])
 @pytest.mark.parametrize("has_log", [False, True])
 async def test_a_probe_needs_no_token_no_user_and_no_known_host(
     path: str, options: dict[str, Any], has_log: bool

@@ -57,9 +57,7 @@ async def test_a_link_answers_the_routes_of_its_table_alone(open_desk: OpenDesk)
         path = re.sub(r"\{id\}", run["id"], route.path.lstrip("/"))
         path = re.sub(r"\{name\}", "usage", re.sub(r"\{seq\}", "1", path))
         query = {"run": run["id"]} if "boards" in path else {}
-        async with desk.http.request(
-            route.method, desk.url(path), headers=headers, params=query
-        ) as response:
+        async with desk.http.request(route.method, desk.url(path), headers=headers, params=query) as response:
             if response.status == 200:
                 answered.add(route.name)
             else:
@@ -189,9 +187,7 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
         aiohttp.ClientSession() as http,
     ):
         new = await a.state.share(board="runs")
-        async with http.get(
-            f"{b.url}api/boards/runs/events", headers=_bearer(new.token)
-        ) as response:
+        async with http.get(f"{b.url}api/boards/runs/events", headers=_bearer(new.token)) as response:
             await response.content.readuntil(b"\n\n")
             await a.state.links.revoke(new.link.id)
             with pytest.raises(aiohttp.ClientError):
@@ -373,9 +369,7 @@ async def test_a_link_has_no_more_rights_with_a_cookie_of_its_owner(open_desk: O
         ({"conversation": "c"}, 404),
     ],
 )
-async def test_a_link_that_is_not_understood_is_not_made(
-    open_desk: OpenDesk, body: Body, status: int
-) -> None:
+async def test_a_link_that_is_not_understood_is_not_made(open_desk: OpenDesk, body: Body, status: int) -> None:
     desk = await open_desk()
     assert (await desk.post("api/links", body))[0] == status
     assert (await desk.get("api/links"))[1] == {"links": []}
@@ -389,15 +383,11 @@ async def test_links_belong_to_their_users() -> None:
         WebServer(Worker(ScriptedModel(["a", "b"])), port=0, user=user) as server,
         aiohttp.ClientSession() as http,
     ):
-        async with http.post(
-            f"{server.url}api/runs", json={"input": "hi"}, headers={"X-User": "ann"}
-        ) as response:
+        async with http.post(f"{server.url}api/runs", json={"input": "hi"}, headers={"X-User": "ann"}) as response:
             run = (await response.json())["id"]
         made: Body = {}
         for name, status in (("bob", 404), ("ann", 201)):
-            async with http.post(
-                f"{server.url}api/links", json={"run": run}, headers={"X-User": name}
-            ) as response:
+            async with http.post(f"{server.url}api/links", json={"run": run}, headers={"X-User": name}) as response:
                 assert response.status == status
                 made = await response.json()
         headers = _bearer(made["token"])
@@ -451,9 +441,7 @@ async def test_a_link_shows_no_labels() -> None:
             assert ('"type":"fork"' in shown[1]) is bool(path)
 
 
-async def test_a_link_has_so_many_open_requests(
-    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_link_has_so_many_open_requests(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "MOST_OPEN", 1)
     desk = await open_desk()
     _, headers = await share(desk, board="runs")

@@ -116,7 +116,5 @@ async def test_a_message_that_is_not_there_is_not_edited(open_desk: OpenDesk) ->
         edits = {"run": run["id"], "message": number, "text": text}
         status, told = await desk.post("api/runs", {"input": "B", "edits": edits})
         assert (status, told["error"]["code"]) == (409, "no_message")
-    status, told = await desk.post(
-        "api/runs", {"input": "B", "edits": {"run": "no", "message": 0, "text": "a"}}
-    )
+    status, told = await desk.post("api/runs", {"input": "B", "edits": {"run": "no", "message": 0, "text": "a"}})
     assert (status, told["error"]["code"]) == (404, "no_run")

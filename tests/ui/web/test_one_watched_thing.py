@@ -100,9 +100,7 @@ class Scene:
             self.running[name] = await self.begin(f"wait {name}", ADA)
             self.ended[name] = await self.begin(f"end {name}", ADA)
             await self.read(f"api/runs/{self.ended[name]['id']}/events", ADA)
-            self.server.state.publish(
-                publish(name, self.numbers[name], keep="all", user=self.may_see(name))
-            )
+            self.server.state.publish(publish(name, self.numbers[name], keep="all", user=self.may_see(name)))
 
     def may_see(self, name: str) -> Callable[[str], bool]:
         def allows(user: str) -> bool:
@@ -158,9 +156,7 @@ async def replace(scene: Scene) -> None:
     state = scene.server.state
     scene.numbers["victim"].on_error(KeyError("replaced"))
     await asyncio.sleep(0)
-    state.published._entries[:] = [
-        each for each in state.published._entries if each.published.name != "victim"
-    ]
+    state.published._entries[:] = [each for each in state.published._entries if each.published.name != "victim"]
     state.publish(publish("victim", scene.numbers["other"], user="ada"))
     await prune(scene)
 
@@ -220,16 +216,10 @@ def requests_of(route: Route, scene: Scene, name: str) -> list[tuple[str, Any]]:
     """The requests of a route about a thing: its path, with the query, and its body."""
     found: list[tuple[str, Any]] = []
     for run in (scene.running[name], scene.ended[name]):
-        id_ = (
-            run["conversation"]
-            if "conversations" in route.path or "chat/" in route.path
-            else run["id"]
-        )
+        id_ = run["conversation"] if "conversations" in route.path or "chat/" in route.path else run["id"]
         path = route.path.lstrip("/").replace("{id}", id_).replace("{seq}", "1")
         is_board = "boards" in path
-        path = path.replace("{name}", "dashboard" if is_board else name).replace(
-            "{path:.+}", "main.js"
-        )
+        path = path.replace("{name}", "dashboard" if is_board else name).replace("{path:.+}", "main.js")
         if is_board:
             path += f"?run={run['id']}&panel=events"
         body = json.dumps(BODIES.get(route.path, {}))
@@ -238,9 +228,7 @@ def requests_of(route: Route, scene: Scene, name: str) -> list[tuple[str, Any]]:
     return found
 
 
-async def respond(
-    scene: Scene, method: str, path: str, body: Any, headers: dict[str, str]
-) -> tuple[int, bytes]:
+async def respond(scene: Scene, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[int, bytes]:
     """The status of a response, and the first of its body."""
     async with (
         asyncio.timeout(SECONDS),
@@ -279,9 +267,7 @@ class Others:
             await self.socket.send_json(message)
         paths = [f"api/runs/{run}/events", "api/streams/other/events"]
         paths.append(f"api/boards/dashboard/events?run={run}")
-        self.streams = [
-            await self._stack.enter_async_context(http.get(path, headers=ADA)) for path in paths
-        ]
+        self.streams = [await self._stack.enter_async_context(http.get(path, headers=ADA)) for path in paths]
         for each in self.streams:
             assert each.status == 200
             await each.content.readuntil(b"\n\n")
@@ -558,8 +544,6 @@ async def test_an_error_after_the_stored_records_ends_a_board_with_a_reason(
 
 async def test_a_message_from_another_thread_is_refused_in_a_sentence() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("Hi")
-    with pytest.raises(
-        LocalProtocolError, match=r"send\(\) must be called in the run's event loop"
-    ):
+    with pytest.raises(LocalProtocolError, match=r"send\(\) must be called in the run's event loop"):
         await asyncio.to_thread(run.send, "more")
     await run

@@ -40,9 +40,7 @@ TOKEN = "a-very-secret-token-0123456789"
 
 @asynccontextmanager
 async def client_of(desk: Desk, key: str = "none") -> AsyncGenerator[openai.AsyncOpenAI, None]:
-    async with openai.AsyncOpenAI(
-        base_url=f"{desk.server.url}v1", api_key=key, max_retries=0
-    ) as client:
+    async with openai.AsyncOpenAI(base_url=f"{desk.server.url}v1", api_key=key, max_retries=0) as client:
         yield client
 
 
@@ -120,9 +118,7 @@ async def test_the_whole_history_reaches_the_model(open_desk: OpenDesk) -> None:
 
 async def test_tools_of_the_caller_are_passed_through(open_desk: OpenDesk) -> None:
     """The run that waits for them is continued, so that it remembers what it has done itself."""
-    desk = await open_desk(
-        say("I look. ") + call("wait", n=1) + call("open_tab", url="x"), say("Open.")
-    )
+    desk = await open_desk(say("I look. ") + call("wait", n=1) + call("open_tab", url="x"), say("Open."))
     desk.release.set()
     async with client_of(desk) as client:
         first = await client.chat.completions.create(model="worker", messages=HI, tools=CHAT_TOOLS)
@@ -137,9 +133,7 @@ async def test_tools_of_the_caller_are_passed_through(open_desk: OpenDesk) -> No
         )
         result = {"role": "tool", "tool_call_id": asked.id, "content": "done"}
         messages: Any = [*HI, message, result]
-        second = await client.chat.completions.create(
-            model="worker", messages=messages, tools=CHAT_TOOLS, stream=True
-        )
+        second = await client.chat.completions.create(model="worker", messages=messages, tools=CHAT_TOOLS, stream=True)
         text = [c.choices[0].delta.content or "" async for c in second if c.choices]
     assert "".join(text) == "Open."
     results = [r.text for m in desk.sessions[-1].conversation.messages for r in m.tool_results]
@@ -261,14 +255,10 @@ async def test_a_failed_run_is_an_error(open_desk: OpenDesk) -> None:
     async with client_of(desk) as client:
         with pytest.raises(openai.InternalServerError, match="the model is out"):
             # The client would try again, and the tools of the worker would do again what they have done.
-            await client.with_options(max_retries=2).chat.completions.create(
-                model="worker", messages=HI
-            )
+            await client.with_options(max_retries=2).chat.completions.create(model="worker", messages=HI)
         assert len((await desk.get("api/runs"))[1]["runs"]) == 1
         with pytest.raises(openai.APIError, match="the model is out"):
-            async for _ in await client.chat.completions.create(
-                model="worker", messages=HI, stream=True
-            ):
+            async for _ in await client.chat.completions.create(model="worker", messages=HI, stream=True):
                 pass
         response = await client.responses.create(model="worker", input="hi")
         assert response.error is not None
@@ -307,9 +297,7 @@ async def test_a_response_has_the_items_of_all_turns(open_desk: OpenDesk) -> Non
     desk = await open_desk(think("Well.") + call("wait", n=1), say("Hello!"))
     desk.release.set()
     async with client_of(desk) as client:
-        given = await client.responses.create(
-            model="worker", input="hi", instructions="Be brief.", metadata={"a": "b"}
-        )
+        given = await client.responses.create(model="worker", input="hi", instructions="Be brief.", metadata={"a": "b"})
     assert (given.status, given.output_text, given.metadata) == ("completed", "Hello!", {"a": "b"})
     assert [item.type for item in given.output] == ["reasoning", "mcp_call", "message"]
     called = given.output[1]
@@ -324,13 +312,9 @@ async def test_a_response_continues_another(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("one"), say("two"))
     async with client_of(desk) as client:
         first = await client.responses.create(model="worker", input="hi")
-        second = await client.responses.create(
-            model="worker", input="more", previous_response_id=first.id
-        )
+        second = await client.responses.create(model="worker", input="more", previous_response_id=first.id)
         assert (second.output_text, second.previous_response_id) == ("two", first.id)
-        forked = await client.responses.create(
-            model="worker", input="other", previous_response_id=first.id
-        )
+        forked = await client.responses.create(model="worker", input="other", previous_response_id=first.id)
     texts = [m.text for m in desk.sessions[-1].conversation.messages]
     assert texts == ["hi", "one", "other", forked.output_text]
 
@@ -416,9 +400,7 @@ async def test_the_numbers_are_the_same_in_another_process(tmp_path: Path) -> No
         assert [event.model_dump(mode="json") async for event in rest] == events[4:]
         whole = (await client.responses.retrieve(run)).model_dump(mode="json")
         assert whole == events[-1]["response"]
-        following = await client.responses.create(
-            model="worker", input="more", previous_response_id=run
-        )
+        following = await client.responses.create(model="worker", input="more", previous_response_id=run)
         assert following.previous_response_id == run
 
 
@@ -428,9 +410,7 @@ async def client_at(url: str) -> AsyncGenerator[openai.AsyncOpenAI, None]:
         yield client
 
 
-async def test_secrets_of_the_environment_are_removed(
-    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_secrets_of_the_environment_are_removed(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-very-secret-0123456789")
     desk = await open_desk(always=say("The key is sk-very-secret-0123456789."))
     async with client_of(desk) as client:
@@ -524,15 +504,11 @@ async def test_results_find_their_run_without_its_id() -> None:
         second = await client.responses.create(model="worker", input=history, tools=TOOLS)
         assert second.output_text == "Open."
         assert second.usage is not None
-        assert (
-            second.usage.input_tokens == 10
-        )  # the run was resumed, and its first request is not counted again
+        assert second.usage.input_tokens == 10  # the run was resumed, and its first request is not counted again
         with pytest.raises(openai.NotFoundError, match="not stored"):
             await client.responses.retrieve(first.id)
         with pytest.raises(openai.NotFoundError, match="not stored"):
-            await client.responses.create(
-                model="worker", input="more", previous_response_id=first.id
-            )
+            await client.responses.create(model="worker", input="more", previous_response_id=first.id)
 
 
 async def test_each_call_needs_its_result() -> None:
@@ -541,8 +517,7 @@ async def test_each_call_needs_its_result() -> None:
         given = await client.chat.completions.create(model="worker", messages=HI, tools=CHAT_TOOLS)
         message = given.choices[0].message
         results: list[Any] = [
-            {"role": "tool", "tool_call_id": asked.id, "content": "done"}
-            for asked in message.tool_calls or ()
+            {"role": "tool", "tool_call_id": asked.id, "content": "done"} for asked in message.tool_calls or ()
         ]
         history: Any = [*HI, message, results[1]]
         with pytest.raises(openai.BadRequestError, match="no tool output found"):
@@ -615,9 +590,7 @@ async def test_a_format_with_references_is_written_out() -> None:
         )
         assert chat.choices[0].message.parsed == rome
         tools: Any = [{"type": "function", **function}]
-        given = await client.responses.parse(
-            model="worker", input="hi", text_format=Person, tools=tools
-        )
+        given = await client.responses.parse(model="worker", input="hi", text_format=Person, tools=tools)
         assert given.output_parsed == rome
     for request in asked:
         assert request.options.output is not None

@@ -88,9 +88,7 @@ async def test_every_delta_is_sent_where_it_is_set(open_desk: OpenDesk, client: 
 
 
 async def test_the_first_delta_and_an_approval_do_not_wait(open_desk: OpenDesk) -> None:
-    desk = await open_desk(
-        say("Now. ") + call("delete", path="a"), settings=Settings(writes_per_second=0.001)
-    )
+    desk = await open_desk(say("Now. ") + call("delete", path="a"), settings=Settings(writes_per_second=0.001))
     run = await desk.begin()
     async with asyncio.timeout(60):  # a thousand seconds are between two writes
         frames = await desk.frames(f"api/runs/{run['id']}/events")

@@ -63,15 +63,10 @@ def test_the_page_has_frames_only_with_mermaid_and_a_diagram_loads_nothing(tmp_p
     library.write_text('globalThis["mermaid"] = "</script><!--"', encoding="utf-8")
     plain, drawing = Page().files, Page(library).files
     assert plain[INDEX].headers == {}
-    assert (
-        drawing[INDEX].headers["Content-Security-Policy"]
-        == f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
-    )
+    assert drawing[INDEX].headers["Content-Security-Policy"] == f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"
     assert b"<html data-diagrams " in drawing[INDEX].body
     assert set(drawing) - set(plain) == {"diagram.html"}
-    scripts = re.findall(
-        r"<script>(.*?)</script>", drawing["diagram.html"].body.decode(), re.DOTALL
-    )
+    scripts = re.findall(r"<script>(.*?)</script>", drawing["diagram.html"].body.decode(), re.DOTALL)
     assert scripts[0] == r'globalThis["mermaid"] = "<\/script><\!--"'
     policy = drawing["diagram.html"].headers["Content-Security-Policy"]
     digests = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
@@ -87,9 +82,7 @@ def test_the_page_has_frames_only_with_mermaid_and_a_diagram_loads_nothing(tmp_p
         (b"export default mermaid;", "dist/mermaid.min.js"),
     ],
 )
-def test_another_file_than_that_of_mermaid_is_refused(
-    tmp_path: Path, content: bytes | None, problem: str
-) -> None:
+def test_another_file_than_that_of_mermaid_is_refused(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "mermaid.min.js"
     if content is not None:
         path.write_bytes(content)

@@ -261,9 +261,7 @@ async def test_a_dashboard_sees_every_run_of_the_server(open_desk: OpenDesk) -> 
         return record.run_id
 
     runs: Observable[Run[Any]] = desk.server.runs
-    merge_runs(runs).pipe(ops.filter(is_end), ops.map(name)).subscribe(
-        ended.append, on_completed=completed.set
-    )
+    merge_runs(runs).pipe(ops.filter(is_end), ops.map(name)).subscribe(ended.append, on_completed=completed.set)
     await desk.ended((await desk.begin("after"))["id"])
     own = Worker(ScriptedModel(["Hi."])).run("own")
     desk.server.add(own)
@@ -274,9 +272,7 @@ async def test_a_dashboard_sees_every_run_of_the_server(open_desk: OpenDesk) -> 
     await completed.wait()
 
 
-async def test_a_dashboard_that_raises_is_detached(
-    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dashboard_that_raises_is_detached(open_desk: OpenDesk, caplog: pytest.LogCaptureFixture) -> None:
     desk = await open_desk(always="Hello!")
     seen: Runs = []
 

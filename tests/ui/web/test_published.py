@@ -137,9 +137,7 @@ async def test_items_arrive_as_server_sent_events_and_continue_after_the_last_id
     assert (await desk.get("api/streams/count/events", headers=headers))[0] == 204
 
 
-@pytest.mark.parametrize(
-    ("after", "status"), [("7", 400), ("x-1", 400), ("{epoch}-3", 400), ("{epoch}-2", 204)]
-)
+@pytest.mark.parametrize(("after", "status"), [("7", 400), ("x-1", 400), ("{epoch}-3", 400), ("{epoch}-2", 204)])
 async def test_a_cursor_is_one_of_the_stream(open_desk: OpenDesk, after: str, status: int) -> None:
     desk = await open_desk()
     stream = publish("count", reactivex.of(1, 2))
@@ -378,9 +376,7 @@ async def test_a_server_that_stops_waits_for_no_stream(monkeypatch: pytest.Monke
 # Durable Streams
 
 
-async def durable(
-    server: WebServer, http: aiohttp.ClientSession, **params: str
-) -> tuple[int, list[int], str]:
+async def durable(server: WebServer, http: aiohttp.ClientSession, **params: str) -> tuple[int, list[int], str]:
     """A read: its status, the values, and the offset to continue from."""
     async with http.get(f"{server.url}streams/count", params=params) as response:
         items: list[Message] = await response.json() if response.status == 200 else []
@@ -398,9 +394,7 @@ async def test_a_stream_is_a_durable_stream() -> None:
         assert (status, values) == (200, [2, 3])
         assert offset == f"{stream.epoch:016d}_{3:016d}"
         waiting = asyncio.ensure_future(durable(server, http, offset=offset, live="long-poll"))
-        async with http.get(
-            f"{server.url}streams/count", params={"offset": offset, "live": "sse"}
-        ) as response:
+        async with http.get(f"{server.url}streams/count", params={"offset": offset, "live": "sse"}) as response:
             while b"streamNextOffset" not in await response.content.readline():
                 pass
             source.on_next(4)
@@ -452,9 +446,7 @@ async def test_a_client_that_reads_late_receives_every_item_and_delays_no_other(
     desk.server.state.publish(publish("text", source, keep="all"))
     host, _, port = desk.server.url.removeprefix("http://").rstrip("/").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
-    writer.write(
-        b"GET /api/streams/text/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
+    writer.write(b"GET /api/streams/text/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
     async with desk.http.get(desk.url("api/streams/text/events")) as fast:
         await read_frame(fast)

@@ -85,9 +85,7 @@ async def test_runs_are_found_by_the_tools_that_they_have_started(open_desk: Ope
         ("limit=1001", "<= 1000 - at `$.limit`"),
     ],
 )
-async def test_a_query_that_is_not_valid_is_refused(
-    open_desk: OpenDesk, query: str, remedy: str
-) -> None:
+async def test_a_query_that_is_not_valid_is_refused(open_desk: OpenDesk, query: str, remedy: str) -> None:
     desk = await open_desk()
     status, told = await desk.get(f"api/runs?{query}")
     assert (status, told["error"]["code"]) == (400, "bad_request")

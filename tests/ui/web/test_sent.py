@@ -155,9 +155,7 @@ async def test_a_model_without_http_shows_what_it_was_given_and_other_records_ar
         assert (await desk.get(f"api/runs/{path}"))[0] == status
 
 
-async def test_the_requests_of_runs_in_tools_and_of_several_models_are_not_pretended_to_be_known() -> (
-    None
-):
+async def test_the_requests_of_runs_in_tools_and_of_several_models_are_not_pretended_to_be_known() -> None:
     def inner() -> Worker:
         return Worker(ScriptedModel(["Inside."]), system="Only you know.")
 

@@ -54,10 +54,7 @@ def ag_ui(*messages: Body, **more: Any) -> Body:
 
 
 def called(name: str, *ids: str) -> Body:
-    made = [
-        {"id": i, "type": "function", "function": {"name": name, "arguments": '{"color":"red"}'}}
-        for i in ids
-    ]
+    made = [{"id": i, "type": "function", "function": {"name": name, "arguments": '{"color":"red"}'}} for i in ids]
     return {"id": "2", "role": "assistant", "content": "Let me.", "toolCalls": made}
 
 
@@ -67,11 +64,7 @@ def tool(call_id: str, content: str = "painted", **more: str) -> Body:
 
 def heard(desk: Desk) -> list[tuple[str, str, bool]]:
     """The results that the model has received."""
-    return [
-        (r.tool_use_id, r.text, r.is_error)
-        for m in desk.sessions[0].conversation.messages
-        for r in m.tool_results
-    ]
+    return [(r.tool_use_id, r.text, r.is_error) for m in desk.sessions[0].conversation.messages for r in m.tool_results]
 
 
 def types(events: list[Body]) -> list[str]:
@@ -110,9 +103,7 @@ async def test_an_ag_ui_client_runs_its_tool_and_continues(open_desk: OpenDesk) 
 
 
 async def test_the_calls_of_both_sides_run_side_by_side(open_desk: OpenDesk) -> None:
-    desk = await open_desk(
-        call("paint", color="red") + call("wait", n=3) + call("paint", color="blue"), "Done."
-    )
+    desk = await open_desk(call("paint", color="red") + call("wait", n=3) + call("paint", color="blue"), "Done.")
     desk.release.set()
     events = await post(desk, "ag-ui", ag_ui(ASK))
     (result,) = [e for e in events if e["type"] == "TOOL_CALL_RESULT"]
@@ -184,9 +175,7 @@ async def test_tools_that_cannot_be_offered_are_refused_and_nothing_starts(
 
 
 @pytest.mark.parametrize("where", ["page", "worker"])
-async def test_a_chat_runs_its_tool_and_continues_the_same_message(
-    open_desk: OpenDesk, where: str
-) -> None:
+async def test_a_chat_runs_its_tool_and_continues_the_same_message(open_desk: OpenDesk, where: str) -> None:
     """The tool is sent by the page, or the worker has it: `DefaultChatTransport` sends none by itself."""
     desk = await open_desk(PAINT, "It is red.")
     sent = {"tools": {"paint": {"description": "Paint.", "parameters": PARAMETERS}}}
@@ -265,9 +254,7 @@ async def test_the_state_of_an_ag_ui_client_is_that_of_the_run(open_desk: OpenDe
     with_state(desk)
     # A client without a state sends an empty one.
     events = await post(desk, "ag-ui", ag_ui(ASK))
-    assert [
-        (e["type"], e.get("snapshot", e.get("delta"))) for e in events if "STATE" in e["type"]
-    ] == [
+    assert [(e["type"], e.get("snapshot", e.get("delta"))) for e in events if "STATE" in e["type"]] == [
         ("STATE_SNAPSHOT", {"steps": []}),
         ("STATE_DELTA", [{"op": "add", "path": "/steps/-", "value": "write"}]),
     ]
@@ -301,9 +288,7 @@ async def test_a_state_that_cannot_be_shared_is_refused(open_desk: OpenDesk) -> 
     for path, body in (("ag-ui", ag_ui(ASK, state="STATE")), ("api/chat", chat)):
         for state in ("[" * 5000 + "]" * 5000, '"' + "x" * MAX_SHARED_STATE + '"', "{"):
             data = json.dumps(body).replace('"STATE"', state)
-            async with desk.http.post(
-                desk.url(path), data=io.BytesIO(data.encode()), headers=JSON
-            ) as response:
+            async with desk.http.post(desk.url(path), data=io.BytesIO(data.encode()), headers=JSON) as response:
                 assert response.status == 400, await response.text()
     assert (await desk.get("api/runs"))[1]["runs"] == []
 

@@ -117,9 +117,7 @@ async def test_the_list_shows_who_watches_and_that_they_left(open_desk: OpenDesk
     run = (await desk.begin())["id"]
     async with desk.socket() as lister, desk.socket() as watcher:
         await lister.send_json({"type": "list"})
-        await watcher.send_json(
-            {"type": "watch", "run": run, "name": "<b>me</b>", "delivery": "latest"}
-        )
+        await watcher.send_json({"type": "watch", "run": run, "name": "<b>me</b>", "delivery": "latest"})
         watchers: list[Message] = []
         while not watchers:
             watchers = (await next_of(lister, "runs"))["runs"][0]["watchers"]
@@ -194,9 +192,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", BAD)
-async def test_an_invalid_message_is_answered_and_the_next_is_read(
-    open_desk: OpenDesk, text: str
-) -> None:
+async def test_an_invalid_message_is_answered_and_the_next_is_read(open_desk: OpenDesk, text: str) -> None:
     desk = await open_desk()
     async with desk.socket() as socket:
         await socket.send_str(text)

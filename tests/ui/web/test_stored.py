@@ -49,9 +49,7 @@ cables = {"out": False}
 class Site:
     """A server of a process of its own, as far as the log knows, and a client of it."""
 
-    def __init__(
-        self, log: EventLog, gate: asyncio.Event, settings: Settings, *, queues: bool = False
-    ) -> None:
+    def __init__(self, log: EventLog, gate: asyncio.Event, settings: Settings, *, queues: bool = False) -> None:
         self.log = log
         self.deleted: list[str] = []
         self._gate = gate
@@ -132,9 +130,7 @@ class Sites:
         self._stack = stack
         self._file = file
 
-    async def open(
-        self, settings: Settings | None = None, *, queues: bool = False
-    ) -> tuple[Site, AsyncExitStack]:
+    async def open(self, settings: Settings | None = None, *, queues: bool = False) -> tuple[Site, AsyncExitStack]:
         stack = await self._stack.enter_async_context(AsyncExitStack())
         log = await stack.enter_async_context(SQLiteLog(self._file, lease=LEASE))
         site = Site(log, self.gate, settings or Settings(), queues=queues)
@@ -396,19 +392,13 @@ async def test_users_see_their_own_runs_after_a_restart(tmp_path: Path) -> None:
             return request.headers.get("X-User")
 
         for turn in range(2):
-            async with WebServer(
-                lambda: Worker(ScriptedModel(answer)), port=0, log=log, user=user
-            ) as server:
+            async with WebServer(lambda: Worker(ScriptedModel(answer)), port=0, log=log, user=user) as server:
                 headers = {"X-User": "ada"}
                 if turn == 0:
-                    async with http.post(
-                        server.url + "api/runs", json={"input": "Hi"}, headers=headers
-                    ) as response:
+                    async with http.post(server.url + "api/runs", json={"input": "Hi"}, headers=headers) as response:
                         assert response.status == 201
                 for name, count in (("ada", 1), ("bob", 0)):
-                    async with http.get(
-                        server.url + "api/runs", headers={"X-User": name}
-                    ) as response:
+                    async with http.get(server.url + "api/runs", headers={"X-User": name}) as response:
                         assert len((await response.json())["runs"]) == count, (turn, name)
 
 

@@ -68,9 +68,7 @@ async def test_no_route_shows_or_steers_what_is_of_another_user(is_stored: bool)
     settings = Settings(max_runs_per_user=50, max_runs=50)
     async with (
         MemoryLog() as log,
-        WebServer(
-            make, port=0, user=user, log=log if is_stored else None, settings=settings
-        ) as server,
+        WebServer(make, port=0, user=user, log=log if is_stored else None, settings=settings) as server,
         aiohttp.ClientSession(server.url, trust_env=False) as http,
     ):
         async with http.post("api/runs", json={"input": SECRET}, headers=ADA) as response:
@@ -90,9 +88,7 @@ async def test_no_route_shows_or_steers_what_is_of_another_user(is_stored: bool)
                 query = {"run": run["id"]} if "boards" in path else {}
                 body = json.loads(named(json.dumps(SENT.get(route.path, {}))))
                 body = None if route.method == "GET" else body
-                async with http.request(
-                    route.method, path, headers=BOB, json=body, params=query
-                ) as response:
+                async with http.request(route.method, path, headers=BOB, json=body, params=query) as response:
                     tried.add(route.path)
                     is_stream = response.content_type == "text/event-stream"
                     shown = await response.content.readany()

@@ -16,9 +16,7 @@ import rxworker.ui.web
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
-SOURCES = [
-    path for path in sorted(STATIC.rglob("*.js")) if path.parent.name not in ("vendor", "languages")
-]
+SOURCES = [path for path in sorted(STATIC.rglob("*.js")) if path.parent.name not in ("vendor", "languages")]
 PAGES = sorted(STATIC.glob("*.html"))
 BY_KEY = re.compile(r"^(call|commands|groups|result|share|status|lanes|watchers|link)\.")
 """Sections of which some texts are looked up by the state that they name."""
@@ -31,9 +29,7 @@ def texts() -> dict[str, str]:
     script = "import { words } from 'file://{}'; console.log(JSON.stringify(words))".replace(
         "{}", str(STATIC / "languages" / "en.js"), 1
     )
-    done = subprocess.run(
-        [NODE, "--input-type=module", "-e", script], capture_output=True, check=True
-    )
+    done = subprocess.run([NODE, "--input-type=module", "-e", script], capture_output=True, check=True)
     sections: dict[str, dict[str, Any]] = msgspec.json.decode(done.stdout)
     return {
         f"{section}.{name}": text if isinstance(text, str) else text["other"]
