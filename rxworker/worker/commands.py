@@ -247,7 +247,8 @@ class CommandReader:
                     self._ignore(command, "send", error.message)
                     return
                 taken = CommandTaken(command.number, "send")
-                self._queued[sent.id] = self._mailbox.put(messages, taken, delivered)
+                queued = self._queued[sent.id] = self._mailbox.put(messages, taken, delivered)
+                queued.add_done_callback(partial(self._leave_queue, sent.id))
             case "pause":
                 self._pause_request.request(text, command.number)
             case "cancel":
@@ -256,6 +257,10 @@ class CommandReader:
                 self._ignore(command, str(command.data["kind"]), str(command.data["reason"]))
             case "decide" | "returned":
                 pass  # for a process that resumes the run when it has paused, or recovers it
+
+    def _leave_queue(self, sent: str, delivered: asyncio.Future[None]) -> None:
+        if not delivered.cancelled():  # otherwise until its withdrawal is stored and read
+            self._queued.pop(sent, None)
 
     def _withdraw(self, number: int, sent: str) -> None:
         queued, why = self._queued.pop(sent, None), ""

@@ -58,6 +58,8 @@ class Desk:
         self.go_on.set()
         await self.run
         assert len(self.model.requests) == 2 + (self.run.state.turns > 2)
+        commands = self.run._context.commands  # pyright: ignore[reportPrivateUsage]
+        assert commands is None or not any(not sent.cancelled() for sent in commands._queued.values())  # pyright: ignore[reportPrivateUsage]
         return delivered([record async for record in self.run])
 
 
