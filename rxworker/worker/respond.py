@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeGuard
 
 import reactivex
@@ -78,7 +79,7 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if context.worker.operators:
             response = apply_operators(
                 context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
-            )
+            ).pipe(ops.do_action(partial(_expect_open, context, "an operator of the worker")))
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
         if context.worker.tools.starts_early and context.worker.starts_early:
@@ -150,9 +151,8 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
     kind, emit = event.__class__, context.journal.emit
     if kind not in PARTS:
         return
+    _expect_open(context, "the stage respond, or an operator around it,", event)
     response = context.journal.state.response
-    if response is not None and response.status is ResponseStatus.COMPLETED:
-        raise ConfigurationError(_AFTER_COMPLETED.format(kind.__name__))
     is_other = scope.failed or kind is AttemptStart
     if response is not None and (is_other or (isinstance(event, BlockStart) and event.index in response.open)):
         reason, response = scope.failed or _AGAIN, None
@@ -163,6 +163,12 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
     if response is None and kind is not AttemptStart:
         asked = [one.model for one in context.requests if one.first is event]
         emit(attempt_start(context, asked[0] if asked else context.worker.model))
+
+
+def _expect_open(context: RunContext, source: str, event: Event) -> None:
+    response = context.journal.state.response
+    if response is not None and response.status is ResponseStatus.COMPLETED and event.__class__ in PARTS:
+        raise ConfigurationError(_AFTER_COMPLETED.format(source, type(event).__name__))
 
 
 def expect_end(context: RunContext, source: str = "") -> None:
@@ -205,9 +211,8 @@ _HELD_BACK = (
 )
 PARTS = BLOCK_EVENTS | {AttemptStart, Status, Error, Usage, Deltas}
 _AFTER_COMPLETED = (
-    "the stage respond, or an operator around it, emitted a {} after Status(COMPLETED): a response is then complete, "
-    "and watchers may have used it. To reject an answer, fail in place of that event; ops.retry after it then begins "
-    "another attempt"
+    "{} emitted a {} after Status(COMPLETED): a response is then complete, and watchers may have used it. To reject an "
+    "answer, fail in place of that event; ops.retry after it then begins another attempt"
 )
 _AGAIN = "an operator around the stage respond has begun another attempt"
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
