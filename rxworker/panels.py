@@ -285,7 +285,10 @@ def _by_model(
 
 
 def tokens_by_kind(records: Observable[Record]) -> Observable[dict[str, int]]:
-    """The tokens so far that were read, written, read from a cache and written to it, and spent on thinking, as far as the provider reports them."""  # noqa: W505
+    """The tokens so far that were read, written, read from a cache, written to it, and spent on thinking.
+
+    Those of a cache and of thinking are there as far as the provider reports them.
+    """
 
     def step(sums: dict[str, int], change: UsageChange) -> dict[str, int]:
         before, after = change.before, change.after
@@ -324,7 +327,7 @@ def pace(records: Observable[Record]) -> Observable[float]:
 
 
 class _Pace:
-    """The sums so far, and of each response that is received, since when its text is not in them, and how much that is."""  # noqa: W505
+    """The sums so far, and of each response that is received, since when its text is not in them, and its amount."""
 
     def __init__(self) -> None:
         self._tokens = self._seconds = 0.0
@@ -741,7 +744,7 @@ def runs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
 
 
 def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> Dashboard:
-    """What the runs of all processes took in the last hour by minute, the last day by hour, or the last week by six hours.
+    """What the runs of all processes took in the last hour by minute, the last day by hour, or a week by six hours.
 
     Args:
         period: ``hour``, ``day`` or ``week``.
@@ -749,7 +752,7 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
 
     Raises:
         ConfigurationError: There is no such period.
-    """  # noqa: W505
+    """
     if period not in PERIODS:
         raise ConfigurationError(f"period={period!r}: give one of {', '.join(PERIODS)}")
     step, steps = PERIODS[period]

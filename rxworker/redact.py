@@ -1,11 +1,11 @@
-"""The secrets of the environment, hidden where the text of an error enters a record, and where any text enters a log of rxworker.
+"""The secrets of the environment, hidden where the text of an error enters a record, and where any text enters a log.
 
 An exception may contain anything: a service may quote the key it received, a tool may show its connection string. A
 person who watches a run, exports it or reads a log may not be allowed to know the keys. Therefore the values of
 environment variables with names of secrets are replaced: all of them in logs, and in records and in data that is sent
 only those that cannot be ordinary words. This is the last line of defence and does not make it safe to put secrets into
 messages: a part of a secret is not recognised.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,10 @@ from api_pages import Linker
 
 
 class LibraryExtension(griffe.Extension):
-    """Gives Structs their constructor and functions their options, lists the members of enumerations, and links names that stand as code in docstrings."""  # noqa: W505
+    """Gives Structs a constructor, functions their options and enumerations their members, and links names.
+
+    The names are those that stand as code in docstrings.
+    """
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Complete all objects of the package once it is read."""

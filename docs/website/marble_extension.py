@@ -45,7 +45,7 @@ class Fences(Preprocessor):
 
 
 class Doctests(Preprocessor):
-    """Makes fences of the doctests that stand in the text of a docstring, so that their output is not read as Markdown."""  # noqa: W505
+    """Makes fences of the doctests in the text of a docstring, so that their output is not read as Markdown."""
 
     def run(self, lines: list[str]) -> list[str]:
         """Return the lines, with a fence around each doctest."""
@@ -70,7 +70,7 @@ class MarbleExtension(Extension):
     """All of them."""
 
     def extendMarkdown(self, md: Markdown) -> None:
-        """Register each before the processor of code that it competes with, and behind the one that normalizes whitespace."""  # noqa: W505
+        """Register each before the processor of code that it competes with, and after the normalizer of whitespace."""
         md.preprocessors.register(Doctests(md), "doctests", 29)
         md.preprocessors.register(Fences(md), "marble-fences", 28)
         md.parser.blockprocessors.register(Indented(md.parser), "marble-indented", 85)

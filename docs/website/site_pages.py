@@ -110,7 +110,8 @@ def examples() -> str:
     rows = [
         (
             "- "
-            f"[{path.relative_to(ROOT / 'examples').as_posix()}]({place(path).removeprefix('examples/')}){described(path)}"
+            f"[{path.relative_to(ROOT / 'examples').as_posix()}]"
+            f"({place(path).removeprefix('examples/')}){described(path)}"
         )
         for path in EXAMPLES
     ]

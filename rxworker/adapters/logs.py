@@ -23,10 +23,11 @@ class JsonFormatter(logging.Formatter):
     The fields are those of the argument ``extra=``, and those that filters have added. In all texts, the values of
     environment variables with names of secrets, and the passwords of URLs, are replaced.
 
-    >>> record = logging.makeLogRecord({"name": "rxworker.worker", "levelname": "WARNING", "msg": "it ended", "run": "run-1"})
+    >>> fields = {"name": "rxworker.worker", "levelname": "WARNING", "msg": "it ended", "run": "run-1"}
+    >>> record = logging.makeLogRecord(fields)
     >>> json.loads(JsonFormatter().format(record))["run"]
     'run-1'
-    """  # noqa: W505
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""

@@ -184,7 +184,7 @@ class _LogRecords(StoredFirst):
         scheduler: abc.SchedulerBase | None,
         progress: Progress = noop,
     ) -> abc.DisposableBase:
-        """Subscribe, with a function of its own for what is stored, and one that is called with how many runs are read, of how many."""  # noqa: W505
+        """Subscribe, with functions for what is stored, and for how many runs are read, of how many."""
         log, since = self._log, self._since
         last: dict[str, int] = {}
         subscription = SerialDisposable()

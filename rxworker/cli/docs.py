@@ -250,7 +250,7 @@ def index_text(folder: Path, link: str = "{page}") -> str:
 
 
 def whole_text(folder: Path) -> str:
-    """All pages in one text, the format of ``llms-full.txt``, without the changelog and the records of decisions and measurements."""  # noqa: W505
+    """All pages in one text (``llms-full.txt``), without the changelog, the decisions and the measurements."""
     left_out = ("changelog", "explanation/decisions", "explanation/performance", "contributing")
     parts = [
         f"<!-- {page}.md -->\n\n{(folder / f'{page}.md').read_text(encoding='utf-8').strip()}"

@@ -154,8 +154,9 @@ examples:
   rxworker mcp --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up --name look_up_agent
   TOKEN=... rxworker mcp my_workers:make_clerk --http 8765 --token-env TOKEN
 
-A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker; its docstring describes the
-tool. With --http it serves any number of clients, on this machine alone unless a host is given.
+A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker;
+its docstring describes the tool. With --http it serves any number of clients, on this machine alone unless a host is
+given.
 """
 ACP = """serve a worker to an editor, over the Agent Client Protocol
 
@@ -178,8 +179,9 @@ examples:
   rxworker runs --log sqlite:runs.db decide run-4fd5696ea3b4 --deny call_1 --reason "too dear"
   rxworker runs --log sqlite:runs.db prune --max-age 30d
 
-What is sent, decided, cancelled or put back is stored in the log; the process that runs the run takes it from there, or the next process of rxworker work
-or rxworker serve. decide approves nothing without --approve; without an argument it lists the calls that wait.
+What is sent, decided, cancelled or put back is stored in the log; the process that runs the run takes it from there,
+or the next process of rxworker work or rxworker serve. decide approves nothing without --approve; without an argument
+it lists the calls that wait.
 """
 ACTIONS = {
     "list": "list runs, the newest first",
@@ -204,7 +206,8 @@ examples:
   rxworker dash --log sqlite:runs.db my_boards:board --at 2026-11-26T12:00:00
   rxworker dash --log sqlite:runs.db my_boards:board --explain
 
-The name is that of a Dashboard in a module of the current directory, or of an installed one such as rxworker.panels:USAGE.
+The name is that of a Dashboard in a module of the current directory, or of an installed one such as
+rxworker.panels:USAGE.
 """
 DOCS = """print a page of the documentation, or search it
 
@@ -238,8 +241,8 @@ examples:
   rxworker work --log sqlite:runs.db my_workers:make_worker
   rxworker work --log sqlite:runs.db my_workers:make_worker --concurrency 32 --kind clerk --tenant-cap 4
 
-It takes runs that were submitted, runs of processes that have ended, and paused runs that were decided about. Any number of such
-processes may work on one log. The function takes the RunInfo of a run, or nothing, and returns a Worker.
+It takes runs that were submitted, runs of processes that have ended, and paused runs that were decided about. Any
+number of such processes may work on one log. The function takes the RunInfo of a run, or nothing, and returns a Worker.
 Ctrl-C and SIGTERM hand over what is running to the others.
 """
 SUBMIT = """store a run for rxworker work, and print its id
@@ -535,7 +538,10 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),
 }
-"""The function of each command in a module of this package, its help (a line, then examples and more), and what adds its options."""  # noqa: W505
+"""The function of each command in a module of this package, its help, and what adds its options.
+
+The help is a line, then examples and more.
+"""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -36,7 +36,7 @@ logger = logging.getLogger("rxworker.cli")
 
 
 def prepare_streams() -> None:
-    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception, and write whole texts."""  # noqa: W505
+    """Show question marks for characters that the terminal lacks, instead of raising, and write whole texts."""
     sys.stdout, sys.stderr = _write_whole(sys.stdout), _write_whole(sys.stderr)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -206,7 +206,7 @@ B = TypeVar("B")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop of uvloop, which takes half the time for the same bytes, or of asyncio if uvloop is not installed."""  # noqa: W505
+    """An event loop of uvloop, which takes half the time for the same bytes, or of asyncio without uvloop."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop

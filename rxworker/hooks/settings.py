@@ -17,7 +17,7 @@ from rxworker.messages.settings import check_number
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
 """What the failure of a hook does: ``abort`` the run, ``skip`` the call, or ``continue`` without the hook."""
 Matcher: TypeAlias = str | re.Pattern[str] | Collection[str]
-"""A regular expression for the whole name of a tool, or a collection of names, in which ``*`` stands for any characters."""  # noqa: W505
+"""A regular expression for the whole name of a tool, or a collection of names; ``*`` stands for any characters."""
 Unmatched: TypeAlias = Literal["error", "warn"]
 """What a run does if a matcher matches none of its tools: it does not start, or it logs a warning."""
 Condition: TypeAlias = Callable[[Any], bool | Awaitable[bool]]

@@ -1,4 +1,4 @@
-"""The watchers that are served in the next turn of the event loop, when they are served, and when a source waits for them.
+"""The watchers that are served in the next turn of the event loop, when that is, and when a source waits for them.
 
 Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes
 records) requests one flush in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the
@@ -10,7 +10,7 @@ which are merged and encoded once. A pace is open or closed. New records that ar
 once, which closes it for ``every`` seconds; what arrives meanwhile is released when it opens again. A record that
 begins or ends something is released at once in either case, and so is the end of the run. The number up to which
 records are released is all that the watchers need to know.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

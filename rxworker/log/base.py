@@ -220,7 +220,9 @@ class EventLog(Store):
         return is_watched
 
     async def requeue(self, run_id: str, *, reason: str = "") -> None:
-        """Put an aborted run back, so that `work`, `recover_all` or ``worker.recover`` continues it under its id and in the same sequence of records.
+        """Put an aborted run back, so that `work`, `recover_all` or ``worker.recover`` continues it.
+
+        It keeps its id and the sequence of its records.
 
         The deaths of its processes are counted anew. Its calls keep the results that they have; commands that it has
         not taken are void.
@@ -246,7 +248,7 @@ class EventLog(Store):
             ...         print((await Worker(ScriptedModel(["Hello."]), log=log).recover(run.id)).text)
             >>> asyncio.run(main())
             Hello.
-        """  # noqa: W505
+        """
         async with claimed(self, run_id, ("aborted",)) as (claim, info):
             if info.row.outer:
                 text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
@@ -278,12 +280,14 @@ class EventLog(Store):
         return claim
 
     async def call_worker(self, kind: str, *, to_all: bool = False) -> None:
-        """Wake one process that waits for a run of a kind, or all of them, in a log that does not wake all for each change.
+        """Wake one process that waits for a run of a kind, or all of them.
+
+        Only a log that does not wake all processes for each change needs it.
 
         Args:
             kind: The kind of the run that waits; see `RunRow.worker`.
             to_all: Whether to wake all, since one of them cannot continue it.
-        """  # noqa: W505
+        """
         if self.calls:
             with suppress(RxWorkerError):  # each looks by itself, later
                 await self._call(kind, to_all)
@@ -359,10 +363,12 @@ class EventLog(Store):
     async def pages(
         self, run_id: str, after: int = 0, *, until_end: bool = True, until: int | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """The same in pages, which ends also when the run has ended or is paused, and all of it was given, unless ``until_end`` is false.
+        """The same in pages, which end also when the run has ended or is paused and all of it was given.
+
+        If ``until_end`` is false, they do not end there.
 
         With ``until``, the number of a record that is stored, it follows nothing, and ends with the page that has it.
-        """  # noqa: W505
+        """
         if until is not None:
             while after < until and (entries := await self._read_page(run_id, after)):
                 after = entries[-1].last
@@ -648,7 +654,7 @@ class EventLog(Store):
         where: Where | None = None,
         version: int = 1,
     ) -> Observable[S]:
-        """Fold all records of all runs, and keep the state with the log, so that a restart continues it and reads no record again.
+        """Fold all records of all runs, and keep the state with the log: a restart reads no record again.
 
             --r---r-r--          records, by any process
             [ log.fold_stored("count", lambda n, _: n + 1, 0) ]
@@ -693,7 +699,7 @@ class EventLog(Store):
             >>> from reactivex import operators as ops
             >>> asyncio.run(main())
             1
-        """  # noqa: W505
+        """
         return fold_stored(self, key, step, initial, where, version)
 
     # Commands

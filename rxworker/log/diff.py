@@ -40,7 +40,8 @@ _NOT_COMPARED = frozenset({Ping, Fork, RunRecover, RunRequeue, HandOver, Command
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
 # Seals, names and times that are made anew each time.
 _RANDOM = frozenset(
-    {"delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after", "seconds", "signature", "traceparent"}
+    {"delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after",
+     "seconds", "signature", "traceparent"}
 )  # fmt: skip
 
 

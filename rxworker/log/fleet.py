@@ -272,7 +272,7 @@ class Fleet:
             self._group(known.row).runs[known.status] -= 1
 
     def _add(self, info: RunInfo, before: RunInfo | None) -> None:
-        """Add the consumption of a run since its last values, or since those of the run that it continues, if that is known."""  # noqa: W505
+        """Add the consumption of a run since its last values, or since those of the run that it continues, if known."""
         base = _NOTHING if before is None else before.row
         if before is None and info.row.copied is not None:
             base = info.row.copied

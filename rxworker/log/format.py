@@ -201,10 +201,11 @@ def entries_of(records: Iterable[Record], epoch: int, private: Mapping[int, Priv
         LogError: An event that the state depends on has no JSON form.
 
     >>> from rxworker.events import TextDelta
-    >>> [entry] = entries_of([Record(1, "r", 1, 1, 2.5, TextDelta(0, "hel")), Record(2, "r", 1, 1, 2.52, TextDelta(0, "lo"))], 3)
+    >>> records = [Record(1, "r", 1, 1, 2.5, TextDelta(0, "hel")), Record(2, "r", 1, 1, 2.52, TextDelta(0, "lo"))]
+    >>> [entry] = entries_of(records, 3)
     >>> entry.body.decode()
     '{"turn":1,"attempt":1,"event":{"type":"text_delta","index":0,"text":"hello"},"lengths":[3,2],"times":[0,20]}'
-    """  # noqa: W505
+    """
     beside = private or {}
     return [_entry_of(record, epoch, beside.get(record.seq)) for record in packed(records)]
 
@@ -321,11 +322,11 @@ def with_conversation(entry: Entry, conversation: Conversation, base: Base | Non
 
 
 def without_results(entry: Entry) -> Entry:
-    """The entry without results that ``after_tool_call`` hooks had not seen, which an older rxworker has stored with it.
+    """The entry without results that ``after_tool_call`` hooks had not seen, which an older rxworker stored with it.
 
     Raises:
         LogError: The entry is damaged.
-    """  # noqa: W505
+    """
     private = private_of(entry, "")
     if private is None or (private.held is None and not private.answered):
         return entry

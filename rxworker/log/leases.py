@@ -105,11 +105,13 @@ class Heartbeat:
 
 
 class Leases:
-    """When to look at runs again whose leases are renewed without a change of the run, so that a lease is never taken to have ended that was renewed.
+    """When to look again at runs whose leases are renewed without a change of the run.
+
+    So a lease is never taken to have ended that was renewed.
 
     Args:
         before: How many seconds before the end of a lease its renewal is expected.
-    """  # noqa: W505
+    """
 
     def __init__(self, before: float) -> None:
         self._before = before

@@ -68,11 +68,12 @@ class MemoryLog(EventLog):
         >>> async def main() -> None:
         ...     async with MemoryLog() as log:
         ...         claim = await log.claim("run-1", create=True)
-        ...         await log.append(claim, entries_of([Record(1, "run-1", 0, 0, 0.0, RunStop())], claim.epoch), after=0)
+        ...         end = Record(1, "run-1", 0, 0, 0.0, RunStop())
+        ...         await log.append(claim, entries_of([end], claim.epoch), after=0)
         ...         print([entry.kind async for entry in log.read("run-1")])
         >>> asyncio.run(main())
         ['run_stop']
-    """  # noqa: W505
+    """
 
     searches_texts = True
     keeps_bases = True

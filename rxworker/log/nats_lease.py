@@ -82,13 +82,15 @@ def lease_end(run: Owner | Listed, claimed: float, beat: tuple[float, Beat] | No
 
 
 class Renewer:
-    """Renews claims over a connection of its own, on an event loop of its own in a thread, so that a tool that blocks its event loop does not lose its lease.
+    """Renews claims over a connection of its own, on an event loop of its own in a thread.
+
+    So a tool that blocks its event loop does not lose its lease.
 
     Args:
         address: The address of the log.
         options: More arguments of ``nats.connect``.
         owner: The name of this process in claims.
-    """  # noqa: W505
+    """
 
     def __init__(self, address: Address, options: Mapping[str, Any], owner: str) -> None:
         self._address = address

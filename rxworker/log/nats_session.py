@@ -407,7 +407,7 @@ class Session:
         return known
 
     async def repair(self, run_id: str, known: Known, head: Head) -> Known:
-        """Write into the list the values of the last append, where its writer has not done so yet, or has ended before."""  # noqa: W505
+        """Write into the list the values of the last append, if its writer has not done so yet, or has ended before."""
         found = await self.ownership(run_id)
         if found is None or found.owner.is_deleted:
             return known

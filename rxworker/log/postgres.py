@@ -606,7 +606,7 @@ class PostgresLog(EventLog):
             self._to_mark.add(run_id)
 
     async def _listen(self, channel: str) -> None:
-        """Wake what follows the runs that other processes have changed, or that they have sent commands to, until the log is closed."""  # noqa: W505
+        """Wake what follows runs that other processes have changed or sent commands to, until the log is closed."""
         pauses = iter(PAUSES)
         pause = 0.0
         while True:

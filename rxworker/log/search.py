@@ -196,10 +196,10 @@ def _plain(value: object) -> str:
 
 
 def indexed_texts(row: bytes, bodies: Iterable[tuple[str, bytes]]) -> Texts:
-    """The title and the texts of a run as an index has them, of its encoded row and the kinds and bodies of its entries.
+    """The title and the texts of a run as an index has them, of the encoded row and its entries.
 
     A database takes no half of a surrogate pair, and some no null character.
-    """  # noqa: W505
+    """
     try:
         title = str(msgspec.json.decode(row).get("title", ""))
     except UNREADABLE:

@@ -243,7 +243,10 @@ class Store(ABC):
 
     @abstractmethod
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        """Delete runs in one transaction, as `_delete`, without those that a process holds, that have changed since, or that a run refers to which stays. Returns the ids of the deleted ones."""  # noqa: W505
+        """Delete runs in one transaction, as `_delete`, and return the ids of the deleted ones.
+
+        It leaves those that a process holds, that have changed since, or that a run refers to which stays.
+        """
 
     @abstractmethod
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:

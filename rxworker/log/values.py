@@ -275,12 +275,12 @@ def checked_command(command: Command) -> Command:
     Raises:
         ConfigurationError: It cannot; the sentence is the same wherever the command is given.
 
-    >>> checked_command(Command("cancel", {"when": "after-turn"}))
+    >>> checked_command(Command("cancel", {"when": 1}))
     Traceback (most recent call last):
     ...
-    rxworker.errors.ConfigurationError: cancel('after-turn'): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)
+    rxworker.errors.ConfigurationError: cancel(1): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)
     More: rxworker docs cancel-and-pause
-    """  # noqa: W505
+    """
     check_type("the command", command, Command, "Command('cancel')")
     kind, data = command.kind, command.data
     check_type("Command(data)", data, dict, "Command('cancel', {'reason': 'lunch'})")

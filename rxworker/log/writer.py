@@ -209,11 +209,11 @@ class RunWriter:
             self._loop.call_soon_threadsafe(self._fail, error)
 
     def hold_result(self, place: int, result: ToolResult) -> None:
-        """Store a result with the next `ToolStop` of this place, which has none for the watchers, until hooks have seen it."""  # noqa: W505
+        """Store a result with the next `ToolStop` of this place, which has none for watchers until hooks saw it."""
         self._results[place] = result
 
     def keep_agreement(self, place: int, agreed: Sequence[str], *, approved: bool) -> None:
-        """Store with the next `ToolStart` of this place which hooks have agreed to the call, and whether a person has approved it."""  # noqa: W505
+        """Store with the next `ToolStart` of this place which hooks agreed, and whether a person approved the call."""
         self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
 
     def keep_state(self, place: int, state: Json) -> None:

@@ -74,7 +74,7 @@ def starts(messages: Sequence[Message]) -> list[int]:
 
 
 def _last_results(messages: Sequence[Message]) -> dict[int, int]:
-    """For each message with calls, the place of the last of their results, those of the provider's own tools included."""  # noqa: W505
+    """For each message with calls, the place of the last of their results, with those of the provider's own tools."""
     answers = pair(messages)
     last: dict[int, int] = {}
     number = 0

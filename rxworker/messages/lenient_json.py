@@ -62,7 +62,7 @@ class SurrogateJoiner:
         return self._read(data)
 
     def joined(self, data: bytes) -> bytes:
-        """Later data, with the two halves of a character joined if a half is held and this is the next piece of its text."""  # noqa: W505
+        """Later data, with the two halves of a character joined if a half is held and this is the next of its text."""
         repaired = self._read(data) if self.held else None
         return data if repaired is None else repaired
 

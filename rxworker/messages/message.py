@@ -1,4 +1,4 @@
-"""Messages, the conversation they make, and its JSON, which has a version, so that a later version of rxworker reads or refuses it."""  # noqa: W505
+"""Messages, the conversation they make, and its JSON, whose version lets a later rxworker read or refuse it."""
 
 from __future__ import annotations
 
@@ -108,9 +108,10 @@ class Conversation(Struct, frozen=True, omit_defaults=True, weakref=True):
     def sent(self) -> Conversation:
         """The conversation as a request carries it.
 
-        >>> [m.text for m in Conversation((Message.user("long"), Message.user("now")), replaced=1, instead=(Message.user("short"),)).sent.messages]
+        >>> messages, short = (Message.user("long"), Message.user("now")), (Message.user("short"),)
+        >>> [m.text for m in Conversation(messages, replaced=1, instead=short).sent.messages]
         ['short', 'now']
-        """  # noqa: W505
+        """
         if not self.replaced:
             return self
         return Conversation((*self.instead, *self.messages[self.replaced :]), self.system)

@@ -168,9 +168,10 @@ class Prices(Settings, frozen=True):
     >>> Prices(input=3.0, output=15.0).cost(Usage(input_tokens=1_000_000, output_tokens=100_000))
     4.5
     >>> tiered = Prices(input=2.0, output=12.0, above=200_000, long=Prices(input=4.0, output=18.0))
-    >>> tiered.cost(Usage(150_000, 0)), tiered.cost(Usage(250_000, 0)), tiered.cost(Usage(150_000, 0) + Usage(100_000, 0))
+    >>> short, long = Usage(150_000, 0), Usage(250_000, 0)
+    >>> tiered.cost(short), tiered.cost(long), tiered.cost(short + Usage(100_000, 0))
     (0.3, 1.0, 0.5)
-    """  # noqa: W505
+    """
 
     input: float
     output: float

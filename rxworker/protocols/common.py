@@ -280,12 +280,12 @@ def check_content(block: C) -> C:
         LocalProtocolError: A file has neither bytes nor an address, or an address that is not public, or it names a
             file of the provider, which may be another user's; or a block has what only a provider may give.
 
-    >>> check_content(Image("image/png", url="http://169.254.169.254/latest"))
+    >>> check_content(Image("image/png", url="http://169.254.169.254/latest"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is not a public address: send its bytes, as a data: address or in base64
+    rxworker.errors.LocalProtocolError: a file at '169.254.169.254' is not read, which is not a public address: ...
     More: rxworker docs reference/protocols
-    """  # noqa: W505
+    """
     if block.echo is not None:
         raise LocalProtocolError("echo: only what a provider has sent has it: leave it out")
     if isinstance(block, Text):

@@ -1,9 +1,9 @@
-"""The messages of a WebSocket that carries several runs and published streams, and the summary of a run in the list of runs. Pure.
+"""The messages of a WebSocket that carries runs and published streams, and the summary of a run in the list. Pure.
 
 Every message is one JSON object in a text message, and its ``type`` names its kind. The client names for each run the
 last record that it has; the server sends what follows. A client reconnects in the same way, so nothing is lost and
 nothing comes twice.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

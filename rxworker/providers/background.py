@@ -31,7 +31,9 @@ class Running(FrameDecoder[SseFrame], Protocol):
 
 
 class BackgroundDecoder(BatchDecoder[SseFrame]):
-    """Bytes to events, for one response that goes on at the service without its connection (``extra={"background": True}``).
+    """Bytes to events, for one response that goes on at the service without its connection.
+
+    ``extra={"background": True}`` requests such a response.
 
     Theory of operation. The service gives each event of such a response a name or a number. When the connection is cut,
     the events after a certain one can be requested from another address. They continue the same response, so the
@@ -41,7 +43,7 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     Args:
         response: The decoder of its events.
         cursor: The service's name of a response that another process has begun, all of whose events are then requested.
-    """  # noqa: W505
+    """
 
     def __init__(self, response: Running, cursor: str = "") -> None:
         super().__init__(SseDecoder(stray=True), response)

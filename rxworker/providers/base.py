@@ -297,7 +297,9 @@ class Request(Struct, frozen=True):
 
 
 def is_background(model: object, options: Options) -> bool:
-    """Whether the responses of a model or a provider go on at the service without their connection, so that a `Request` with a ``cursor`` continues one.
+    """Whether the responses of a model or a provider go on at the service without their connection.
+
+    If so, a `Request` with a ``cursor`` continues one.
 
     Args:
         model: The model or provider. It has a method of this name; of one without it no response goes on.
@@ -305,7 +307,7 @@ def is_background(model: object, options: Options) -> bool:
 
     >>> is_background(object(), Options())
     False
-    """  # noqa: W505
+    """
     check: Callable[[Options], bool] | None = getattr(model, "is_background", None)
     return check is not None and check(options)
 

@@ -1,4 +1,4 @@
-"""The events of the blocks that a decoder opens, so that each block has an index and an id of its own, and ends exactly once."""  # noqa: W505
+"""The events of the blocks that a decoder opens: each has an index and an id of its own, and ends exactly once."""
 
 from __future__ import annotations
 

@@ -39,12 +39,12 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     >>> from rxworker.providers.models import model_info
     >>> fitted("claude-opus-4-8", model_info("claude-opus-4-8"), Options(thinking=8_000)).thinking
     'medium'
-    >>> fitted("claude-opus-4-8", model_info("claude-opus-4-8"), Options(temperature=0.2))
+    >>> fitted("claude-opus-4-8", model_info("claude-opus-4-8"), Options(temperature=0.2))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    rxworker.errors.ConfigurationError: 'claude-opus-4-8' takes no temperature: leave it out (if that has changed, pass info=ModelInfo(...) to the provider)
+    rxworker.errors.ConfigurationError: 'claude-opus-4-8' takes no temperature: leave it out ...
     More: rxworker docs providers-and-keys
-    """  # noqa: W505
+    """
     changed: dict[str, Any] = {}
     thinking = options.thinking
     if thinking is not None:

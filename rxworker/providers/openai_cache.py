@@ -30,9 +30,10 @@ BREAKPOINT = "prompt_cache_breakpoint"
 def takes_breakpoints(host: str, info: ModelInfo) -> bool:
     """Whether a model at a host takes breakpoints.
 
-    >>> takes_breakpoints("api.openai.com", ModelInfo(caching="breakpoints")), takes_breakpoints("127.0.0.1", ModelInfo(caching="breakpoints"))
+    >>> info = ModelInfo(caching="breakpoints")
+    >>> takes_breakpoints("api.openai.com", info), takes_breakpoints("127.0.0.1", info)
     (True, False)
-    """  # noqa: W505
+    """
     return info.caching == "breakpoints" and f".{host}".endswith(HOSTS)
 
 

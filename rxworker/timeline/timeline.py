@@ -140,7 +140,7 @@ class Timeline:
         self._children: WeakSet[Timeline] | None = None  # made for the first
 
     def child(self) -> Timeline:
-        """A timeline with the handlers of this one and scopes of its own, for a stream that is followed at the same time.
+        """A timeline with the handlers of this one and scopes of its own, for a stream that runs at the same time.
 
         A handler that is registered with this one later, or removed from it, is registered with the child or removed
         from it, too. A handler that is registered with the child concerns the child alone.
@@ -157,7 +157,7 @@ class Timeline:
         >>> timeline.child().dispatch(Usage(1)); timeline.child().dispatch(Usage(2))
         1
         1
-        """  # noqa: W505
+        """
         child = Timeline(ends_with_stream=self._ends_with_stream)
         with self._lock:
             for row in self._registrations.values():
@@ -301,11 +301,11 @@ class Timeline:
         self.dispatch(AttemptRetract(reason))
 
     def cancel(self, reason: str = "") -> None:
-        """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
+        """Abort every open block, and send ``Status(CANCELLED)`` to the handlers if the response has not ended.
 
         Args:
             reason: The reason in the aborts.
-        """  # noqa: W505
+        """
         is_receiving = self._is_receiving
         try:
             self.abort_current_block(reason)

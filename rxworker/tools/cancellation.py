@@ -21,7 +21,7 @@ logger = logging.getLogger("rxworker.tools")
 
 
 at_work: dict[asyncio.Task[Any], tuple[str, Callable[[], None]]] = {}
-"""The tool that runs in each task that is a call's own, and the function that drops its reports when it is abandoned."""  # noqa: W505
+"""The tool that runs in each task that is a call's own, and the function that drops its reports if it is abandoned."""
 
 
 class TooLateError(Exception):
@@ -60,7 +60,7 @@ async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str 
 
 
 def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""  # noqa: W505
+    """Whether ``GeneratorExit`` was raised because the coroutine and its task are destroyed: it must not continue."""
     if not isinstance(error, GeneratorExit):
         return False
     try:

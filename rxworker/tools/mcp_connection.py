@@ -389,9 +389,10 @@ def question_of(request: JsonObject, source: str) -> Question | str:
 
     >>> question_of({"method": "roots/list"}, "tides")
     "'roots/list'"
-    >>> question_of({"method": "elicitation/create", "params": {"mode": "url", "message": "Sign in.", "url": "file:///etc"}}, "tides")
+    >>> params = {"mode": "url", "message": "Sign in.", "url": "file:///etc"}
+    >>> question_of({"method": "elicitation/create", "params": params}, "tides")
     'an address that is not of the web'
-    """  # noqa: W505
+    """
     params = request.get("params")
     if request.get("method") != "elicitation/create" or not isinstance(params, dict):
         return repr(request.get("method"))
@@ -471,9 +472,11 @@ def display_name(command: Sequence[str] | None, url: str | None) -> str:
 
     Without the parts in which secrets are passed, such as arguments and queries.
 
-    >>> display_name(None, "https://me:secret@example.org/mcp?key=secret"), display_name(["/bin/files", "--token", "secret"], None)
-    ('https://example.org/mcp', '/bin/files')
-    """  # noqa: W505
+    >>> display_name(None, "https://me:secret@example.org/mcp?key=secret")
+    'https://example.org/mcp'
+    >>> display_name(["/bin/files", "--token", "secret"], None)
+    '/bin/files'
+    """
     if url is None:
         return command[0] if command else ""
     scheme, separator, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition("://")

@@ -154,7 +154,7 @@ def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:
 
 
 def _annotated_text(annotation: Any) -> str | None:
-    """The text in ``Annotated[int, "how many"]``, or the description of a ``msgspec.Meta`` or of a ``pydantic.Field`` there."""  # noqa: W505
+    """The text in ``Annotated[int, "how many"]``, or the description of a ``msgspec.Meta`` or ``pydantic.Field``."""
     if typing.get_origin(annotation) is not Annotated:
         return None
     notes = typing.get_args(annotation)[1:]

@@ -44,7 +44,7 @@ class _Cache(Struct):
 
 
 class GeminiCacheTransport:
-    """Sends requests of `rxworker.providers.Gemini`, whose beginning it puts into an explicit cache when it comes for the second time.
+    """Sends requests of `rxworker.providers.Gemini`, and puts a beginning into an explicit cache when it comes again.
 
     A beginning is the tools and the system text, and the first message if that is long. It gets a cache if the model
     takes one (Gemini 2.5 and 3, not 4), if it is long enough by the model's row, and if it is at least half of the
@@ -67,7 +67,7 @@ class GeminiCacheTransport:
         >>> from rxworker.transport import Client
         >>> Client(Gemini("gemini-3.8-flash", api_key="k"), transport=GeminiCacheTransport(ttl=600)).transport
         GeminiCacheTransport(ttl=600)
-    """  # noqa: W505
+    """
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ SOON = 1e-6
 
 
 async def stop_listening(server: asyncio.AbstractServer) -> None:
-    """Close a server of asyncio's, so that each connection that it has accepted gets its protocol, which can then close it.
+    """Close a server of asyncio's, so that each connection that it accepted gets its protocol, which then closes it.
 
     asyncio accepts a connection in one turn of the loop and makes its transport in the next. A server that is closed in
     between leaves an open socket. A turn of the loop runs what was waiting, then the events of sockets, then timers: a
@@ -18,7 +18,7 @@ async def stop_listening(server: asyncio.AbstractServer) -> None:
 
     Args:
         server: The server. Its connections stay.
-    """  # noqa: W505
+    """
     try:
         await asyncio.sleep(SOON)
     finally:

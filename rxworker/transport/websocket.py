@@ -53,7 +53,7 @@ _LEAVE = ClientWSTimeout(ws_close=0.0)  # pyright: ignore[reportCallIssue] - mad
 
 
 class WebSocketTransport:
-    """Sends requests of `rxworker.providers.OpenAIResponses` over WebSockets, each with only what is new in its conversation.
+    """Sends requests of `rxworker.providers.OpenAIResponses` over WebSockets, each with only what is new in it.
 
     The service keeps the last response of a socket in memory, so the next request of a tool loop has its new items
     alone, also with ``store: false``. Where it has lost the response, or where the socket is gone, the whole input is
@@ -76,7 +76,7 @@ class WebSocketTransport:
         >>> from rxworker.transport import Client
         >>> Client(OpenAIResponses("gpt-5.4", api_key="k"), transport=WebSocketTransport(idle_timeout=60)).transport
         WebSocketTransport(connect_timeout=10.0, idle_timeout=60, max_age=3300.0)
-    """  # noqa: W505
+    """
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Operators and stages of the application, applied so that none of them leaves a run waiting for ever or in another thread.
+"""Operators and stages of the application, applied so that none leaves a run waiting for ever or in another thread.
 
 * Operators that wait, such as ``ops.delay``, use the run's scheduler, unless they were given another.
 * Events from another thread are brought back to the event loop, in order.
 * An operator that raises instead of calling ``on_error`` raises into its caller: the operator before it, the source, or
   a callback of the scheduler. Each of these catches every exception, and ends the stream with it.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

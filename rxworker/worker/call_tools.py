@@ -152,7 +152,7 @@ def discard_early(context: RunContext, scope: TurnScope, keep: Mapping[int, Tool
 def hold_back(
     context: RunContext, emit: Callable[[Event], None], approved: Collection[int] = ()
 ) -> Callable[[Event], None]:
-    """Emit the end of a call without its result if ``after_tool_call`` hooks may change the result, since nothing may show it before.
+    """Emit the end of a call without its result if ``after_tool_call`` hooks may change it: nothing may show it before.
 
     The start of a call is stored with the hooks that have agreed to it, for a process that makes the call again.
 
@@ -160,7 +160,7 @@ def hold_back(
         context: The run.
         emit: Emits an event.
         approved: The places of the calls that a person has approved.
-    """  # noqa: W505
+    """
     history, writer = context.journal.hub.history, context.journal.writer
 
     def emit_checked(event: Event) -> None:

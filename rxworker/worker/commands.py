@@ -144,11 +144,11 @@ class CommandReader:
         self._begin(self._read())
 
     async def read_now(self) -> None:
-        """Apply the commands that are stored by now, or that are being stored, so that a run does not finish past a message.
+        """Apply the commands that are stored or being stored by now, so that a run does not finish past a message.
 
         Raises:
             LogError: The log cannot be read.
-        """  # noqa: W505
+        """
         if self._storing:
             await asyncio.wait(self._storing)
         for command in await self._log.sent(self._run):

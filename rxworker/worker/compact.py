@@ -10,9 +10,10 @@ from rxworker.messages.settings import Settings, check_number, check_type
 
 CompactBy: TypeAlias = Literal["model", "trim", "provider"]
 
-PROMPT = """Everything before this message is about to be removed from your context. Write the summary that takes its place, so that you can go on with the work from it alone. \
-Keep: what the user wants, in their words where they matter; what was decided, and why; what was found or made, with exact names, paths, numbers and errors; what \
-was tried and failed; what is still to do. Call no tools. Answer with the summary and nothing else."""
+PROMPT = """Everything before this message is about to be removed from your context. Write the summary that takes its \
+place, so that you can go on with the work from it alone. Keep: what the user wants, in their words where they matter; \
+what was decided, and why; what was found or made, with exact names, paths, numbers and errors; what was tried and \
+failed; what is still to do. Call no tools. Answer with the summary and nothing else."""
 
 
 KEEP = 0.25

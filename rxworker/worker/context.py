@@ -215,7 +215,10 @@ class RunSettings:
 
 
 def continues(worker: RunSettings, options: Options) -> bool:
-    """Whether a process that recovers a run of a worker continues the response that was cut, since it goes on at the service."""  # noqa: W505
+    """Whether a process that recovers a run of a worker continues the response that was cut.
+
+    It does if the response goes on at the service.
+    """
     return worker.takes_up and is_background(worker.model, options)
 
 
@@ -424,7 +427,7 @@ class Turn:
 
     @property
     def conversation(self) -> Conversation:
-        """The conversation so far, which ends with the response after `respond`, and with the results after `call_tools`."""  # noqa: W505
+        """The conversation so far, with the response at its end after `respond`, and the results after `call_tools`."""
         return self.state.conversation
 
     @property

@@ -326,15 +326,16 @@ def reply_of(question: Question, decision: Approve | Deny) -> Reply:
     Raises:
         DecisionError: The content does not fit the form.
 
-    >>> ask = Question("tides", "Which harbour?", {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
+    >>> form = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    >>> ask = Question("tides", "Where?", form)
     >>> reply_of(ask, Approve({"name": "Brest"})).content
     {'name': 'Brest'}
     >>> reply_of(ask, Approve())
     Traceback (most recent call last):
     ...
-    rxworker.errors.DecisionError: input.name is missing: give the content of the form (tides has a question: Which harbour?)
+    rxworker.errors.DecisionError: input.name is missing: give the content of the form (tides has a question: Where?)
     More: rxworker docs cancel-and-pause
-    """  # noqa: W505
+    """
     if isinstance(decision, Deny):
         return Reply("decline")
     content = {} if decision.input is None else decision.input
@@ -393,9 +394,9 @@ _KINDS: dict[str, type[_Approval | Deny | _Result]] = {
 
 
 def read_resume(data: bytes | str) -> Decisions:
-    """Read the JSON with which a client resumes a run: decisions about the calls that wait, or ``{"continue".
+    """Read the JSON with which a client resumes a run: decisions about the calls that wait.
 
-    True}`` where none waits.
+    Where none waits it is ``{"continue": true}``.
 
     Returns:
         The decisions, for `decide`; `GO_ON` if the client goes on without one.
@@ -405,12 +406,12 @@ def read_resume(data: bytes | str) -> Decisions:
 
     >>> read_resume('{"decisions": {"x": {"type": "deny", "reason": "too dear"}}}')
     {'x': Deny(reason='too dear')}
-    >>> read_resume('{"decisions": {"x": {"type": "approve", "inputs": {}}}}')
+    >>> read_resume('{"decisions": {"x": {"type": "approve", "inputs": {}}}}')  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    rxworker.errors.DecisionError: decisions['x'].inputs: there is no such member; did you mean 'input'? There are: type, input, always
+    rxworker.errors.DecisionError: decisions['x'].inputs: there is no such member; did you mean 'input'? ...
     More: rxworker docs cancel-and-pause
-    """  # noqa: W505
+    """
     body = decode_json(data if data.strip() else b"{}", "the body")
     if not isinstance(body, dict):
         raise DecisionError(f"the body is {kind_of(body)}: {BODY}")
@@ -453,12 +454,12 @@ def read_decision(value: object, where: str = "the decision") -> Decision:
 
     >>> read_decision({"type": "approve", "input": {"euros": 1}})
     Approve(input={'euros': 1})
-    >>> read_decision({"type": "aprove"})
+    >>> read_decision({"type": "aprove"}, "x")
     Traceback (most recent call last):
     ...
-    rxworker.errors.DecisionError: the decision.type is 'aprove'; did you mean 'approve'? It must be approve, deny or answer
+    rxworker.errors.DecisionError: x.type is 'aprove'; did you mean 'approve'? It must be approve, deny or answer
     More: rxworker docs cancel-and-pause
-    """  # noqa: W505
+    """
     if not isinstance(value, dict):
         raise DecisionError(f'{where} is {kind_of(value)}: give an object such as {{"type": "deny"}}')
     given = cast("dict[str, object]", value)
@@ -600,9 +601,9 @@ def read_form(content: object) -> Approve | Deny:
 
     >>> read_form({"approve": True})
     Approve(input=None)
-    >>> read_form({"Approve": True}).reason
-    "The form was not filled in: form.Approve: there is no such member; did you mean 'approve'? There are: approve, reason"
-    """  # noqa: W505
+    >>> read_form({"Approve": True}).reason.partition(": ")[2]
+    "form.Approve: there is no such member; did you mean 'approve'? There are: approve, reason"
+    """
     try:
         read = read_struct({} if content is None else content, _Form, "form")
     except DecisionError as error:

@@ -173,7 +173,7 @@ class Journal:
             self.hub.push(inner)
 
     def relayed(self, call_id: str) -> int:
-        """How many records of a nested run, which this call of a recovered turn had begun, are among those that were loaded."""  # noqa: W505
+        """How many records of a nested run that this call of a recovered turn had begun are among the loaded ones."""
         return self._relayed.get(call_id, 0)
 
     @property

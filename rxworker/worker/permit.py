@@ -1,4 +1,4 @@
-"""What the verdict of a hook makes of a call, and `permit`, the ``before_tool_call`` hooks as an operator over calls."""  # noqa: W505
+"""What the verdict of a hook makes of a call, and `permit`, the ``before_tool_call`` hooks as an operator on calls."""
 
 from __future__ import annotations
 

@@ -445,7 +445,7 @@ async def recover_all(
     *,
     once: bool = False,
 ) -> AsyncGenerator[Run[Any], None]:
-    """Recover the runs of processes that have ended, now and as others end, and resume paused runs whose decisions are stored.
+    """Recover the runs of processes that have ended, now and later, and resume paused runs whose decisions are stored.
 
     Several processes may do so at once: each run is recovered by one.
 
@@ -471,7 +471,7 @@ async def recover_all(
         ...     async for run in recover_all(log, lambda info: Worker(ScriptedModel([]), log=log), once=True):
         ...         print(run.id)
         >>> asyncio.run(main())
-    """  # noqa: W505
+    """
     count = 0
     async with RunSource(log) as source:
         while True:

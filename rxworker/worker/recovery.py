@@ -191,7 +191,10 @@ def open_response_of(stored: LoadedRun) -> OpenResponse | None:
 
 
 def _finished_by(turn: Sequence[Record], foreign: int) -> str:
-    """The hook that has finished the run at a tool point in this turn, if one has, and no message was delivered since, which is answered first."""  # noqa: W505
+    """The hook that has finished the run at a tool point in this turn, or an empty text.
+
+    A message that was delivered since is answered first, so the text is empty then, too.
+    """
     for at, record in enumerate(turn):
         event = record.event
         if (

@@ -177,9 +177,10 @@ TEXTS = ("description", "title", "examples", "$comment")
 def digest_of(meta: ToolMeta) -> str:
     """Two digests of a tool: of its name and parameters, and of all that the model is given.
 
-    >>> digest_of(ToolMeta("pay", "Pay.", {"type": "object"})).partition(".")[0] == digest_of(ToolMeta("pay", "Transfer.", {"type": "object"})).partition(".")[0]
+    >>> pay, transfer = (ToolMeta("pay", text, {"type": "object"}) for text in ("Pay.", "Transfer."))
+    >>> digest_of(pay).partition(".")[0] == digest_of(transfer).partition(".")[0]
     True
-    """  # noqa: W505
+    """
     return f"{_parameters_of(meta)}.{_sha256(meta)}"
 
 

@@ -195,14 +195,16 @@ def limit_of(options: Options, default: int) -> int:
 
 
 def encode_compaction(tokens: int) -> JsonObject:
-    """The edit with which the service shortens the conversation (anthropic 2.14: types/beta/beta_compact_20260112_edit_param.py).
+    """The edit with which the service shortens the conversation.
+
+    See anthropic 2.14: types/beta/beta_compact_20260112_edit_param.py.
 
     Raises:
         ConfigurationError: The service does not compact from so few tokens on.
 
     >>> encode_compaction(100_000)
     {'edits': [{'type': 'compact_20260112', 'trigger': {'type': 'input_tokens', 'value': 100000}}]}
-    """  # noqa: W505
+    """
     if tokens < LEAST_TO_COMPACT:
         raise ConfigurationError(
             f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up (https://platform.claude.com/docs/en/build-with-claude/compaction)"
@@ -241,7 +243,7 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 def with_binding(request: Request, given: str | None) -> Options:
-    """The settings with which thinking is left out where what is before it has changed since, instead of a refusal of the request.
+    """The settings that leave out thinking where what is before it has changed, instead of a refusal of the request.
 
     A hook, a compaction or a new tool changes what is before the thinking of an earlier answer. The models whose
     thinking is bound to it refuse such a request by default:
@@ -250,7 +252,7 @@ def with_binding(request: Request, given: str | None) -> Options:
     Args:
         request: The conversation so far, the tools, and the settings as the model takes them.
         given: The value that every request has in the header ``anthropic-beta``.
-    """  # noqa: W505
+    """
     options = request.options
     theirs = options.extra.get("thinking", {})
     has_thinking = any(
@@ -298,7 +300,7 @@ def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
 
 
 def leading_point(conversation: Conversation) -> tuple[CachePoint | None, str]:
-    """The last point that stands before anything but the application's words at the beginning, if there is one, and the system text before it."""  # noqa: W505
+    """The last point before anything but the application's words at the start, if any, and system text before it."""
     point, before = None, conversation
     for place, message in enumerate(conversation.messages):
         for at, block in enumerate(message.content):

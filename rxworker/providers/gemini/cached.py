@@ -1,10 +1,10 @@
-"""The beginnings of a request that may be put into an explicit cache of Gemini, and the requests that create and use it. Pure.
+"""The beginnings of a request that may be put into an explicit cache of Gemini, and what creates and uses it. Pure.
 
 A cache holds the tools and the system text, which many requests have in common, and the first message of the user's if
 that alone is long enough. A request that uses it reads nothing else from a cache, so one whose larger part comes after
 the beginning, such as that of a long loop, is left to the caching that Gemini does by itself. See
 https://ai.google.dev/gemini-api/docs/generate-content/caching and https://ai.google.dev/api/caching
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 
@@ -63,9 +63,11 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
     >>> asked = Conversation((Message.user("Hi"),), "Be careful. " * 2_000)
     >>> sent = Gemini("gemini-3.8-flash", api_key="k").request(asked, (), Options())
     >>> (one,) = beginnings(sent, 300)
-    >>> one.create.url, one.using("cachedContents/7").body
-    ('https://generativelanguage.googleapis.com/v1beta/cachedContents', b'{"contents":[{"role":"user","parts":[{"text":"Hi"}]}],"cachedContent":"cachedContents/7"}')
-    """  # noqa: W505
+    >>> one.create.url
+    'https://generativelanguage.googleapis.com/v1beta/cachedContents'
+    >>> one.using("cachedContents/7").body
+    b'{"contents":[{"role":"user","parts":[{"text":"Hi"}]}],"cachedContent":"cachedContents/7"}'
+    """
     address = _ADDRESS.match(request.url)
     info = model_info(address["name"]) if address else None
     if address is None or info is None or info.caching != "explicit" or not info.cache_least:

@@ -50,7 +50,7 @@ from rxworker.providers.malformed import (
 Events: TypeAlias = Sequence[ResponseEvent]
 
 PIECES_PER_USAGE = 16
-"""A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""  # noqa: W505
+"""A `Usage` between any two pieces of text would double the events of a response, and separate the pieces."""
 
 HEAD = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime")) | {
     "error"

@@ -79,7 +79,7 @@ def read_usage(raw: JsonObject) -> Usage:
 
 
 def numbers(raw: JsonObject) -> list[int | None]:
-    """The tokens of the input and the output, of the input read from a cache and written to it, and of the reasoning, as they were sent."""  # noqa: W505
+    """The tokens as they were sent: input and output, those read from a cache and written to it, and reasoning."""
     return numbers_in(
         raw,
         "input_tokens",

@@ -45,7 +45,7 @@ MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""
 
 SOON = 10.0
-"""Seconds within which a client that received a history without the last answer must request the stream of that answer."""  # noqa: W505
+"""Seconds in which a client that received a history without the last answer must request the stream of that answer."""
 
 RUN_HEADER = "X-Rxworker-Run"
 """The response header with the id of the run, which the API needs, for example to cancel it."""

@@ -563,7 +563,7 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
-    """Return what the panels of a dashboard show of a run, of a conversation or of all runs, now or at a moment of the past."""  # noqa: W505
+    """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at a moment before."""
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     query = read_query(request, BoardQuery)
     states = await state.boards.at(dashboard, state.runs_of(request), query)
@@ -577,7 +577,10 @@ async def get_board_events(state: ServerState, request: WebRequest) -> web.Respo
 
 
 async def get_operators(state: ServerState, request: WebRequest) -> web.Response:
-    """Return the operators of a panel, and what they have done in a run, in a conversation or in all runs, until now or a moment of the past."""  # noqa: W505
+    """Return the operators of a panel, and what they have done in a run, a conversation or all runs, until a moment.
+
+    The moment is now, or one of the past.
+    """
     dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
     query = read_query(request, BoardQuery)
     found = await state.boards.explain(dashboard, state.runs_of(request), query)
@@ -623,7 +626,10 @@ async def get_link(state: ServerState, request: WebRequest) -> web.Response:
 
 
 def shared_summary(summary: RunSummary) -> RunSummary:
-    """The summary of a run for the clients of a link, without its conversation, what is noted about that, what it may do, and who watches it."""  # noqa: W505
+    """The summary of a run for the clients of a link, without what they do not see.
+
+    That is its conversation, what is noted about it, what may be done with the run, and who watches it.
+    """
     return replace(
         summary,
         conversation="",

@@ -20,13 +20,13 @@ from rxworker.worker.decisions import Answer
 
 
 def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None) -> None:
-    """Give the next run of a conversation the tools and the settings of its client, in place of those of the last request.
+    """Give the next run of a conversation the tools and settings of its client, in place of those of the last request.
 
     The worker stays as it is: other conversations may share it.
 
     Raises:
         ApiError: One of the tools has the name of a tool of the worker, or the worker runs in other processes.
-    """  # noqa: W505
+    """
     worker = conversation.worker
     if metas and isinstance(worker, QueuedWorker):
         message = "this worker runs in other processes, which cannot run tools of a client"
@@ -44,14 +44,14 @@ def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: O
 
 
 def answers_of(entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool = True) -> dict[int, Answer]:
-    """The answers to the calls that a run waits for, among results that a client sends, by the indices of the pending calls.
+    """The answers to the calls that a run waits for, from results of a client, by the indices of the pending calls.
 
     Args:
         entry: The run; it must be open.
         results: The results.
         is_shown: Whether they have the ids of `CallIds`, which differ; otherwise those of the calls, in the order of
             the calls.
-    """  # noqa: W505
+    """
     pause = entry.run.state.pause
     if pause is None or entry.status != "paused" or entry.resumed_as is not None:
         return {}

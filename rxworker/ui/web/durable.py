@@ -263,9 +263,14 @@ def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
     >>> from rxworker.log import MemoryLog
     >>> from rxworker.ui.web.stored_streams import LogStream
     >>> source = LogStream(MemoryLog(), "run-1")
-    >>> page_events(source, StreamPage([b"1", b"2"], START, is_closed=True), "7").decode().splitlines()
-    ['event: data', 'data:[1,2]', '', 'event: control', 'data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}', '']
-    """  # noqa: W505
+    >>> page = StreamPage([b"1", b"2"], START, is_closed=True)
+    >>> print(page_events(source, page, "7").decode().strip())
+    event: data
+    data:[1,2]
+    <BLANKLINE>
+    event: control
+    data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}
+    """
     control = _Control(page.next)
     if page.is_closed:
         control.stream_closed = True

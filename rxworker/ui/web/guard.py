@@ -109,7 +109,10 @@ The page of a read-only link loads without another token.
 EMBEDDED = re.compile(
     r"/static/.|/api/(info|link|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$|/api/(boards|streams)/."
 )
-"""The addresses that a page of an allowed origin may use to show and steer runs, published streams and dashboards in its own page; records also come over the WebSocket."""  # noqa: W505
+"""The addresses that a page of an allowed origin may use to show and steer runs, streams and dashboards in itself.
+
+The streams are those that are published. Records also come over the WebSocket.
+"""
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
@@ -118,7 +121,8 @@ OPENAI = "openai-"
 """The beginning of the names of the routes of OpenAI's APIs, whose errors have a form of their own."""
 
 UNLOCK = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{title}</title>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
 <link rel="stylesheet" href="static/styles/unlock.css"><link rel="icon" href="static/icon.svg" type="image/svg+xml">
 <main><h1>{title}</h1>
 <p>Open this page once with its token: put <code>?token=</code> and the token after the address.</p>
@@ -371,7 +375,10 @@ def _is_ui_protocol(request: WebRequest) -> bool:
 
 
 def _is_openai(request: WebRequest) -> bool:
-    """Whether a client of OpenAI's APIs sends the request, perhaps to an address that the server does not have, or before the request itself."""  # noqa: W505
+    """Whether a client of OpenAI's APIs sends the request.
+
+    It may send it to an address that the server does not have, or before the request itself.
+    """
     route = request.route
     return "/v1/" in request.raw_path if route is None else route.startswith(OPENAI)
 

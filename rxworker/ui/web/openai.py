@@ -338,7 +338,10 @@ def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
 
 
 class _Kept(Struct, frozen=True, omit_defaults=True):
-    """The fields of a request that are stored with its run, to read the response again, and what it has sent, to recognise the next one."""  # noqa: W505
+    """The fields of a request that are stored with its run, to read the response again and to recognise the next one.
+
+    The next request is recognised by what this one has sent.
+    """
 
     tools: tuple[str, ...] = ()
     repeated: JsonObject = {}

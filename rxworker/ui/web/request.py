@@ -74,12 +74,14 @@ _TOKEN = f"{SUBPROTOCOL}.token."
 
 
 def with_authorization(headers: CIMultiDictProxy[str]) -> CIMultiDictProxy[str]:
-    """The headers, with the token that a WebSocket of a browser brings as the name of a protocol, since it cannot send ``Authorization``.
+    """The headers, with the token that a WebSocket of a browser brings as the name of a protocol.
+
+    It cannot send ``Authorization``.
 
     >>> sent = CIMultiDict({"Sec-WebSocket-Protocol": "rxworker, rxworker.token.YSBzZWNyZXQ"})
     >>> with_authorization(CIMultiDictProxy(sent))["Authorization"]
     'Bearer a secret'
-    """  # noqa: W505
+    """
     if "Authorization" in headers:
         return headers
     for each in headers.get("Sec-WebSocket-Protocol", "").split(","):

@@ -196,7 +196,9 @@ CONTENT_SECURITY_POLICY = (
 INDEX, FLEET, DIAGRAM = "index.html", "fleet.html", "diagram.html"
 DIAGRAM_SCRIPT = "diagram.js"
 DIAGRAM_HTML = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Diagram</title><style>body { margin: 0; padding: 12px; background: #fff; } body.dark { background: #191d1f; } svg { display: block; margin: auto; }</style>
+<html lang="en"><meta charset="utf-8"><title>Diagram</title>
+<style>body { margin: 0; padding: 12px; background: #fff; } body.dark { background: #191d1f; }
+svg { display: block; margin: auto; }</style>
 <div id="diagram"></div>
 """
 FRAMES = {"Content-Security-Policy": f"{CONTENT_SECURITY_POLICY}; frame-src 'self'"}

@@ -234,7 +234,7 @@ class Runs:
         return self.next_run(entry, (message,))
 
     async def start_instead(self, run_id: str, number: int, text: str, message: Message) -> RunEntry:
-        """Start a run of a new conversation, which begins with what preceded a message of the user in the conversation of another run.
+        """Start a run of a new conversation, which begins with what precedes a message of the user in another run.
 
         Args:
             run_id: The id of that run.
@@ -244,7 +244,7 @@ class Runs:
 
         Raises:
             ApiError: There is no such run or worker, too many runs are running, or that message has another text.
-        """  # noqa: W505
+        """
         before = await self.find(run_id)
         self.check_room()
         await before.open()
