@@ -17,7 +17,8 @@ ODD: list[Json] = [None, 0, -1, 2.5, True, "", "x", "null", [], {}, [None], {"ty
 GIVEN = ("args", "input", "arguments")
 
 EXTREME: list[Json] = [
-    *ODD, 1, 2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30, 1e300, 5e-324, float("inf"), float("nan"), "\0", "half \ud83d", "é" * 300,
+    *ODD, 1, 2, 2**31, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30, 1e300, 5e-324, float("inf"), float("nan"),
+    "\0", "half \ud83d", "é" * 300,
     "deleted", "running", "paused", [[[[]]]], {"": {}}, "~2", "run-1", [0, 0], [-1], [10**12],
 ]  # fmt: skip
 """Also values at the ends of what machines hold, and texts that mean something."""

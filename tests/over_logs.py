@@ -1,4 +1,7 @@
-"""The tests of control run over every kind of log, and the others of workers and hooks without a log and with one in memory. For a conftest."""  # noqa: W505
+"""The tests of control run over every kind of log, and others of workers and hooks without one and with one in memory.
+
+For a conftest.
+"""
 
 from __future__ import annotations
 

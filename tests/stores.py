@@ -13,7 +13,7 @@ LOGS = ["none", "memory", "slow", "sqlite"]
 
 
 def slow_log(seconds: float = 0.01) -> MemoryLog:
-    """A log in memory whose claims, appends and releases take so many seconds, or a few steps of the event loop for 0."""  # noqa: W505
+    """A log in memory whose claims, appends and releases take so many seconds; for 0, a few steps of the loop."""
     log: Any = MemoryLog()
 
     def delayed(call: Callable[..., Any]) -> Callable[..., Any]:

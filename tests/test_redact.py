@@ -1,4 +1,7 @@
-"""A secret of the environment is hidden where the text of an error enters a record, and where anything enters a log of rxworker; an address shows no parameter that may be one."""  # noqa: W505
+"""A secret of the environment is hidden where the text of an error enters a record, and where anything enters a log.
+
+An address shows no parameter that may be a secret.
+"""
 
 from __future__ import annotations
 

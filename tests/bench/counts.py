@@ -3,14 +3,14 @@
 Figures that do not depend on the machine.
 
     python tests/bench/counts.py            what is called now, beside what `counts.json` has
-    python tests/bench/counts.py --write    the same, and it becomes what `counts.json` and the page about performance have
+    python tests/bench/counts.py --write    the same, and it becomes that of `counts.json` and the page on performance
     python tests/bench/counts.py --where request anthropic      which functions, those called most first
 
 A *request* is `Client.stream(...)` through `text_deltas()`, of 20 deltas. A *run* is the same answer through
 `Worker.run`. A *loop* is a run of four rounds with four calls each, and that answer. All go over HTTP on this machine,
 an event an HTTP chunk, and each answer is written at once. aiohttp and asyncio count, too; this file does not. The
 answers come from the selector of the event loop, so that the server takes no turn of it.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

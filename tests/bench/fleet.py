@@ -1,8 +1,12 @@
-"""What the fleet costs with 100,000 stored runs, what the records of 20,000 cost as one stream, and how many runs a second 1, 2 and 4 workers take: `python tests/bench/fleet.py [URL]`.
+"""What the fleet costs with 100,000 stored runs, and how many runs a second 1, 2 and 4 workers take.
+
+    python tests/bench/fleet.py [URL]
+
+It shows also what the records of 20,000 runs cost as one stream.
 
 By default the log is an SQLite file. Each figure of the fleet has its reference in the same run: reading the same rows
 and doing nothing with them.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ async def list_of_many(address: str, count: int = 10_000) -> float:
 
 
 async def prune_many(address: str, count: int = 80_000) -> tuple[float, float]:
-    """Seconds for so many runs, and until the first page of a list is there, over as many tombstones, between runs that are kept."""  # noqa: W505
+    """Seconds for so many runs, and until the first page of a list is there over as many tombstones among kept runs."""
     async with open_log(address, lease=0.0) as log:
         await add_many(log, 500)
         await add_many(log, count, 500)

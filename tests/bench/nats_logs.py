@@ -1,4 +1,4 @@
-"""Appends to NATS JetStream beside bare publishing of the same bytes by the same library, with as many of them at once."""  # noqa: W505
+"""Appends to NATS JetStream beside bare publishing of the same bytes by the same library, as many of them at once."""
 
 from __future__ import annotations
 

@@ -32,7 +32,8 @@ MOST_CPU = 60
 MOST_FRAME = 50
 SECTION = """## Part {n}
 
-A paragraph with **strong**, *slanted* and `coded` words, and [a link](https://example.org/{n}). It goes on for a while, as answers do.
+A paragraph with **strong**, *slanted* and `coded` words, and [a link](https://example.org/{n}). \
+It goes on for a while, as answers do.
 
 - one item
 - another item with `code`
@@ -56,7 +57,8 @@ FRAMES = """() => {
     act(time);
     globalThis.frames.push(performance.now() - begun);
   });
-  new PerformanceObserver((list) => globalThis.late.push(...list.getEntries().map((one) => one.duration))).observe({ type: "long-animation-frame", buffered: true });
+  new PerformanceObserver((list) => globalThis.late.push(...list.getEntries().map((one) => one.duration)))
+    .observe({ type: "long-animation-frame", buffered: true });
 }"""
 
 

@@ -16,7 +16,8 @@ ROUNDS = 7
 SIZE = 100
 """Entries of a transaction."""
 TABLE = """CREATE TABLE bare(
-  run bigint, last bigint, first bigint, epoch bigint, kind text, time float8, changes boolean, version bigint, body bytea, PRIMARY KEY(run, last))"""
+  run bigint, last bigint, first bigint, epoch bigint, kind text, time float8, changes boolean, version bigint,
+  body bytea, PRIMARY KEY(run, last))"""
 
 
 async def ratio_of_appends(address: str, entries: Sequence[Entry]) -> tuple[float, float]:

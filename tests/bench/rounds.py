@@ -1,4 +1,4 @@
-"""Every cell once in each round, the floor and rxworker one right behind the other, so that the machine drops out of a ratio."""  # noqa: W505
+"""Every cell once in each round, the floor right before rxworker, so that the machine drops out of a ratio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request, a run and a tool loop of each provider call no more functions than `counts.json` has, give or take a hundredth."""  # noqa: W505
+"""A request, a run and a tool loop of each provider call no more functions than `counts.json` has, to a hundredth."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A delta costs the same in a stream of a hundred and of two hundred thousand, and a run among one and among a thousand.
+"""A delta costs the same in a stream of a hundred and of two hundred thousand, and a run alone and among a thousand.
 
 What is counted is calls, of Python and of C, since a count of lines would take minutes at this length; what a single
 call copies shows in the memory. Whether one call reads more and more is for `test_growth.py`, which counts that, too.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

@@ -422,7 +422,7 @@ class InTurn:
 
 
 async def watched_by_collector(rounds: int) -> int:
-    """How many objects more the garbage collector has to watch behind a run of so many rounds, while it is still held."""  # noqa: W505
+    """How many more objects the garbage collector watches after a run of so many rounds, while it is still held."""
     asked = [b"".join(anthropic_frames(call("look", at=str(n)) + call("write", text="a"))) for n in range(rounds)]
     said = b"".join(anthropic_frames(say("done")))
     client = Client(Anthropic("m", api_key="k"), transport=InTurn([*asked, said]))

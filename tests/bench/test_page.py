@@ -59,7 +59,8 @@ SCENES: dict[str, Replies] = {
 }
 WATCH = """() => {
   window.slow = [0];
-  new PerformanceObserver((list) => list.getEntries().forEach((e) => window.slow.push(e.duration))).observe({ type: "longtask" });
+  const add = (list) => list.getEntries().forEach((e) => window.slow.push(e.duration));
+  new PerformanceObserver(add).observe({ type: "longtask" });
 }"""
 
 
@@ -81,7 +82,8 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated:
         slowest = await page.evaluate("""async () => {
               const { RunsView } = await import("./static/views/runs.js");
               const runs = Array.from({ length: 5000 }, (_, n) => ({
-                id: `run-${n}`, conversation: `c-${n % 4000}`, worker: "worker", status: "finished", cause: "", title: `Question ${n} about ponds`,
+                id: `run-${n}`, conversation: `c-${n % 4000}`, worker: "worker", status: "finished", cause: "",
+                title: `Question ${n} about ponds`,
                 started: 1e9 - n, ended: 1e9 - n + 5, cost: n / 1000, resumed_as: null }));
               document.querySelector("#run-options").replaceChildren();
               const list = new RunsView({ search: async () => ({ runs: [] }), now: () => 1e9 });
@@ -94,7 +96,8 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated:
                 document.body.offsetHeight;
                 return performance.now() - began;
               }));
-              const times = ["q", "qu", "question 4", "question 49", "pond", ""].map((text) => best(() => list.fields.set("q", text)));
+              const texts = ["q", "qu", "question 4", "question 49", "pond", ""];
+              const times = texts.map((text) => best(() => list.fields.set("q", text)));
               times.push(best(() => list.fields.set("q", "pond") ?? list.draw(runs.map((run) => ({ ...run })), null)));
               return times;
             }""")

@@ -1,4 +1,6 @@
-"""What x-ray costs the dashboards of `rxworker.panels`, and one as users write them, over events that providers have sent, as a share of what they cost without it.
+"""What x-ray costs the dashboards of `rxworker.panels`, and one as users write them, over recorded events.
+
+The figures are shares of what the dashboards cost without it.
 
     python tests/bench/xray.py            a minute
     python tests/bench/xray.py --quick    seconds, and rough
@@ -6,7 +8,7 @@
 Both boards take the same records in turn, slice by slice; each figure is that of the fastest twentieth of the slices,
 which other programs have disturbed least. Without x-ray the operators are applied to the records as they are: nothing
 of it is in the way.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

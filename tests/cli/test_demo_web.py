@@ -99,7 +99,7 @@ async def test_each_run_reports_once_that_it_is_scripted(always_books: bool) -> 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
     # Every warning, and not `-X dev`: on a slow machine asyncio then reports steps that take a while.
-    command = [sys.executable, "-W", "always", "-m", "rxworker", "demo", "--web", "--port", "0", "--no-open"]  # fmt: skip
+    command = [sys.executable, "-W", "always", "-m", "rxworker", "demo", "--web", "--port", "0", "--no-open"]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Ctrl-C while the command's modules are imported, in real processes, and while its output waits for a slow terminal."""  # noqa: W505
+"""Ctrl-C while the command's modules are imported, in real processes, and while output waits for a slow terminal."""
 
 from __future__ import annotations
 

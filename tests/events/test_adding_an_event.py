@@ -1,4 +1,7 @@
-"""Add events to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on them: a note, and an event that changes the state."""  # noqa: W505
+"""Add a note, and an event that changes the state, to a copy of the package, and run the tests of the tables on them.
+
+The steps are those of ``docs/contributing.md``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hooks leave of a result is checked after each of them, and what the last of them leaves is what the model receives."""  # noqa: W505
+"""What a hook leaves of a result is checked after it, and what the last hook leaves is what the model receives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that wait run on the run's event loop, at every door of a run, and what they raise detaches their watcher."""  # noqa: W505
+"""Operators that wait run on the run's event loop, at each entrance of a run, and their errors detach their watcher."""
 
 from __future__ import annotations
 

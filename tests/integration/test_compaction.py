@@ -630,7 +630,7 @@ async def test_a_compaction_that_is_worth_little_is_not_made() -> None:
 
 
 class Searching(Looking):
-    """A model that searches at its service before each answer, which counts what it has read once more for each search."""  # noqa: W505
+    """A model that searches at its service before each answer, and counts again for each search what it has read."""
 
     def stream(self, request: Request) -> Observable[ResponseEvent]:
         def with_searches(event: ResponseEvent) -> Observable[ResponseEvent]:

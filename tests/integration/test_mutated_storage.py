@@ -117,7 +117,7 @@ def mutant(chance: random.Random, data: bytes) -> bytes:
 
 
 def test_imports() -> None:
-    """What is taken can be listed, found, read, copied, loaded and recovered, or it is refused by a documented error."""  # noqa: W505
+    """What is taken can be listed, found, read, copied, loaded and recovered, or a documented error refuses it."""
 
     async def one(lines: list[bytes]) -> None:
         async with MemoryLog() as log:

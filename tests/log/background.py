@@ -1,8 +1,10 @@
-"""A service whose responses go on without their connection, and a process that runs and recovers with it, forked for each life.
+"""A service whose responses go on without their connection, and a process that uses it, forked for each life.
+
+The process runs and recovers with the service.
 
 The process reads one JSON line for each request, and answers with the process id of the life and, when that has ended,
 with its exit status.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Writes the golden log of a format. Those of earlier formats stay as they are.
 
     python -m tests.log.golden                                       that of this format
-    PYTHONPATH=OLDER python tests/log/golden.py tests/log/golden     that of an older rxworker, whose files are in the folder OLDER
+    PYTHONPATH=OLDER python tests/log/golden.py tests/log/golden     that of an older rxworker, in the folder OLDER
 
 ``golden/1-1`` was written so by commit 6927748, the first whose logs are read; there, the module
 ``rxworker.log.format`` is ``rxworker.log.entry``. A golden log is a folder with an SQLite log, its runs as lines of
 JSON, the states of the runs, and a paused run as `save_paused` has saved it. Each run has the label ``case``. The tools
 must not change: a worker with other tools does not recover these runs.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

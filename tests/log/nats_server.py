@@ -49,7 +49,8 @@ class NatsServer:
         self.port = port or free_port()
         self.folder = folder
         self._command = [
-            program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(folder), "-l", str(folder / "log"), *options
+            program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(folder), "-l", str(folder / "log"),
+            *options,
         ]  # fmt: skip
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -82,7 +82,19 @@ class PostgresServer:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = 0
-        self._run("initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "-D", str(self.folder / "data"))  # fmt: skip
+        self._run(
+            "initdb",
+            "--no-sync",
+            "-A",
+            "trust",
+            "-U",
+            USER,
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-D",
+            str(self.folder / "data"),
+        )
         # By the socket without a password, by the network with one.
         rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         (self.folder / "data" / "pg_hba.conf").write_text(rules)

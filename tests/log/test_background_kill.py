@@ -51,7 +51,7 @@ class Service:
         self.port = 0
 
     def begin(self, cuts: list[int]) -> None:
-        """Forget the run before, and send the response of the next one up to these places, one for each life but the last."""  # noqa: W505
+        """Forget the run before, and send the next response up to these places, one for each life but the last."""
         self.requests, self.cuts = [], cuts
         self.is_started, self.sent = asyncio.Event(), asyncio.Event()
 

@@ -259,7 +259,8 @@ async def test_a_run_is_created_once(open_store: OpenLog) -> None:
 
 
 NAMES = [
-    "*", ">", "run-*", "a.>", "a.b", "%", "_", "a_b", "axb", "x' OR '1'='1", "x'; DELETE FROM entries; --", 'x" OR 1=1 --', "$1", "../runs", "a/b", "a b", "\n", "\x1b[2J",
+    "*", ">", "run-*", "a.>", "a.b", "%", "_", "a_b", "axb", "x' OR '1'='1", "x'; DELETE FROM entries; --",
+    'x" OR 1=1 --', "$1", "../runs", "a/b", "a b", "\n", "\x1b[2J",
     "Ω", "{x}", "\\", "x" * 300,
 ]  # fmt: skip
 """What means something to a store: patterns of subjects, of LIKE and of files, and pieces of SQL."""

@@ -57,7 +57,8 @@ async def test_all_runs_finish_whatever_is_killed(store: str, new_address: NewAd
     async def start(number: int) -> Process:
         first = number * share
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, RUNS)), str(LEASE), str(AT_ONCE), str(PAYMENT)
+            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, RUNS)), str(LEASE),
+            str(AT_ONCE), str(PAYMENT),
         )  # fmt: skip
 
     async def watch(log: EventLog) -> None:

@@ -602,5 +602,5 @@ def test_the_library_is_needed_for_these_addresses_alone() -> None:
     except ConfigurationError as error:
         print(error)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)
     assert "pip install '/path/to/the/checkout[postgres]'" in done.stdout

@@ -108,7 +108,10 @@ async def test_both_versions_work_on_a_log_that_the_older_one_has_made(
 async def test_both_versions_work_on_a_log_that_the_newer_one_has_made(
     store: str, before: Path, new_address: NewAddress
 ) -> None:
-    """The older one continues no conversation that is stored once, of which it would see a part, and deletes nothing that such a one refers to."""  # noqa: W505
+    """The older one leaves alone what it would see a part of, and what others refer to.
+
+    It continues no conversation that is stored once, and deletes nothing that such a one refers to.
+    """
     address = new_address(store)
     new = Process(address)
     first = await new.do("chat", "-", "one")

@@ -1,4 +1,7 @@
-"""The timeline, the operators, the state of a response and the views agree on which block an event belongs to, and on what ends a block."""  # noqa: W505
+"""The timeline, the operators, the state and the views agree on the block of an event, and on what ends a block.
+
+The state is that of a response.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +178,7 @@ def first_metadata(event: BlockEvent) -> Any:
 
 
 def of_the_last_attempt(events: Sequence[Event]) -> list[BlockState]:
-    """What `group_blocks` and `step_block` make of the blocks that are not retracted, in the order of a response's blocks."""  # noqa: W505
+    """What `group_blocks` and `step_block` make of the blocks that are not retracted, in the order of the blocks."""
     kept: dict[int, BlockState] = {}  # by the number of the block
     has_status = False
     number = 0

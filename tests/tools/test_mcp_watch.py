@@ -158,7 +158,9 @@ for line in sys.stdin:
     seen.append(method)
     result = {}
     if method == "initialize":
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"resources": {"subscribe": True}, "tools": {}}, "serverInfo": {"name": "old", "version": "1"}}
+        can = {"resources": {"subscribe": True}, "tools": {}}
+        server = {"name": "old", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": server}
     elif method == "server/discover":
         send(id=key, error={"code": -32601, "message": "no"})
         continue

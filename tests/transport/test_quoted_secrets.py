@@ -1,4 +1,4 @@
-"""What a service quotes of a request in an error does not show the secrets of that request, wherever they were given."""  # noqa: W505
+"""What a service quotes of a request in an error does not show the secrets of that request, from any place in it."""
 
 from __future__ import annotations
 

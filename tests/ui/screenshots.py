@@ -35,8 +35,9 @@ SETTLE = """() => {
 }"""
 """The beginning of the trace."""
 DRAWN = """() => [...document.querySelectorAll(".board")].every((board) => {
-  const { top, width } = (board.closest("section") ?? board).getBoundingClientRect(), panels = [...board.querySelectorAll(".board-value")];
-  return width === 0 || top > innerHeight || (panels.length > 0 && panels.every((panel) => panel.childElementCount > 0));
+  const { top, width } = (board.closest("section") ?? board).getBoundingClientRect();
+  const panels = [...board.querySelectorAll(".board-value")], isOut = width === 0 || top > innerHeight;
+  return isOut || (panels.length > 0 && panels.every((panel) => panel.childElementCount > 0));
 })"""
 """Whether the dashboards that are seen have their values. They go on: the network is never idle."""
 UNMARK = "document.querySelector('.found')?.classList.remove('found')"
@@ -85,7 +86,8 @@ OTHERS = [
     "Translate the error pages to Portuguese",
     "What changed between release 4.11 and 4.12?",
 ]
-ANSWER = """The rise comes from **checkout 4.12**: its error rate went from 0.2 % to 3.9 % within ten minutes of the deploy. The other two services did not change.
+ANSWER = """The rise comes from **checkout 4.12**: its error rate went from 0.2 % to 3.9 % within ten minutes of the \
+deploy. The other two services did not change.
 
 | service | release | before | after |
 |---|---|---:|---:|
@@ -105,13 +107,15 @@ client = PaymentClient(
 1. Roll **checkout** back to 4.11 now.
 2. Set the time-out to 10 seconds and the retries to 2, then deploy again.
 """
-BRIEF = """The rise comes from **checkout 4.12**: its error rate went from 0.2 % to 3.9 % within five minutes of the deploy. The other two services did not change.
+BRIEF = """The rise comes from **checkout 4.12**: its error rate went from 0.2 % to 3.9 % within five minutes of the \
+deploy. The other two services did not change.
 
 Roll **checkout** back to 4.11 now, and set the time-out to 10 seconds.
 """
 RETRIES = """## How the payment client retries
 
-A request is sent at most **three** times. Between two attempts the client waits, and each wait is twice as long as the one before:
+A request is sent at most **three** times. Between two attempts the client waits, \
+and each wait is twice as long as the one before:
 
 - `429` and `503`: the time that the server asks for
 - a time-out: one second, then two

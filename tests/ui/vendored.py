@@ -1,9 +1,11 @@
-"""The files of others that the page contains, and their bill of materials (CycloneDX 1.6), which the wheel carries (PEP 770).
+"""The files of others that the page contains, and their bill of materials (CycloneDX 1.6), which the wheel carries.
+
+PEP 770 describes how a wheel carries it.
 
 ``python tests/ui/vendored.py`` compares them with the packages of the npm registry, byte by byte, which ``npm install
 --no-package-lock --prefix tests/integration/page`` installs. After a version in that folder's package.json has changed,
 ``--write`` takes the files of the new version and writes the bill again.
-"""  # noqa: W505
+"""
 
 from __future__ import annotations
 

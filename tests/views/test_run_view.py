@@ -1,4 +1,4 @@
-"""A `RunView` agrees with the `RunState` of the same records, from the start, from any middle, merged, and at any moment."""  # noqa: W505
+"""A `RunView` agrees with the `RunState` of the same records, from the start or any middle, merged, at any moment."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def text_of(messages: Iterable[Message], *kinds: type[Text | Refusal | Thinking]
 
 
 def check(view: RunView, state: RunState) -> None:
-    """Compare what the view shows with the conversation of the state, and with the response that is not part of it yet."""  # noqa: W505
+    """Compare what the view shows with the conversation of the state, and the response that is not part of it yet."""
     before = () if view.conversation is None else view.conversation.messages
     answers = [m for m in state.conversation.messages[len(before) :] if m.role == "assistant"]
     response = None if state.is_closed else state.response

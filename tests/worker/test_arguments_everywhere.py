@@ -1,4 +1,4 @@
-"""What the last hook has seen is what the tool receives, in whatever way and in whatever form the arguments of a call come."""  # noqa: W505
+"""What the last hook has seen is what the tool receives, in whatever way and form the arguments of a call come."""
 
 from __future__ import annotations
 

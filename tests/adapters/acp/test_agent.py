@@ -258,7 +258,7 @@ async def test_a_call_is_shown_from_its_arguments_to_its_diff_and_its_result() -
     assert calls[0] == {"sessionUpdate": "tool_call", "toolCallId": "call_1_1", **first}
     assert calls[1]["title"] == "edit_file: a.py"
     assert calls[1]["locations"] == [{"path": "/home/me/a.py"}]
-    assert calls[1]["content"][0] == {"type": "diff", "path": "/home/me/a.py", "newText": "2", "oldText": "1"}  # fmt: skip
+    assert calls[1]["content"][0] == {"type": "diff", "path": "/home/me/a.py", "newText": "2", "oldText": "1"}
     assert calls[2]["status"] == "in_progress"
     shown = client.call()
     assert shown["rawInput"] == {"path": "a.py", "old_string": "1", "new_string": "2"}

@@ -1,4 +1,4 @@
-"""Ten tasks of users, each a program that was written from the wheel's documentation alone, and that asserts its own results."""  # noqa: W505
+"""Ten tasks of users, each a program that was written from the wheel's documentation alone, and checks its results."""
 
 from __future__ import annotations
 

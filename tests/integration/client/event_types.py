@@ -27,7 +27,8 @@ HEAD = (
     "tests/integration/client/event_types.py.\n"
 )
 PLAIN: dict[object, str] = {
-    int: "number", float: "number", str: "string", bytes: "string", bool: "boolean", NoneType: "null", object: "unknown", Any: "unknown",
+    int: "number", float: "number", str: "string", bytes: "string", bool: "boolean", NoneType: "null",
+    object: "unknown", Any: "unknown",
 }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def _attributes(kind: type) -> dict[str, str]:
     """The notes of a docstring about attributes."""
     doc = inspect.cleandoc(kind.__doc__ or "")
     found = re.search(r"^Attributes:\n((?:    .*\n?)*)", doc, re.MULTILINE)
-    entries = re.findall(r"^    (\w+): ((?:.*\n?)(?:^     +.*\n?)*)", found[1] if found else "", re.MULTILINE)  # fmt: skip
+    entries = re.findall(r"^    (\w+): ((?:.*\n?)(?:^     +.*\n?)*)", found[1] if found else "", re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
 
 

@@ -34,8 +34,11 @@ CSP = "default-src 'none'; script-src 'nonce-own' {url}; style-src 'nonce-own'; 
 """The policy of the page: what an element needs, and what its own styles and script need."""
 
 HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href="data:,">
-<style nonce="own">body {{ font: 40px serif; color: red; text-transform: uppercase }} p, div, button {{ color: red; padding: 99px }} rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
-<script nonce="own">const seen = []; for (const name of ["error", "status"]) addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
+<style nonce="own">body {{ font: 40px serif; color: red; text-transform: uppercase }} \
+p, div, button {{ color: red; padding: 99px }} \
+rx-run {{ padding: 0; height: 300px; --accent: rgb(1, 2, 3) }}</style>
+<script nonce="own">const seen = []; for (const name of ["error", "status"]) \
+addEventListener(name, ({{ detail }}) => seen.push(detail.code ?? detail.status), true);</script>
 <script type="module" src="{url}static/embed.js"></script><script type="module" src="{url}static/panel.js"></script>
 <h2 class="text">mine</h2>{body}</html>"""
 
@@ -446,7 +449,8 @@ ATTACKS = """async (url) => {
     document.body.append(node);
     end?.(node);
   });
-  const asked = (path, options) => fetch(url + path, { credentials: "include", ...options }).then((response) => response.type !== "opaque", () => false);
+  const asked = (path, options) => fetch(url + path, { credentials: "include", ...options })
+    .then((response) => response.type !== "opaque", () => false);
   read.list = await asked("api/runs");
   read.headers = await asked("api/runs", { headers: { "X-Any": "1" } });
   read.json = await asked("api/runs", { method: "POST", body: run, headers: { "Content-Type": "application/json" } });
@@ -455,11 +459,19 @@ ATTACKS = """async (url) => {
   read.script = await loads(Object.assign(document.createElement("script"), { src: `${url}api/runs` }));
   read.module = await import(`${url}static/embed.js`).then(() => true, () => false);
   read.image = await loads(Object.assign(document.createElement("img"), { src: `${url}static/icon.svg` }));
-  read.socket = await new Promise((done) => Object.assign(new WebSocket(`${url.replace("http", "ws")}api/ws`), { onopen: () => done(true), onerror: () => done(false) }));
+  read.socket = await new Promise((done) => Object.assign(
+    new WebSocket(`${url.replace("http", "ws")}api/ws`), { onopen: () => done(true), onerror: () => done(false) },
+  ));
   const frame = Object.assign(document.createElement("iframe"), { name: "form" });
   await loads(frame);
-  for (const [type, name, value] of [["text/plain", '{"input":"Count","x":"', '"}'], ["application/x-www-form-urlencoded", "input", "Count"], ["multipart/form-data", "input", "Count"]]) {
-    const form = Object.assign(document.createElement("form"), { action: `${url}api/runs`, method: "post", enctype: type, target: "form" });
+  const forms = [
+    ["text/plain", '{"input":"Count","x":"', '"}'],
+    ["application/x-www-form-urlencoded", "input", "Count"],
+    ["multipart/form-data", "input", "Count"],
+  ];
+  for (const [type, name, value] of forms) {
+    const wanted = { action: `${url}api/runs`, method: "post", enctype: type, target: "form" };
+    const form = Object.assign(document.createElement("form"), wanted);
     form.append(Object.assign(document.createElement("input"), { name, value }));
     document.body.append(form);
     await new Promise((done) => { frame.onload = done; form.submit(); });

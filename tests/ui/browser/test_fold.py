@@ -232,7 +232,8 @@ async def odd_text() -> Run[Any]:
 
 
 RUNS: list[Callable[[], Awaitable[Run[Any]]]] = [
-    plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, shortened, paused, approved, denied, cancelled, second, spoken_into, odd_text,
+    plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, shortened, paused, approved, denied,
+    cancelled, second, spoken_into, odd_text,
 ]  # fmt: skip
 
 

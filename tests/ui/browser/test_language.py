@@ -30,7 +30,8 @@ export const words = mark(english);
 """
 """Makes the words of a language of which each text is recognised."""
 DATA = {
-    "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place", "place: Rom", "(place=Rom)", "look(place=Rom)", '{\n  "place": "Rom"\n}',
+    "Desk", "worker", "gated-1", "Wetter", "Ob es regnet?", "Ich sehe nach.", "look", "Look at a place.", "place",
+    "place: Rom", "(place=Rom)", "look(place=Rom)", '{\n  "place": "Rom"\n}',
     '"place"', '"Rom"', "dry", "look requires approval", "Ctrl K", "Esc", "json", "Runs",
 }  # fmt: skip
 """The texts of the server, the model and the tools, and names of keys and formats.
@@ -43,7 +44,8 @@ UNMARKED = """() => {
     ...[...node.childNodes].filter((one) => one.nodeType === Node.TEXT_NODE).map((one) => one.data),
     ...names.map((name) => node.getAttribute(name) ?? ""),
   ]);
-  return [...new Set(texts.map((text) => text.trim()))].filter((text) => /[A-Za-z]{2}/.test(text) && !text.includes("«"));
+  const all = [...new Set(texts.map((text) => text.trim()))];
+  return all.filter((text) => /[A-Za-z]{2}/.test(text) && !text.includes("«"));
 }"""
 
 

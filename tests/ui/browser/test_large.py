@@ -109,8 +109,12 @@ async def test_long_words_and_other_directions_stay_within_their_bounds(
         await desk.status(page, "finished")
         await desk.answers(page, said.replace("\n\n", ""))
         wide: list[str] = await page.evaluate(
-            """() => [document.documentElement, ...document.querySelectorAll("main, .conversation, .side, .runs, .call, .block, .message, .lanes")]
-                 .filter((n) => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 0).map((n) => n.className || n.tagName)"""
+            """() => {
+                const names = "main, .conversation, .side, .runs, .call, .block, .message, .lanes";
+                return [document.documentElement, ...document.querySelectorAll(names)]
+                    .filter((n) => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 0)
+                    .map((n) => n.className || n.tagName);
+            }"""
         )
         assert wide == []
         # The first line begins at the right, where its words do.

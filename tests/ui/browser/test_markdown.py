@@ -26,14 +26,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 CUT = """
 async ([seed, rounds]) => {
   const { Markdown } = await import("/static/views/markdown.js");
-  const parts = ["#", "## ", " ", "*", "**", "_", "`", "```py\\n", "```\\n", "\\n", "\\n\\n", "- ", "1. ", "12. ", "> ", "| a | b |\\n", "|--|--|\\n", "| 1 | 2 |\\n",
-    "[x](http://x.y)", "![", "$x$", "$$\\n", "~~", "<br>", "word", "é", "😀", "\\t", "    ", "- [ ] ", "- [x] ", "---\\n", "\\\\", "one\\n", "* star\\n", "  nested", "a_b_c", "2*3*4", "https://a.b/c "];
+  const parts = [
+    "#", "## ", " ", "*", "**", "_", "`", "```py\\n", "```\\n", "\\n", "\\n\\n", "- ", "1. ", "12. ", "> ",
+    "| a | b |\\n", "|--|--|\\n", "| 1 | 2 |\\n",
+    "[x](http://x.y)", "![", "$x$", "$$\\n", "~~", "<br>", "word", "é", "😀", "\\t", "    ", "- [ ] ", "- [x] ",
+    "---\\n", "\\\\", "one\\n", "* star\\n", "  nested", "a_b_c", "2*3*4", "https://a.b/c ",
+  ];
   const random = () => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) / 0x7fffffff;
-  const shown = (node) => node.textContent.replace(/\\s/g, "") + [...node.querySelectorAll(":not(p, span)")].map((one) => one.tagName);
+  const tags = (node) => [...node.querySelectorAll(":not(p, span)")].map((one) => one.tagName);
+  const shown = (node) => node.textContent.replace(/\\s/g, "") + tags(node);
   const different = [];
   for (let round = 0; round < rounds; round += 1) {
     const text = Array.from({ length: 1 + random() * 25 }, () => parts[Math.floor(random() * parts.length)]).join("");
-    const [whole, cut] = [document.createElement("div"), document.createElement("div")], growing = new Markdown(cut), pieces = [];
+    const [whole, cut] = [document.createElement("div"), document.createElement("div")];
+    const growing = new Markdown(cut), pieces = [];
     const once = new Markdown(whole);
     once.grow([text]);
     once.end();
@@ -242,7 +248,8 @@ $$
 
 Not a formula: $\frac{a$, $\unknown$ and \(\def\a{\a\a}\a\).
 
-$\href{javascript:alert(1)}{x}$ $\htmlClass{y}{x}$ $\includegraphics{https://example.com/a.png}$ $<img src=x onerror=alert(1)>$
+$\href{javascript:alert(1)}{x}$ $\htmlClass{y}{x}$ $\includegraphics{https://example.com/a.png}$
+$<img src=x onerror=alert(1)>$
 
 $\rule{9999em}{9999em}$
 """
@@ -287,7 +294,9 @@ globalThis["mermaid"] = {
   async render(id, text) {
     if (text.includes("bad")) throw new Error("Parse error of <b>bad</b></script>");
     const { theme, securityLevel } = this.options;
-    return { svg: `<svg id="${id}" height="321" style="border-top: 1px solid"><style>text { font-size: 31px }</style><text y="40">${theme} ${securityLevel}: ${text}</text></svg>` };
+    const style = "<style>text { font-size: 31px }</style>";
+    const shown = `<text y="40">${theme} ${securityLevel}: ${text}</text>`;
+    return { svg: `<svg id="${id}" height="321" style="border-top: 1px solid">${style}${shown}</svg>` };
   },
 };
 """
@@ -321,8 +330,10 @@ async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
         frame = page.frames[1]
         assert await frame.evaluate("window.origin") == "null"
         refused = """async () => {
-          const tries = [() => parent.document, () => localStorage, () => fetch("/api/info"), () => import("/static/main.js")];
-          return await Promise.all(tries.map(async (act) => { try { await act(); return false; } catch { return true; } }));
+          const reads = [() => parent.document, () => localStorage];
+          const tries = [...reads, () => fetch("/api/info"), () => import("/static/main.js")];
+          const fails = async (act) => { try { await act(); return false; } catch { return true; } };
+          return await Promise.all(tries.map(fails));
         }"""
         assert await frame.evaluate(refused) == [True] * 4
         desk.problems.clear()  # the browser reports what it refused
@@ -347,10 +358,13 @@ globalThis["mermaid"] = { initialize() {}, async render(id, text) { return { svg
 LEAKS = """
 <img src="URL/img" srcset="URL/set" onerror="fetch('URL/error')"><svg><image href="URL/image"/></svg>
 <script>fetch("URL/script")</script><iframe src="URL/frame" srcdoc="<img src=URL/doc>"></iframe>
-<style>@import "URL/import"; body { background: url(URL/css) } @font-face { font-family: f; src: url(URL/font) } p { font-family: f }</style>
-<link rel="stylesheet" href="URL/sheet"><object data="URL/object"></object><embed src="URL/embed"><video poster="URL/poster"></video>
+<style>@import "URL/import"; body { background: url(URL/css) } \
+@font-face { font-family: f; src: url(URL/font) } p { font-family: f }</style>
+<link rel="stylesheet" href="URL/sheet"><object data="URL/object"></object>\
+<embed src="URL/embed"><video poster="URL/poster"></video>
 <form action="URL/form" target="_top"><button id="send">Send</button></form>
-<a href="URL/self" id="self">self</a> <a href="URL/top" target="_top" id="top">top</a> <a href="URL/blank" target="_blank" id="blank">blank</a>
+<a href="URL/self" id="self">self</a> <a href="URL/top" target="_top" id="top">top</a> \
+<a href="URL/blank" target="_blank" id="blank">blank</a>
 <p id="end">drawn</p>
 """
 

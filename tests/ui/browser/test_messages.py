@@ -207,6 +207,7 @@ async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk, gat
         room: list[float] = await reason.evaluate("""(node) => {
               const style = getComputedStyle(node), pen = document.createElement("canvas").getContext("2d");
               pen.font = style.font;
-              return [pen.measureText(node.placeholder).width, node.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)];
+              const padding = parseFloat(style.paddingLeft) + parseFloat(style.paddingRight);
+              return [pen.measureText(node.placeholder).width, node.clientWidth - padding];
             }""")
         assert room[0] <= room[1], "the hint is not cut"

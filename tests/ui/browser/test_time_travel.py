@@ -346,7 +346,8 @@ async def test_the_bar_fits_and_can_be_touched(desk: Desk, gated: type[GatedMode
         small: list[str] = await page.evaluate(
             """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
               const box = node.getBoundingClientRect();
-              return !node.checkVisibility() || box.height < 40 || box.width < 40 || box.left < 0 || box.right > innerWidth;
+              const isOut = box.left < 0 || box.right > innerWidth;
+              return !node.checkVisibility() || box.height < 40 || box.width < 40 || isOut;
             }).map((node) => node.id)"""
         )
         assert small == []

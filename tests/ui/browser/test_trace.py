@@ -122,7 +122,9 @@ async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[Gated
         assert await page.get_by_role("button", name="Fit").is_disabled()
 
 
-TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter((mark) => getComputedStyle(mark).visibility !== "hidden").map((mark) => {
+TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
+  (mark) => getComputedStyle(mark).visibility !== "hidden",
+).map((mark) => {
   const range = document.createRange();
   range.selectNodeContents(mark);
   const { left, right } = range.getBoundingClientRect();
@@ -148,9 +150,12 @@ async def test_the_texts_of_a_narrow_axis_do_not_overlap(desk: Desk, gated: type
 
 async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: Desk, gated: type[GatedModel]) -> None:
     apart = """() => {
-      const slider = document.querySelector("#time-slider"), lanes = document.querySelector("#lanes"), { left, width } = lanes.querySelector(".track").getBoundingClientRect();
-      const box = slider.getBoundingClientRect(), value = (slider.value - slider.min) / (slider.max - slider.min), of = (name) => Number(lanes.style.getPropertyValue(name));
-      return Math.abs(box.left + 8 + (box.width - 16) * value - (left + (width * (of("--now") - of("--at"))) / of("--span")));
+      const slider = document.querySelector("#time-slider"), lanes = document.querySelector("#lanes");
+      const { left, width } = lanes.querySelector(".track").getBoundingClientRect();
+      const box = slider.getBoundingClientRect(), value = (slider.value - slider.min) / (slider.max - slider.min);
+      const of = (name) => Number(lanes.style.getPropertyValue(name));
+      const now = left + (width * (of("--now") - of("--at"))) / of("--span");
+      return Math.abs(box.left + 8 + (box.width - 16) * value - now);
     }"""
     move = (
         "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles:"
@@ -289,7 +294,8 @@ async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: t
         await search.fill("")
         # Something is drawn in the band of the tools, and in that of what was found only while something is.
         drawn = """() => {
-          const strip = document.querySelector(".overview canvas"), { width, height } = strip, copy = Object.assign(document.createElement("canvas"), { width, height });
+          const strip = document.querySelector(".overview canvas"), { width, height } = strip;
+          const copy = Object.assign(document.createElement("canvas"), { width, height });
           const pen = copy.getContext("2d", { willReadFrequently: true });
           pen.drawImage(strip, 0, 0);
           const any = (top, high) => pen.getImageData(0, top, width, high).data.some((n) => n > 0);

@@ -259,7 +259,7 @@ class Terminal:
 
 @contextmanager
 def _heard(*numbers: int) -> Generator[None, None, None]:
-    """A process that is started meanwhile does not ignore these signals, as it would under ``nohup`` or in the background."""  # noqa: W505
+    """A process that is started meanwhile does not ignore these signals, as under ``nohup`` or in the background."""
     ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
     for number in ignored:
         signal.signal(number, signal.SIG_DFL)

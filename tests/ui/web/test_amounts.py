@@ -20,7 +20,8 @@ import { readFileSync } from "node:fs";
 const { amount, money, seconds } = await import(process.argv[1]);
 const { durations, costs } = JSON.parse(readFileSync(0, "utf8"));
 console.log(JSON.stringify([
-  durations.map(seconds), costs.map((n) => money(n, "USD")), durations.map((n) => amount(n, "s")), costs.map((n) => amount(n, "EUR")),
+  durations.map(seconds), costs.map((n) => money(n, "USD")), durations.map((n) => amount(n, "s")),
+  costs.map((n) => amount(n, "EUR")),
 ]));
 """
 DURATIONS = [

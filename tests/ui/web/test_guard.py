@@ -136,14 +136,17 @@ async def test_a_page_of_the_servers_own_may_do_both(open_desk: OpenDesk) -> Non
 
 
 SHOWN = [
-    "static/embed.js", "api/info", "api/link", "api/runs", "api/runs/run-1/events", "api/runs/run-1", "api/runs/run-1/send", "api/runs/run-1/resume", "api/runs/run-1/pause",
+    "static/embed.js", "api/info", "api/link", "api/runs", "api/runs/run-1/events", "api/runs/run-1",
+    "api/runs/run-1/send", "api/runs/run-1/resume", "api/runs/run-1/pause",
     "api/runs/run-1/cancel", "api/runs/run-1/fork", "api/boards", "api/boards/usage/events", "api/streams/numbers",
 ]  # fmt: skip
 """What a page of an allowed origin uses to show and steer runs."""
 
 OTHERS = [
-    "", "fleet", "api/fleet", "api/runs/run-1/worker", "api/runs/run-1/requeue", "api/runs/run-1/requests/1", "api/conversations/x/delete",
-    "api/conversations/api%2Fruns/delete", "api/conversations/x%2Fv1%2Fy/delete", "api/fleet?x=/static/a/v1/", "api/chat", "metrics",
+    "", "fleet", "api/fleet", "api/runs/run-1/worker", "api/runs/run-1/requeue", "api/runs/run-1/requests/1",
+    "api/conversations/x/delete",
+    "api/conversations/api%2Fruns/delete", "api/conversations/x%2Fv1%2Fy/delete", "api/fleet?x=/static/a/v1/",
+    "api/chat", "metrics",
 ]  # fmt: skip
 
 
