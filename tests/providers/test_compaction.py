@@ -28,9 +28,10 @@ from rxworker.providers import (
 from rxworker.providers.base import Provider
 from rxworker.state.response import fold_response, message_of
 from rxworker.transport import Client, fallback
+from tests.late import Late
 
-anthropic: Any = pytest.importorskip("anthropic")
-openai: Any = pytest.importorskip("openai")
+anthropic = Late("anthropic")
+openai = Late("openai")
 
 HI = Conversation((Message.user("Hi"),))
 AT = Options(compact_at=100_000)

@@ -40,10 +40,11 @@ from rxworker.providers import (
     Provider,
     ToolChoice,
 )
+from tests.late import Late
 
-anthropic: Any = pytest.importorskip("anthropic")
-openai: Any = pytest.importorskip("openai")
-genai: Any = pytest.importorskip("google.genai")
+anthropic = Late("anthropic")
+openai = Late("openai")
+genai = Late("google.genai")
 ollama: Any = pytest.importorskip("ollama")
 httpx2: Any = pytest.importorskip("httpx2")
 google: Any = pytest.importorskip("google.oauth2.credentials")
