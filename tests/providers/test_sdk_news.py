@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.late import Late
 from tests.providers.sdk_news import SOURCES, acknowledged, news
 
 for package in ("anthropic", "openai", "google.genai", "ollama"):
-    pytest.importorskip(package)
+    Late(package)
 
 
 def test_what_is_new_in_the_official_clients_is_acknowledged() -> None:
