@@ -121,14 +121,11 @@ class Published(Stage[A]):
     ) -> None:
         super().__init__()
         if not isinstance(name, str) or not NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"name={name!r:.100}: give 1 to 80 characters without a slash"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"name={name!r:.100}: give 1 to 80 characters without a slash")
         if not isinstance(observable, Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"{name} is {observable!r:.60}: give an observable, such as run.records.pipe(...)"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"{name} is {observable!r:.60}: give an observable, such as run.records.pipe(...)")
         if user is not None and not (callable(user) or (isinstance(user, str) and user)):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"user={user!r:.60}: give the name of a user, or a function that takes one"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"user={user!r:.60}: give the name of a user, or a function that takes one")
         check_plain("publish(user)", user)
         if keep not in ("last", "all"):
             check_number("keep", keep, least=1, whole=True)
@@ -355,11 +352,10 @@ def _items(records: Sequence[Record]) -> list[Any]:
 def _checked(delivery: Delivery) -> Delivery:
     """The delivery, unless the source would have to wait for it. A hub refuses what is not a delivery."""
     if isinstance(delivery, Reliable) and delivery.limit is not None and delivery.when_full == "wait":
-        message = (
+        raise ConfigurationError(
             "an observable cannot wait for its watchers: use Reliable(when_full='detach'), Reliable(limit=None) or "
             "Coalesce()"
         )
-        raise ConfigurationError(message)
     return delivery
 
 

@@ -156,8 +156,7 @@ def _command(options: WorkerOptions, *, plain: bool, hooks: bool) -> str:
 def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
     provider, slash, model = name.partition("/")
     if not (slash and model):
-        message = f"--also {one_line(name, 60)}: write it as PROVIDER/NAME"
-        raise CommandError(message, MISUSED)
+        raise CommandError(f"--also {one_line(name, 60)}: write it as PROVIDER/NAME", MISUSED)
     with misuse(f"--also {one_line(name, 60)}: "):
         return find_model(provider, model)
 

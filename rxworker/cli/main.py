@@ -88,10 +88,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        message = (
+        raise CommandError(
             f"rxworker {args.command} draws with rich, which is not installed: pip install '/path/to/the/checkout[cli]'"
-        )
-        raise CommandError(message) from error
+        ) from error
     return getattr(imported, function)(**_arguments(args))
 
 

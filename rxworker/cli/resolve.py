@@ -179,15 +179,13 @@ def import_maker(name: str) -> Callable[..., Any]:
     """
     found = import_object(one_line(name, 80), name, "my_workers:make_worker")
     if isinstance(found, Worker):
-        message = f"{name}: that is a Worker: give a function that returns one"
-        raise CommandError(message, MISUSED)
+        raise CommandError(f"{name}: that is a Worker: give a function that returns one", MISUSED)
     if not callable(found):
         raise CommandError(f"{name}: that is {found!r:.60}, not a function", MISUSED)
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [each.name for each in parameters_of(found) if each.default is each.empty and each.kind not in variadic]
     if len(needed) > 1:
-        message = f"{name}: it needs {', '.join(needed)}: give a function of at most one argument"
-        raise CommandError(message, MISUSED)
+        raise CommandError(f"{name}: it needs {', '.join(needed)}: give a function of at most one argument", MISUSED)
     return found
 
 

@@ -141,8 +141,7 @@ async def _decide(
     desk = QueuedWorker("", log=log)
     paused = await desk.load(run_id) if info.status == "paused" else None
     if not isinstance(paused, Paused):
-        message = f"{run_id} is {_status(info)}, not paused: there is nothing to decide about"
-        raise CommandError(message)
+        raise CommandError(f"{run_id} is {_status(info)}, not paused: there is nothing to decide about")
     pending = PendingCalls.of(paused.pause)
     is_stuck = go_on and (pending.required or pending.by_client)
     ways = [bool(approve or deny), bool(decisions), go_on]
@@ -174,8 +173,7 @@ async def _decide(
     try:
         write_line(await desk.decide_later(run_id, decided))
     except CommandConflictError as error:
-        message = f"{run_id} was decided about already: the first decision counts"
-        raise CommandError(message) from error
+        raise CommandError(f"{run_id} was decided about already: the first decision counts") from error
 
 
 async def _prune(

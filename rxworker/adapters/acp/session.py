@@ -120,8 +120,7 @@ class AcpSession:
             RpcError: One is.
         """
         if self._is_busy:
-            message = f"a prompt of {self.id} is being answered: wait for it, or cancel it"
-            raise RpcError(INVALID_REQUEST, message)
+            raise RpcError(INVALID_REQUEST, f"a prompt of {self.id} is being answered: wait for it, or cancel it")
 
     async def prompt(self, given: wire.Prompt) -> StopReason:
         """Answer a prompt.

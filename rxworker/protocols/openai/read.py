@@ -206,8 +206,7 @@ def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
         }:
             return ToolChoice("tool", name)
         case _:
-            message = "tool_choice: give auto, none, required, or a function by its name"
-            raise LocalProtocolError(message)
+            raise LocalProtocolError("tool_choice: give auto, none, required, or a function by its name")
 
 
 class _Schema(Struct, frozen=True):

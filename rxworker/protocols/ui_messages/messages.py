@@ -180,8 +180,7 @@ def _call(part: _Part) -> ToolCall:
     try:
         return ToolCall(part.tool_call_id, name, msgspec.convert(value, JsonObject | str))
     except msgspec.ValidationError as error:
-        message = f"the input of {name} is neither an object nor a text: {error}"
-        raise LocalProtocolError(message) from error
+        raise LocalProtocolError(f"the input of {name} is neither an object nor a text: {error}") from error
 
 
 def _result(part: _Part, call: ToolCall) -> ToolResult | None:

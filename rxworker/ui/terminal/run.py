@@ -91,11 +91,10 @@ async def run_app_async(worker: Worker | Session, **options: Unpack[AppOptions])
     redirected = [name for name, stream in streams.items() if not is_terminal(stream)]
     if redirected:
         what = "is not a terminal" if len(redirected) == 1 else "are not terminals"
-        message = (
+        raise ConfigurationError(
             f"the terminal app cannot start: {' and '.join(redirected)} {what}. Run it in a terminal without "
             "redirecting that"
         )
-        raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
     app = TerminalApp(worker, **options)

@@ -130,8 +130,7 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
     """Serve several runs on one WebSocket."""
     names = request.headers.get("Sec-WebSocket-Protocol", SUBPROTOCOL).split(",")
     if SUBPROTOCOL not in map(str.strip, names):  # aiohttp would log them, and one may be a token
-        message = f"name the protocol {SUBPROTOCOL} beside the others, or none"
-        raise ApiError(400, "bad_protocol", message)
+        raise ApiError(400, "bad_protocol", f"name the protocol {SUBPROTOCOL} beside the others, or none")
     with state.streams.take():
         socket = await request.open_socket(MAX_MESSAGE)
         if socket is None:
@@ -335,8 +334,7 @@ async def _check_not_resumed(runs: Runs, entry: RunEntry, what: str) -> None:
     """Refuse what a run that was resumed, here or in another process, would not take."""
     latest = await runs.latest(entry.id)
     if latest is not entry:
-        message = f"this run was resumed as {latest.id}: {what} that one"
-        raise ApiError(409, "resumed", message)
+        raise ApiError(409, "resumed", f"this run was resumed as {latest.id}: {what} that one")
 
 
 async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
@@ -601,8 +599,7 @@ async def _follow_board(
 ) -> web.Response | None:
     query, runs = read_query(request, BoardQuery), state.runs_of(request)
     if query.time is not None:
-        message = "a moment of the past does not change: leave out time, or leave out /events"
-        raise ApiError(400, "bad_query", message)
+        raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
     with state.streams.take(), state.streams.endless():
         entries = await state.boards.open(runs, query)
         with feed_of(dashboard, runs, query, entries) as feed:

@@ -499,8 +499,7 @@ class Boards:
         task = self._folds.get(key)
         if task is None:
             if sum(name == key[0] for name, _ in self._folds) >= MOST_FOLDS:
-                message = "too many moments of it are computed: wait for one of them"
-                raise ApiError(429, "too_many_moments", message)
+                raise ApiError(429, "too_many_moments", "too many moments of it are computed: wait for one of them")
             task = self._folds[key] = asyncio.create_task(fold())
             task.add_done_callback(partial(self._folded, key))
         self._waiting[key] += 1

@@ -29,8 +29,7 @@ def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: O
     """
     worker = conversation.worker
     if metas and isinstance(worker, QueuedWorker):
-        message = "this worker runs in other processes, which cannot run tools of a client"
-        raise ApiError(400, "no_tools", message)
+        raise ApiError(400, "no_tools", "this worker runs in other processes, which cannot run tools of a client")
     if metas or options is not None:
         worker = copy(worker)
         worker.options = options or worker.options

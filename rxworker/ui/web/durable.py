@@ -114,8 +114,7 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
     if len(request.query.getall("offset", [])) > 1:
         raise ApiError(400, "bad_request", "give one offset")
     if query.offset is None and query.live:
-        message = f"live={query.live} needs an offset: -1 is the beginning"
-        raise ApiError(400, "bad_request", message)
+        raise ApiError(400, "bad_request", f"live={query.live} needs an offset: -1 is the beginning")
     return query
 
 

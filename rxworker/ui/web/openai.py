@@ -300,8 +300,7 @@ async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEnt
         if call.name in tools:
             raise ApiError(400, "no_output", f"no tool output found for function call {call.id}")
         if index in pending.required:
-            message = f"a person has to decide about {call.name} first: {before.reason}"
-            raise ApiError(409, "undecided", message)
+            raise ApiError(409, "undecided", f"a person has to decide about {call.name} first: {before.reason}")
     await runs.prepare(before.conversation)
     _equip(before.conversation, given)
     decided = [answers.get(index) for index in range(len(pending.calls))]

@@ -121,8 +121,7 @@ class StreamEntry:
             return 0
         match = CURSOR.fullmatch(cursor)
         if match is None:
-            message = "a cursor is the id of an event of this stream: its epoch and a number"
-            raise ApiError(400, "bad_cursor", message)
+            raise ApiError(400, "bad_cursor", "a cursor is the id of an event of this stream: its epoch and a number")
         epoch, seq = map(int, match.groups())
         if epoch != self.published.epoch:
             return 0
@@ -285,8 +284,7 @@ class DurableItems:
         published = self._entry.published
         epoch, after = read_offset(offset)
         if offset != START and (epoch != published.epoch or after > published.hub.last_seq):
-            message = "this offset belongs to an earlier start of the program: read from -1"
-            raise ApiError(410, "gone_offset", message)
+            raise ApiError(410, "gone_offset", "this offset belongs to an earlier start of the program: read from -1")
         return max(after, published.hub.kept_after)
 
 
@@ -311,19 +309,15 @@ class PublishedStreams:
                 way round; or there is one of this name for the same user.
         """
         if not isinstance(published, Published):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"a stream is {published!r:.60}; give the result of publish(name, observable)"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"a stream is {published!r:.60}; give the result of publish(name, observable)")
         name = published.name
         if self._has_users and published.user is None:
-            message = f"the stream {name} needs a user on a server with users: publish(..., user=...)"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"the stream {name} needs a user on a server with users: publish(..., user=...)")
         if published.user is not None and not self._has_users:
-            message = f"the stream {name} names a user, and the server has none: give it user=..."
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"the stream {name} names a user, and the server has none: give it user=...")
         place = name, published.user
         if any((other.published.name, other.published.user) == place for other in self._entries):
-            message = f"there is a stream {name} already: give this one another name"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"there is a stream {name} already: give this one another name")
         entry = StreamEntry(published, self._rate)
         self._entries.append(entry)
         return Call(partial(self._remove, entry))
@@ -374,8 +368,7 @@ def check_loop(published: Published[Any]) -> None:
         LocalProtocolError: It does not.
     """
     if published.hub.loop is not asyncio.get_running_loop():
-        message = (
+        raise LocalProtocolError(
             f"the stream {published.name} belongs to no event loop or to another one: publish it on the server's, or "
             "before there is one"
         )
-        raise LocalProtocolError(message)

@@ -85,8 +85,7 @@ class Runs:
             if isinstance(entry, StoredEntry):
                 await entry.keep_pause()
         if entry is None:
-            message = "there is no such run: it was dropped, or the server was restarted"
-            raise ApiError(404, "no_run", message)
+            raise ApiError(404, "no_run", "there is no such run: it was dropped, or the server was restarted")
         return entry
 
     async def find_paused(self, run_id: str) -> RunEntry:
@@ -414,8 +413,7 @@ class Runs:
         if found is not None:
             await self.store.refresh(found)
         if found is None or pair not in found.allowed:
-            message = f"{allowed.tool} is not always allowed in this conversation"
-            raise ApiError(404, "not_allowed", message)
+            raise ApiError(404, "not_allowed", f"{allowed.tool} is not always allowed in this conversation")
         current = found.current
         if isinstance(current, StoredEntry):
             assert self.store.log is not None
@@ -460,8 +458,7 @@ class Runs:
             try:
                 await self.store.log.delete(info.run_id)
             except LeaseHeldError as error:
-                message = f"a process holds {info.run_id}: try again in a moment"
-                raise ApiError(409, "busy", message) from error
+                raise ApiError(409, "busy", f"a process holds {info.run_id}: try again in a moment") from error
             except LogError:
                 if await self.store.log.listed(info.run_id) is not None:
                     raise  # it was not another client that has deleted it
@@ -507,8 +504,7 @@ class Runs:
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
         if not 1 <= seq <= before.info.last_seq:
-            message = f"the run has records 1 to {before.info.last_seq}, not {seq}"
-            raise ApiError(400, "no_record", message)
+            raise ApiError(400, "no_record", f"the run has records 1 to {before.info.last_seq}, not {seq}")
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
         forked = await conversation.session.fork(run_id, seq).started()
@@ -530,8 +526,7 @@ class Runs:
         """
         entry = await self.find(run_id)
         if not isinstance(entry, StoredEntry):
-            message = "only stored runs can be put back: give the server a log"
-            raise ApiError(409, "no_log", message)
+            raise ApiError(409, "no_log", "only stored runs can be put back: give the server a log")
         await entry.requeue(reason)
         self.store.changed(entry)
         return entry
@@ -610,8 +605,7 @@ def _check_paused(run: RunEntry) -> None:
         message = f"{run.id} was resumed already as {run.resumed_as}: decide about what that one waits for"
         raise ApiError(409, "conflict", message)
     if not (run.paused if isinstance(run, LiveEntry) else run.status == "paused"):
-        message = f"only a paused run can be resumed, and this one is {run.status}"
-        raise ApiError(409, "not_paused", message)
+        raise ApiError(409, "not_paused", f"only a paused run can be resumed, and this one is {run.status}")
 
 
 async def pending_of(paused: RunEntry) -> PendingCalls:

@@ -156,12 +156,11 @@ class WebServer:
     ) -> None:
         settings = options.get("settings") or Settings()
         if settings.token is None and options.get("user") is None and not is_loopback(host):
-            message = (
+            raise ConfigurationError(
                 f"{host} can be reached from other machines, and every client that reaches the server can run its "
                 "tools: give it a token with Settings(token=...), name its users with user=..., or listen on "
                 "127.0.0.1"
             )
-            raise ConfigurationError(message)
         self._host = host
         self._port = port
         options["settings"] = replace(settings, allowed_hosts=_hosts(settings, host))

@@ -204,8 +204,7 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f"close_delay={self.close_delay!r}: give seconds, or 0")
         check_number("writes_per_second", self.writes_per_second, above=0, optional=True)
         if self.writes_per_second is not None and self.writes_per_second > MOST_WRITES:
-            message = f"writes_per_second={self.writes_per_second!r}: give {MOST_WRITES:g} or less"
-            raise ConfigurationError(message)
+            raise ConfigurationError(f"writes_per_second={self.writes_per_second!r}: give {MOST_WRITES:g} or less")
 
     def __repr__(self) -> str:
         # The token must not appear in a log, and neither must a part of it.

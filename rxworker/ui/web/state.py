@@ -248,8 +248,7 @@ class ServerState:
             return ConversationEntry(name or new_id(), worker, session_of(run), owner)
         is_other = not known.has_session or known.session is not run.session
         if known.owner != owner or is_other or name not in (None, known.id):
-            message = "a conversation has one session and one owner: give the run another conversation"
-            raise LocalProtocolError(message)
+            raise LocalProtocolError("a conversation has one session and one owner: give the run another conversation")
         return known
 
     def publish(self, published: Published[Any]) -> abc.DisposableBase:

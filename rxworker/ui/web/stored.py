@@ -142,8 +142,7 @@ class StoredEntry(RunEntry):
 
     def _check_running(self) -> None:
         if self.status != "running":
-            message = f"this run is {self.status}: start another one"
-            raise ApiError(409, "conflict", message)
+            raise ApiError(409, "conflict", f"this run is {self.status}: start another one")
 
     async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
         """Send a message into the run."""

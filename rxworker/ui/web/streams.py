@@ -232,8 +232,7 @@ class Streams:
             ApiError: The limit is reached.
         """
         if self.taken >= self._settings.max_watchers:
-            message = "too many clients watch: close a page, or raise max_watchers"
-            raise ApiError(429, "too_many_watchers", message)
+            raise ApiError(429, "too_many_watchers", "too many clients watch: close a page, or raise max_watchers")
         if entry is not None and entry.watching >= self._settings.max_watchers_per_run:
             message = "too many clients watch this run: close a page, or raise max_watchers_per_run"
             raise ApiError(429, "too_many_watchers", message)

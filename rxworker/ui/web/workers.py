@@ -146,8 +146,7 @@ class WorkerSource:
             if name not in self._of_request:
                 return _checked(name, cast("Callable[[], object]", make)())
             if request is None:
-                message = f"{name!r} is made for a request: only a client can begin its conversations"
-                raise LocalProtocolError(message)
+                raise LocalProtocolError(f"{name!r} is made for a request: only a client can begin its conversations")
             return _checked(name, cast("Callable[[WebRequest], object]", make)(request))
         except (Exception, SystemExit) as error:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
@@ -166,11 +165,10 @@ def _checked(name: str, made: object) -> Worker:
         return made
     if inspect.iscoroutine(made):
         made.close()  # otherwise Python warns that it was never awaited
-    message = (
+    raise ConfigurationError(
         f"{name!r} returned {made!r:.80}, which is not a Worker: give a plain function, not an async one, that returns "
         "a Worker"
     )
-    raise ConfigurationError(message)
 
 
 def _takes_request(make: Callable[..., object]) -> bool:
