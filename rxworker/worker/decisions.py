@@ -419,7 +419,7 @@ def read_resume(data: bytes | str) -> Decisions:
     for name in given:
         if name not in ("decisions", "continue"):
             near = _near(name, ("decisions", "continue"))
-            raise DecisionError(f"{name}: there is no such member{near or ';'} {BODY}")
+            raise DecisionError(f"{name}: there is no such member{near or '.'} {BODY}")
     if len(given) != 1:
         problem = "are both given" if given else "are both missing"
         raise DecisionError(f"decisions and continue {problem}: {BODY}")
