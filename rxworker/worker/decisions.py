@@ -419,7 +419,7 @@ def read_resume(data: bytes | str) -> Decisions:
     for name in given:
         if name not in ("decisions", "continue"):
             near = _near(name, ("decisions", "continue"))
-            raise DecisionError(f"{name}: there is no such member{near or '.'} {BODY}")
+            raise DecisionError(f"{name}: there is no such member{near or ';'} {BODY}")
     if len(given) != 1:
         problem = "are both given" if given else "are both missing"
         raise DecisionError(f"decisions and continue {problem}: {BODY}")
@@ -779,7 +779,7 @@ def _explained(problem: str, kind: type[Struct], where: str) -> str:
     if (match := _UNKNOWN.fullmatch(problem)) is not None:
         name, path = match[1], match[2] or ""
         known = [] if path else _members_of(kind)
-        there = f"{_near(name, known) or ';'} There are: {', '.join(known)}" if known else ""
+        there = f"{_near(name, known) or '.'} There are: {', '.join(known)}" if known else ""
         return f"{where}{path}.{name}: there is no such member{there}"
     if (match := _MISSING.fullmatch(problem)) is not None:
         return f"{where}{match[2] or ''}.{match[1]} is missing"
