@@ -130,22 +130,6 @@ BEGIN
       WHERE run = names[i] AND status = 'running' AND owner <> watcher AND watched < moment + seconds / 2;
   END LOOP;
 END $$;
-
-CREATE FUNCTION delete_run(name text, OUT is_gone boolean, OUT found_status text, OUT found_owner text,
-  OUT remaining float8) LANGUAGE plpgsql AS $$
-DECLARE one runs; moment float8;
-BEGIN
-  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
-  moment := date_part('epoch', clock_timestamp());
-  is_gone := one.status <> 'deleted' AND NOT (one.owner <> '' AND one.lease > moment);
-  found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
-  IF is_gone THEN
-    DELETE FROM entries WHERE run = one.id;
-    DELETE FROM commands WHERE run = one.id;
-    UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 WHERE id = one.id;
-    PERFORM publish(ARRAY[one.id], ARRAY[name]);
-  END IF;
-END $$;
 """
     + _CLAIM_RUN
 )

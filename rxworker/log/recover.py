@@ -240,14 +240,7 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            pause = self.pending.retry(info.run_id, time.time())
-            logger.exception(
-                "the worker of %s cannot be made: %s. It is tried again in %g s",
-                info.run_id,
-                describe(error),
-                pause,
-                extra={"run": info.run_id},
-            )
+            self._retry(info.run_id, error, "the worker of {} cannot be made", is_foreign=True)
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -272,15 +265,7 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            pause = self.pending.retry(run, time.time())
-            logger.error(
-                "%s is not recovered now: %s. It is tried again in %g s",
-                run,
-                describe(error),
-                pause,
-                extra={"run": run},
-                exc_info=error,
-            )
+            self._retry(run, error, is_foreign=True)
         else:
             now = info
             with suppress(RxWorkerError):
@@ -290,16 +275,21 @@ class RunSource:
             else:
                 self._retry(run, error)
 
-    def _retry(self, run_id: str, error: RxWorkerError) -> None:
-        if self.log.is_closed:
+    def _retry(
+        self, run_id: str, error: Exception, what: str = "{} is not recovered now", *, is_foreign: bool = False
+    ) -> None:
+        """Offer a run again later. The error of a function of the application is logged with where it was raised."""
+        if self.log.is_closed and not is_foreign:
             raise error
         pause = self.pending.retry(run_id, time.time())
-        logger.warning(
-            "%s is not recovered now: %s. It is tried again in %g s",
-            run_id,
-            error,
+        logger.log(
+            logging.ERROR if is_foreign else logging.WARNING,
+            "%s: %s. It is tried again in %g s",
+            what.format(run_id),
+            describe(error) if is_foreign else error,
             pause,
             extra={"run": run_id},
+            exc_info=error if is_foreign else None,
         )
 
     async def refresh(self, run_id: str) -> None:

@@ -113,10 +113,7 @@ INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 WAITING = (
     "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
 )
-"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all.
-
-Files of earlier versions get it when they are opened.
-"""
+"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all."""
 CALL = (
     "DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds='' OR ?='' OR instr(kinds, ?) "
     "ORDER BY since DESC LIMIT ?) RETURNING owner"
@@ -510,27 +507,17 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=True)
 
     async def _kept_of(self, keys: Sequence[str]) -> set[str]:
-        def work(db: sqlite3.Connection) -> set[str]:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='folds'").fetchone():
-                return set()
-            query = "SELECT 1 FROM folds WHERE key=? AND data<>x''"
-            return {key for key in keys if db.execute(query, (key,)).fetchone()}
-
-        return await self._to_reader(work)
+        query = "SELECT 1 FROM folds WHERE key=? AND data<>x''"
+        return await self._to_reader(lambda db: {key for key in keys if db.execute(query, (key,)).fetchone()})
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
-        def work(db: sqlite3.Connection) -> tuple[int, bytes] | None:
-            if not db.execute("SELECT 1 FROM sqlite_master WHERE name='folds'").fetchone():
-                return None
-            return db.execute("SELECT number, data FROM folds WHERE key=?", (key,)).fetchone()
-
-        return await self._to_reader(work)
+        query = "SELECT number, data FROM folds WHERE key=?"
+        return await self._to_reader(lambda db: db.execute(query, (key,)).fetchone())
 
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
         values = {"key": key, "expected": expected, "data": data}
 
         def work(db: sqlite3.Connection) -> int:
-            db.execute(FOLDS)  # files of earlier versions have no such table
             done = db.execute(SAVE_FOLD if expected else FIRST_FOLD, values)
             return expected + 1 if done.rowcount else 0
 
@@ -817,8 +804,8 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                     db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
-        db.execute(WAITING)
-        db.execute(CLOCK)
+        for statement in (WAITING, CLOCK, FOLDS):  # files of earlier versions get them when they are opened
+            db.execute(statement)
 
 
 def _ahead(db: sqlite3.Connection) -> float | None:

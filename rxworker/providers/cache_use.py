@@ -269,7 +269,7 @@ def _entries(request: HttpRequest) -> Entries:
     for name in MESSAGES:
         part: PromptPart = "system"
         for at, message in enumerate(_unmarked(body.pop(name, None))):
-            if not (isinstance(message, dict) and _role(message) in SYSTEM_ROLES):
+            if not (isinstance(message, dict) and cast("JsonObject", message).get("role") in SYSTEM_ROLES):
                 part = "message"
             found[part] += _message(f"{name}[{at}]", message)
     for members in (body, body.get("additionalModelRequestFields")):
@@ -320,10 +320,6 @@ def _message(path: str, message: Any) -> Iterator[tuple[str, Json]]:
     yield path, {key: value for key, value in known.items() if key not in CONTENT}
     for name in CONTENT:
         yield from _contents(f"{path}.{name}", known.get(name))
-
-
-def _role(message: Any) -> object:
-    return message.get("role")
 
 
 def _contents(path: str, content: Any) -> Iterator[tuple[str, Json]]:

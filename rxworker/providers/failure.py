@@ -236,7 +236,8 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         if behind is not None:
             message = f"{message}: {behind.message}"
             words += [behind.code] if behind.code else []
-        code = next((word for word in words if not _is_status(word)), None)
+        # One that is nothing but an HTTP status is not the code.
+        code = next((word for word in words if not (word.isdecimal() and len(word) == 3)), None)
     return Failure(
         message,
         code or (next(iter(words), None) if status is None else None),
@@ -297,11 +298,6 @@ def _failure_behind(metadata: Json) -> Failure | None:
     failure = read_failure(decoded) or Failure(raw[:LONGEST_RAW])
     name = _text(metadata.get("provider_name"))
     return replace(failure, message=f"{failure.message} ({name})") if name else failure
-
-
-def _is_status(word: str) -> bool:
-    """Whether a word is nothing but an HTTP status."""
-    return word.isdecimal() and len(word) == 3
 
 
 def _delay(details: Json) -> float | None:

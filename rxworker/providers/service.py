@@ -453,7 +453,7 @@ def explain(
     """
     headers = {key.lower(): value for key, value in headers.items()}
     failure = _read(status, body)
-    request_id = failure.request_id or _request_id(headers)
+    request_id = failure.request_id or next((headers[name] for name in REQUEST_IDS if headers.get(name)), None)
     wait = retry_after(headers) or failure.retry_after
     if wait is None and status == 429:
         wait = until_reset(headers)
@@ -496,10 +496,6 @@ def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> boo
         return False
     # An answer with status 200 that is not a stream is judged by its content.
     return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
-
-
-def _request_id(headers: Mapping[str, str]) -> str | None:
-    return next((headers[name] for name in REQUEST_IDS if headers.get(name)), None)
 
 
 def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:

@@ -5,7 +5,7 @@ Of a type of the program, or, in a process that does not know the type, as the J
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -174,7 +174,8 @@ def _misfit(value: Json, schema: Json, path: str) -> str | None:
     wanted = schema.get("type")
     names = [wanted] if isinstance(wanted, str) else wanted if isinstance(wanted, list) else []
     if names and not any(_is_of(value, name) for name in names):
-        return f"expected {_quoted(names)}, got `{_name_of(value)}` - at `{path}`"
+        expected = " or ".join(f"`{name}`" for name in names)
+        return f"expected {expected}, got `{_name_of(value)}` - at `{path}`"
     if isinstance(value, dict):
         return _misfit_of_object(value, schema, path)
     if isinstance(value, list):
@@ -208,10 +209,6 @@ def _is_of(value: Json, name: Json) -> bool:
     if name == "integer" and isinstance(value, float):
         return value.is_integer()
     return not isinstance(name, str) or name not in TYPES or isinstance(value, TYPES[name])
-
-
-def _quoted(names: Sequence[Json]) -> str:
-    return " or ".join(f"`{name}`" for name in names)
 
 
 def _name_of(value: Json) -> str:

@@ -267,7 +267,7 @@ def _with_points(body: JsonObject, options: Options, info: ModelInfo) -> JsonObj
             if "cachePoint" in blocks[place]:  # one before one that lives longer is refused
                 ttl = longest(blocks[place]["cachePoint"].get("ttl"), ttl)
                 blocks[place] = _point(CachePoint(ttl))
-    left = MOST_POINTS - _points_of(system)
+    left = MOST_POINTS - sum("cachePoint" in block for block in system)
     left -= _keep_last(tools, 1 if is_moving else left)
     for blocks in reversed(contents):
         left -= _keep_last(blocks, left)
@@ -298,10 +298,6 @@ def _add_points(messages: Any, ttl: str | None) -> None:
             end -= 1
         if end and "cachePoint" not in blocks[end - 1]:
             blocks.insert(end, _point(CachePoint(ttl)))
-
-
-def _points_of(blocks: Any) -> int:
-    return sum("cachePoint" in block for block in blocks or ())
 
 
 def _point(point: CachePoint) -> JsonObject:

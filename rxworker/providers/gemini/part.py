@@ -76,7 +76,7 @@ class PendingCall(Struct, eq=False):
         path = piece.get("jsonPath")
         if not isinstance(path, str):
             return
-        values = [None if name == "nullValue" else v for name, v in piece.items() if _is_value(name)]
+        values = [None if name == "nullValue" else v for name, v in piece.items() if name.endswith("Value")]
         for value in values[:1]:
             append = path in self.growing and isinstance(value, str)
             yield InputValueDelta(self.index, path, value, append)
@@ -96,10 +96,6 @@ def beside(part: JsonObject) -> JsonObject:
     """
     taken = (CALL, "text", "thought") if part.get("text") else (CALL,)
     return {key: value for key, value in part.items() if key not in taken}
-
-
-def _is_value(name: str) -> bool:
-    return name.endswith("Value")
 
 
 # What may stand in a part beside the field that gives it its kind.
