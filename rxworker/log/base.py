@@ -521,9 +521,7 @@ class EventLog(Store):
                     # One that cannot be decoded, or was deleted meanwhile, has no texts.
                     with suppress(LogError):
                         read = texts_of([(entry.kind, entry.body) async for entry in self.read(info.run_id)])
-                        texts, tools = read.text.lstrip(), read.tools
-                if not self.searches_texts:
-                    texts = ""
+                        texts, tools = (read.text.lstrip() if self.searches_texts else ""), read.tools
                 if matches(words, f"{title}\n{texts}") and (not tool or tool in tools):
                     yield Found(info, excerpt(words, title, texts))
 

@@ -38,11 +38,6 @@ class _StoredRun(Struct, eq=False):
     commands: list[tuple[float, str, bytes]] = []
     revision: int = 0
 
-    @property
-    def version(self) -> tuple[int, int, int]:
-        """Changes with each change of the run."""
-        return self.epoch, self.last_seq, len(self.commands)
-
     def stored(self) -> StoredRow:
         return (
             self.run_id, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
@@ -259,7 +254,7 @@ class MemoryLog(EventLog):
                 if (
                     found.status != "deleted"
                     and not is_held
-                    and found.version == (epoch, last, sent)
+                    and (found.epoch, found.last_seq, len(found.commands)) == (epoch, last, sent)
                     and run not in self._bases.values()
                 ):
                     self._bury(found)

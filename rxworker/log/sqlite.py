@@ -307,13 +307,9 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=append.durable)
 
     async def _release(self, claim: Claim) -> None:
-        def work(db: sqlite3.Connection) -> None:
-            db.execute(
-                f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?",
-                (claim.run_id, claim.epoch),
-            )
-
-        await self._to_writer(work)
+        query = f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?"
+        values = (claim.run_id, claim.epoch)
+        await self._to_writer(lambda db: db.execute(query, values))
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []

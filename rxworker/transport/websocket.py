@@ -19,6 +19,7 @@ from contextvars import Context
 import aiohttp
 import msgspec
 from aiohttp import ClientWSTimeout, WSMsgType
+from msgspec import Struct
 from reactivex import Observable, abc
 
 from rxworker.errors import HttpStatusError, RemoteProtocolError, TransportError
@@ -112,7 +113,7 @@ class WebSocketTransport:
         return on_subscribe(lambda observer: _SocketExchange(request, observer, sockets))
 
 
-class _Sockets:
+class _Sockets(Struct, eq=False):
     """The sockets of a transport.
 
     Args:
@@ -122,19 +123,12 @@ class _Sockets:
         max_frame: See `WebSocketTransport`.
     """
 
-    def __init__(
-        self,
-        timeout: aiohttp.ClientTimeout,
-        idle_timeout: float,
-        max_age: float,
-        max_frame: int | None,
-    ) -> None:
-        self.timeout = timeout
-        self.idle_timeout = idle_timeout
-        self.max_age = max_age
-        self.max_frame = max_frame
-        self._kept: list[_Socket] = []
-        self._refused: dict[str, float] = {}
+    timeout: aiohttp.ClientTimeout
+    idle_timeout: float
+    max_age: float
+    max_frame: int | None
+    _kept: list[_Socket] = []
+    _refused: dict[str, float] = {}
 
     def take(self, request: HttpRequest, create: Creation) -> _Socket | None:
         """The kept socket whose last response this request continues; the longest of several."""
