@@ -92,6 +92,7 @@ FOLLOWS: Mapping[WriterState, frozenset[WriterState]] = {
 _NEW, _CLAIMING, _OPEN, _CLOSING, _RELEASING, _CLOSED, _FAILED = WriterState
 # After these the results of the turn are in the conversation, or nothing comes of them.
 _SEEN = frozenset({events.AttemptRetract, events.TurnStop, events.RunPause, events.RunStop, events.RunAbort})
+_NOTED = frozenset({events.ToolStart, events.ToolProgress})
 _WRITES = frozenset({_NEW, _CLAIMING, _OPEN, _CLOSING})
 _APPENDS = frozenset({_OPEN, _CLOSING})
 
@@ -145,8 +146,7 @@ class RunWriter:
         self._private: dict[int, Private] = {}
         self._results: dict[int, ToolResult] = {}  # of calls whose end is not emitted yet
         self._unseen = dict(held or {})
-        self._agreed: dict[int, Private] = {}
-        self._kept: dict[int, Private] = {}
+        self._noted: dict[tuple[type[events.Event], int], Private] = {}  # of calls, for their next event of a type
         self._loop = asyncio.get_running_loop()
         self._pending: list[events.Record] = []
         self._outstanding = 0  # records that are not stored yet
@@ -214,11 +214,11 @@ class RunWriter:
 
     def keep_agreement(self, place: int, agreed: Sequence[str], *, approved: bool) -> None:
         """Store with the next `ToolStart` of this place which hooks agreed, and whether a person approved the call."""
-        self._agreed[place] = Private(agreed=tuple(agreed), approved=approved)
+        self._noted[events.ToolStart, place] = Private(agreed=tuple(agreed), approved=approved)
 
     def keep_state(self, place: int, state: Json) -> None:
         """Store with the next `ToolProgress` of this place with what its tool goes on."""
-        self._kept[place] = Private(kept=state)
+        self._noted[events.ToolProgress, place] = Private(kept=state)
 
     def keep_answers(self, answered: Mapping[int, ToolResult]) -> None:
         """Store results that a person has given with the first record of the run, until their calls have ended."""
@@ -235,14 +235,10 @@ class RunWriter:
         self._put_seq = record.seq
         self._outstanding += record.covers
         event: Any = record.event
-        if event.__class__ is events.ToolStart and self._agreed and not record.path:
-            agreed = self._agreed.pop(event.place, None)
-            if agreed is not None:
-                self._private[record.seq] = agreed
-        if event.__class__ is events.ToolProgress and self._kept and not record.path:
-            kept = self._kept.pop(event.place, None)
-            if kept is not None:
-                self._private[record.seq] = kept
+        if self._noted and event.__class__ in _NOTED and not record.path:
+            private = self._noted.pop((event.__class__, event.place), None)
+            if private is not None:
+                self._private[record.seq] = private
         if self._unseen and not record.path:
             if event.__class__ is events.ToolOutput or event.__class__ is events.ToolStop:
                 self._unseen.pop(event.place, None)
