@@ -240,7 +240,14 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            self._retry(info.run_id, error, "the worker of {} cannot be made", is_foreign=True)
+            pause = self.pending.retry(info.run_id, time.time())
+            logger.exception(
+                "the worker of %s cannot be made: %s. It is tried again in %g s",
+                info.run_id,
+                describe(error),
+                pause,
+                extra={"run": info.run_id},
+            )
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -265,7 +272,15 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            self._retry(run, error, is_foreign=True)
+            pause = self.pending.retry(run, time.time())
+            logger.error(
+                "%s is not recovered now: %s. It is tried again in %g s",
+                run,
+                describe(error),
+                pause,
+                extra={"run": run},
+                exc_info=error,
+            )
         else:
             now = info
             with suppress(RxWorkerError):
@@ -275,21 +290,16 @@ class RunSource:
             else:
                 self._retry(run, error)
 
-    def _retry(
-        self, run_id: str, error: Exception, what: str = "{} is not recovered now", *, is_foreign: bool = False
-    ) -> None:
-        """Offer a run again later. The error of a function of the application is logged with where it was raised."""
-        if self.log.is_closed and not is_foreign:
+    def _retry(self, run_id: str, error: RxWorkerError) -> None:
+        if self.log.is_closed:
             raise error
         pause = self.pending.retry(run_id, time.time())
-        logger.log(
-            logging.ERROR if is_foreign else logging.WARNING,
-            "%s: %s. It is tried again in %g s",
-            what.format(run_id),
-            describe(error) if is_foreign else error,
+        logger.warning(
+            "%s is not recovered now: %s. It is tried again in %g s",
+            run_id,
+            error,
             pause,
             extra={"run": run_id},
-            exc_info=error if is_foreign else None,
         )
 
     async def refresh(self, run_id: str) -> None:
