@@ -381,8 +381,7 @@ class _ToolStops:
         event = data.event
         if not isinstance(event, ToolStart | ToolStop):
             return ()
-        path = (data.run_id, *data.path)
-        self._running, ended = step_tools(self._running, path, (event,))
+        self._running, ended = step_tools(self._running, (data.run_id, *data.path), (event,))
         return ended
 
     def finish(self) -> Sequence[ToolStop]:

@@ -310,8 +310,7 @@ class AsgiRequest(WebRequest):
         """
         for start in range(0, len(data) or 1, PIECE):
             body, is_last = data[start : start + PIECE], start + PIECE >= len(data)
-            message = {"type": f"{kind}.body", "body": body, "more_body": more or not is_last}
-            await self.send(message)
+            await self.send({"type": f"{kind}.body", "body": body, "more_body": more or not is_last})
 
     async def send(self, message: Message) -> None:
         """Send a message of ASGI.
@@ -416,5 +415,4 @@ class _Socket:
             return
         self._is_closed = True
         with suppress(ConnectionError):
-            message = {"type": "websocket.close", "code": int(code), "reason": reason}
-            await self._request.send(message)
+            await self._request.send({"type": "websocket.close", "code": int(code), "reason": reason})

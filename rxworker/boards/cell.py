@@ -298,11 +298,8 @@ class Cell:
         self._note()
 
     def _put_numbers(self, name: str, value: object, missing: tuple[str, ...]) -> None:
-        panel, is_grouped, found = (
-            self.panel,
-            self.panel.group is not None,
-            dict[str, float | None](),
-        )
+        panel, found = self.panel, dict[str, float | None]()
+        is_grouped = panel.group is not None
         if isinstance(value, Mapping):
             found = self._greatest(cast("Mapping[object, object]", value), missing)
             if is_grouped:
@@ -326,10 +323,8 @@ class Cell:
         panel = self.panel
         found: dict[str, float | None] = {}
         for key, each in given.items():
-            name, number = (
-                str(key)[:LONGEST],
-                None if each is None and missing else _number(panel, each),
-            )
+            name = str(key)[:LONGEST]
+            number = None if each is None and missing else _number(panel, each)
             found[name] = _sum(found[name], number) if name in found else number  # of a name that is cut
         names = found.keys() - {OTHERS}
         if len(names) <= MOST_GROUPS:
@@ -402,8 +397,7 @@ class Cell:
             due = self._cause() + alert.lasting
             if alert.lasting:
                 fire = partial(self._fire, key, due)
-                when = self._clock.to_datetime(due)
-                self._since[key] = self._clock.schedule_absolute(when, fire)
+                self._since[key] = self._clock.schedule_absolute(self._clock.to_datetime(due), fire)
             else:
                 self._fire(key, due)
 
@@ -429,8 +423,7 @@ class Cell:
 
     def _report(self, key: str, time: float, *, is_firing: bool) -> None:
         value, missing = self._values[key], self._missing.get(key, ())
-        change = AlertChange(self.panel.name, time, value, is_firing, key, self._board, missing)
-        self._on_alert(change)
+        self._on_alert(AlertChange(self.panel.name, time, value, is_firing, key, self._board, missing))
 
 
 def _number(panel: Panel, value: object) -> float:

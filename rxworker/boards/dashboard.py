@@ -270,8 +270,7 @@ class Board:
         if isinstance(given, StoredFirst):
             sink = Sink(self._take, self._fail, noop)
             self._stored = 0, 0
-            follow = given.follow(sink, self._take_stored, self._clock, self._note_progress)
-            self._source.add(follow)
+            self._source.add(given.follow(sink, self._take_stored, self._clock, self._note_progress))
         elif isinstance(given, Observable):
             self._follow(cast("Observable[Record | Records]", given), self._take_any)
         else:
@@ -497,5 +496,4 @@ class Board:
 
 
 def _explained(panel: Panel) -> Panel:
-    known = isinstance(panel.pipeline, XRay)
-    return panel if known else replace(panel, pipeline=explain(panel.pipeline))
+    return panel if isinstance(panel.pipeline, XRay) else replace(panel, pipeline=explain(panel.pipeline))

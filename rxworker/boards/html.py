@@ -82,8 +82,7 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
         bar = ""
         if panel.view == "bar" and most > 0:
             bar = f'<td style="width:10em">{_bar(max(each or 0, 0) / most)}</td>'
-        cells = f"<td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td>"
-        rows.append(f"<tr>{cells}</tr>")
+        rows.append(f"<tr><td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
     more = f"<small>and {len(value) - MOST_SHOWN} more</small>" if len(value) > MOST_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 
@@ -149,5 +148,4 @@ def _colours(points: Mapping[str, object]) -> dict[str, str]:
 
 def _text(text: str) -> str:
     # Half a character cannot be encoded.
-    shown = text.encode("utf-8", "replace").decode()
-    return f'<span style="{TEXT}">{escape(shown)}</span>'
+    return f'<span style="{TEXT}">{escape(text.encode("utf-8", "replace").decode())}</span>'

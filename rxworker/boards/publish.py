@@ -286,8 +286,7 @@ class Published(Stage[A]):
         def push(item: Item[A]) -> None:
             observer.on_next(item.value)
 
-        sink = Sink(push, observer.on_error, observer.on_completed)
-        return self.watch()._subscribe_core(sink, scheduler)
+        return self.watch()._subscribe_core(Sink(push, observer.on_error, observer.on_completed), scheduler)
 
 
 class WatchItems(Stage[Item[A]], Generic[A]):
@@ -339,8 +338,7 @@ class WatchItems(Stage[Item[A]], Generic[A]):
             if event.__class__ is Item:
                 observer.on_next(event)
 
-        sink = Sink(push, observer.on_error, observer.on_completed)
-        return self._records._subscribe_core(sink, scheduler)
+        return self._records._subscribe_core(Sink(push, observer.on_error, observer.on_completed), scheduler)
 
 
 def _items(records: Sequence[Record]) -> list[Any]:

@@ -212,8 +212,7 @@ class _LogRecords(StoredFirst):
             except Exception as error:  # also what opens the log anew, or a function that is called
                 observer.on_error(error)
 
-        task = keep_task(read())
-        subscription.put(Call(task.cancel))
+        subscription.put(Call(keep_task(read()).cancel))
         return subscription
 
 

@@ -121,5 +121,4 @@ class XRay(Generic[A, B]):
 
 def source_of(pipeline: Operator[Record, Any]) -> Source[Record]:
     """The source of records of a panel with this pipeline."""
-    is_counted = isinstance(pipeline, XRay)
-    return cast("XRay[Record, Any]", pipeline).source() if is_counted else Source()
+    return cast("XRay[Record, Any]", pipeline).source() if isinstance(pipeline, XRay) else Source()

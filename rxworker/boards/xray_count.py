@@ -329,8 +329,7 @@ class CountedSource(Source[Record]):
 
     def attach(self, observer: abc.ObserverBase[Record], consumer: Node | None) -> abc.DisposableBase:
         """Subscribe an observer of an operator."""
-        live = self._live
-        live.source.edge(consumer, is_inner=False)
+        self._live.source.edge(consumer, is_inner=False)
         self._consumers[observer.on_next] = consumer
         return self._subscribe_core(observer)
 

@@ -163,8 +163,7 @@ class Probe(Stage[Any]):
 
     def _given(self, consumer: Node, value: Any) -> Any:
         """An observable, such as a group, as the consumer is given it: its operators are seen too."""
-        within = (*self._scope.within, consumer.name)
-        scope = Scope(within, (consumer.number,), Counter(), consumer)
+        scope = Scope((*self._scope.within, consumer.name), (consumer.number,), Counter(), consumer)
         if isinstance(value, Probe) and not value.is_inner:  # the end of a chain
             return Probe(value.live, value.inner, value.producer, scope)
         inner = value.inner if isinstance(value, Probe) else value

@@ -187,8 +187,7 @@ def converse(
         page.note(greeting(worker))
     with Background() as background, _session(worker, background, log) as session:
         if goes_on and session.log is not None:
-            going_on = _go_on(session, session.log)
-            title = asyncio.run_coroutine_threadsafe(going_on, background.loop).result()
+            title = asyncio.run_coroutine_threadsafe(_go_on(session, session.log), background.loop).result()
             if is_person:
                 page.note(f"Going on with: {title}")
         code = _talk(session, background, page, is_person=is_person)

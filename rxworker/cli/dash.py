@@ -52,8 +52,7 @@ def dash(
     async def main() -> None:
         async with open_log(address) as log:
             states = await fold_log(found, log, time=at, since=since, runs=runs)
-        columns = width or shutil.get_terminal_size().columns
-        write_line(clean(board_text(found, states, width=columns)))
+        write_line(clean(board_text(found, states, width=width or shutil.get_terminal_size().columns)))
         for panel in found.panels if explained else ():
             write_line(redact(clean(f"\n{panel.title}\n{panel.pipeline}")))
 

@@ -120,8 +120,7 @@ def third_answer(*, booked: bool) -> Reply:
         "- sunglasses, and a bag for the pastries\n\n"
         "Take tram 28 early in the morning, before the crowds. Keep Kyoto for the maple leaves in November."
     )
-    usage = Usage(input_tokens=803, output_tokens=118, cache_read_tokens=590)
-    return say(text) + Reply(usage=usage)
+    return say(text) + Reply(usage=Usage(input_tokens=803, output_tokens=118, cache_read_tokens=590))
 
 
 def next_answer(request: Request, *, always_books: bool) -> Reply:

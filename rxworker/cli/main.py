@@ -361,15 +361,13 @@ def _add_acp(acp: Parser) -> None:
 def _add_served(parser: Parser) -> None:
     """Add what all servers have."""
     _add_log(parser)
-    about = "a scripted model in place of a provider"
-    parser.add_argument("--demo", action="store_true", help=about)
+    parser.add_argument("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_logging(parser)
     _add_worker(parser, required=False)
 
 
 def _add_log(parser: Parser) -> None:
-    about = "store the runs in a log, such as sqlite:runs.db"
-    parser.add_argument("--log", metavar="URL", help=about)
+    parser.add_argument("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
 
 
 def _add_access(parser: Parser) -> None:
@@ -548,8 +546,7 @@ SIZES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _duration(text: str) -> float:
-    what = "an age, such as 30d, 12h, 90m or a number of seconds"
-    return _scaled(text, UNITS, _seconds, what)
+    return _scaled(text, UNITS, _seconds, "an age, such as 30d, 12h, 90m or a number of seconds")
 
 
 def _moment(text: str) -> float:

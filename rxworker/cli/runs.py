@@ -242,8 +242,7 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
 
 
 async def _show(log: EventLog, run_id: str) -> None:
-    records = list(records_of([entry async for entry in log.read(run_id)], run_id))
-    state = fold_run(records)
+    state = fold_run(list(records_of([entry async for entry in log.read(run_id)], run_id)))
     for message in state.conversation.messages:
         for text in filter(None, [message.text]):
             write_line(f"{message.role}: {clean(text)}")

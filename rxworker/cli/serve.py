@@ -171,8 +171,7 @@ def run_server(
                 await opened.enter_async_context(webhook)
                 options["on_alert"] = webhook.send
             serving = WebServer(workers, host=host, port=port, **options)
-            server = await opened.enter_async_context(serving)
-            ready(server)
+            ready(await opened.enter_async_context(serving))
             await asyncio.Event().wait()
 
     return run_until_stopped(run)
@@ -208,8 +207,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
 
     settings = Settings(title="rxworker demo", prices=PRICES)
     workers = {WORKER: partial(demo_worker, fast=fast, always_books=True)}
-    watch = watch_each(fast=fast)
-    return run_server(workers, ready=ready, port=port, settings=settings, on_run=watch)
+    return run_server(workers, ready=ready, port=port, settings=settings, on_run=watch_each(fast=fast))
 
 
 def begin(server: WebServer, *, open_page: bool) -> str:

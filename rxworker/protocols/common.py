@@ -229,8 +229,7 @@ class MessageCollector:
             else:
                 latest.append(message)
         system = "\n\n".join(self._system) or None
-        conversation = Conversation(tuple(self._messages), system)
-        return conversation, tuple(latest), tuple(results)
+        return Conversation(tuple(self._messages), system), tuple(latest), tuple(results)
 
     def _flush(self) -> None:
         if self._results:

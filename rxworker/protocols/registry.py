@@ -57,8 +57,7 @@ def _read_ag_ui(data: bytes) -> RunRequest:
 
 
 def _stream_ag_ui(run: WatchedRun) -> AsyncGenerator[bytes, None]:
-    protocol = run.query.get("protocol")
-    encoder = AgUiEncoder(run.conversation_id, run.id, protocol=protocol, snapshot=True)
+    encoder = AgUiEncoder(run.conversation_id, run.id, protocol=run.query.get("protocol"), snapshot=True)
     return ag_ui_stream(run.batches, encoder)
 
 

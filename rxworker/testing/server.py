@@ -295,8 +295,7 @@ class ReplayServer:
                 return answer, list(answer.body)
             if wire is not None:
                 frames = wire.frames(answer.body, number, received.body)
-                headers = {"content-type": wire.content_type, **answer.headers}
-                return replace(answer, headers=headers), frames
+                return replace(answer, headers={"content-type": wire.content_type, **answer.headers}), frames
         except Exception as error:  # a function of the user's may raise anything
             return _complaint(wire, 500, f"ReplayServer: {type(error).__name__}: {error}")
         return _complaint(

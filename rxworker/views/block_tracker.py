@@ -223,12 +223,10 @@ class OpenBlock:
                 return
             echo = "" if self.echo is None else encode_lenient(self.echo).decode()
             content = "".join(self.waiting) or echo
-            result = ToolResult(metadata.tool_use_id, content, name=metadata.name)
-            yield from self.calls.answer(result)
+            yield from self.calls.answer(ToolResult(metadata.tool_use_id, content, name=metadata.name))
         elif self.kind in WHOLES:
             kind = metadata.kind if isinstance(metadata, OpaqueMetadata) else ""
-            name = f"{self.response.name}.{self.start.index}"
-            yield changes.BlockWhole(self._named(name), kind, self.echo)
+            yield changes.BlockWhole(self._named(f"{self.response.name}.{self.start.index}"), kind, self.echo)
 
 
 _HANDLERS: dict[type[object], Callable[[OpenBlock, Any], changes.Changes]] = {

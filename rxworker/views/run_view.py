@@ -422,8 +422,7 @@ class RunView:
                 self._add_note(scope, record)
 
     def _begin_attempt(self, scope: Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
-        number = record.attempt
-        attempt = AttemptView(scope, record.turn, self.now, None, "open", number, provider, model)
+        attempt = AttemptView(scope, record.turn, self.now, None, "open", record.attempt, provider, model)
         self.attempts.append(attempt)
         return attempt
 

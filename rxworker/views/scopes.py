@@ -140,8 +140,7 @@ class ScopeTracker:
             yield from block.end(reason)
 
     def _begin(self, turn: int, attempt: int, again: int = 0, *, is_all_seen: bool) -> None:
-        prefix = self.response.prefix
-        self.response = ShownResponse(self.scope, prefix, turn, attempt, again, is_all_seen)
+        self.response = ShownResponse(self.scope, self.response.prefix, turn, attempt, again, is_all_seen)
 
     def _open_block(self, event: BlockEvent) -> OpenBlock:
         start = start_of(event)

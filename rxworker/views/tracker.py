@@ -239,8 +239,7 @@ class Tracker:
             call_id=call.shown if call else "",
             parent=around.scope.id,
         )
-        calls = CallTracker(scope, Counter())
-        tracker = ScopeTracker(scope, self._run, calls, sees_all=self._sees_all)
+        tracker = ScopeTracker(scope, self._run, CallTracker(scope, Counter()), sees_all=self._sees_all)
         self._scopes[path] = tracker
         changes.append(ScopeOpen(scope))
         return tracker
@@ -383,8 +382,7 @@ class Tracker:
         """A run pauses: its pending calls wait, and all other calls get a placeholder."""
         pause = event.pause
         if record.path:
-            why = f"it paused: {pause.reason or pause.hook}"
-            yield from self._leave(record.path, why, "pause")
+            yield from self._leave(record.path, f"it paused: {pause.reason or pause.hook}", "pause")
             return
         pending: list[WaitingCall] = []
         is_offered = pause.hook == CLIENT_TOOL

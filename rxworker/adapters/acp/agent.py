@@ -142,8 +142,7 @@ class AcpAgent:
     ) -> AcpSession:
         """Begin a session, with a copy of the worker that has the folder, and the tools of the client's MCP servers."""
         worker = copy(self._worker if isinstance(self._worker, Worker) else self._worker())
-        labels = {CONVERSATION: name, CWD: given.cwd}
-        session = Session(worker, log=self._log, labels=labels)
+        session = Session(worker, log=self._log, labels={CONVERSATION: name, CWD: given.cwd})
         worker.workspace, session.name = Path(given.cwd), worker.name or "worker"
         worker.tools = Toolbox(worker.tools)
         begun = self._sessions[name] = AcpSession(session, given.cwd, self._peer, before)

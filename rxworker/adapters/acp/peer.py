@@ -262,8 +262,7 @@ class Peer:
         await self._send({"id": number, "error": about})
 
     async def _send(self, message: dict[str, Any]) -> None:
-        data = encode_lenient({"jsonrpc": "2.0", **message})
-        await self._connection.write(self._redact(data))
+        await self._connection.write(self._redact(encode_lenient({"jsonrpc": "2.0", **message})))
 
 
 def _error_in(data: Raw) -> RpcError:

@@ -361,8 +361,7 @@ class AcpSession:
         options = [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds]
         request = wire.PermissionRequest(self.id, call, options)
         loop = asyncio.get_running_loop()
-        method = "session/request_permission"
-        answer = self._peer.request(method, request, wire.PermissionResult)
+        answer = self._peer.request("session/request_permission", request, wire.PermissionResult)
         task = self._request = loop.create_task(answer)
         try:
             await asyncio.wait({task})

@@ -287,8 +287,7 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
             if question.schema is None
             else ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )
-    approval = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)
-    return forms or {APPROVAL: approval}
+    return forms or {APPROVAL: ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)}
 
 
 async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
@@ -296,8 +295,7 @@ async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
     session, request = context.session, context.request_id
     try:
         if isinstance(form, ElicitRequestURLParams):
-            name = form.elicitation_id or ""
-            return await session.elicit_url(form.message, form.url, name, request)
+            return await session.elicit_url(form.message, form.url, form.elicitation_id or "", request)
         return await session.elicit_form(form.message, form.requested_schema, request)
     except ValidationError:
         return None

@@ -221,8 +221,7 @@ async def _send(lines: LineStreams, sent: MemoryObjectReceiveStream[SessionMessa
     async with sent:
         with suppress(OSError):
             async for each in sent:
-                data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await lines.write(data.encode())
+                await lines.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
 
 
 def _error(code: int, message: str) -> JSONRPCError:

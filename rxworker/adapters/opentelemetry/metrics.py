@@ -57,12 +57,10 @@ class Instruments:
         counts = () if usage is None else counts_of(usage)
         for kind, count in zip(("input", "output"), counts, strict=False):
             if count is not None:
-                of_kind = {**attributes, self._names.token_type: kind}
-                self._tokens.record(count, of_kind, context)
+                self._tokens.record(count, {**attributes, self._names.token_type: kind}, context)
         for counter, count in zip(self._counters, counts, strict=False):
             if count is not None:
-                of_any = {**attributes, self._names.token_modality: "unknown"}
-                counter.add(count, of_any, context)
+                counter.add(count, {**attributes, self._names.token_modality: "unknown"}, context)
         if error_type:
             attributes = {**attributes, self._names.error_type: error_type}
         self._duration.record(seconds, attributes, context)

@@ -225,8 +225,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             outer = self._scopes.get(path[:-1])
             if outer is None:
                 return
-            calls = outer.tools.items()
-            call = next((tool for key, tool in calls if key[1] == path[-1]), None)
+            call = next((tool for key, tool in outer.tools.items() if key[1] == path[-1]), None)
             name, parent, links = "", outer.context, ()
             if call is not None:
                 name, parent = call.name, call.context
@@ -252,8 +251,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             self._has_tracer = span.get_span_context().is_valid  # else no SDK is set up
         metric: Attributes = {names.agent_name: name} if name else {}
         state = RunState(path=path) if path else self._seed
-        context = set_span_in_context(span)
-        scope = self._scopes[path] = _Scope(span, context, record.time, metric, state)
+        scope = self._scopes[path] = _Scope(span, set_span_in_context(span), record.time, metric, state)
         if self._recorder is not None:
             scope.state = fold_run((record,), state)
             if not isinstance(event, events.RunRecover):
@@ -280,8 +278,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             if self._recorder is not None and scope.status == "finished":
                 last = scope.state.conversation.last
                 if last is not None:
-                    output = self._recorder.output(last, scope.state.stop_reason)
-                    ended[names.output_messages] = output
+                    ended[names.output_messages] = self._recorder.output(last, scope.state.stop_reason)
             span.set_attributes(ended)
         metric = scope.metric
         if failure is not None:
@@ -315,8 +312,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if record.path:  # the exception is known only of the observed run
             known = scope.chat.error if scope.chat is not None else None
             kind = known.type if known and event.cause == "error" else CAUSES[event.cause]
-            failure = _Failure(kind, event.reason, event.cause != "cancel")
-            self._end_scope(record.path, scope, failure)
+            self._end_scope(record.path, scope, _Failure(kind, event.reason, event.cause != "cancel"))
 
     # Requests
 
@@ -497,8 +493,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         return span, set_span_in_context(span)
 
     def _verdict(self, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
-        calls = scope.tools.items()
-        tool = next((tool for key, tool in calls if key[1] == event.call_id), None)
+        tool = next((tool for key, tool in scope.tools.items() if key[1] == event.call_id), None)
         about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
         if event.call_id is not None:
             about[self._names.tool_call_id] = _safe(event.call_id)

@@ -123,8 +123,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             conversation = change.conversation or Conversation()
             calls = zip(change.places, change.pending, strict=True)
             left = {place: None if each.is_held else each.call for place, each in calls}
-            messages = messages_of(with_calls(conversation, left), change.run_id)
-            yield wire.MessagesSnapshot(messages)
+            yield wire.MessagesSnapshot(messages_of(with_calls(conversation, left), change.run_id))
 
     def _finish(self, _: changes.ViewFinish) -> Iterator[AgUiEvent]:
         yield self._finished(Outcome("success"))
@@ -146,8 +145,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         if not interrupts:
             name = interrupt_id(change.run_id, "")
             why = change.reason or f"{change.hook} has paused the run"
-            metadata = ours({"hook": change.hook})
-            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, metadata)
+            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, ours({"hook": change.hook}))
             interrupts = (at_end,)
         yield self._finished(Outcome("interrupt", interrupts))
 
@@ -197,8 +195,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
                 yield wire.ToolCallStart(block.id, block.tool, parent)
         else:
             self._parent_of(block, block.id)  # the calls after a text are part of its message
-            is_refusal = block.block_type is BlockType.REFUSAL
-            metadata = ours({"refusal": True}) if is_refusal else None
+            metadata = ours({"refusal": True}) if block.block_type is BlockType.REFUSAL else None
             yield wire.TextMessageStart(block.id, "assistant", metadata)
 
     def _parent_of(self, block: changes.ShownBlock, first: str) -> str:
@@ -223,8 +220,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         if isinstance(event, SignatureDelta):
             yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
         else:
-            value = {"messageId": block.id, "citation": event.citation}
-            yield Custom("rxworker.citation", value)
+            yield Custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
 
     def _close(self, change: changes.BlockClose) -> Iterator[AgUiEvent]:
         block = change.block
@@ -248,8 +244,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         call = change.call
         if not change.is_held:
             yield from self._release(change)
-        value = {"toolCallId": change.id, "name": call.name, "input": call.input}
-        yield Custom("rxworker.tool_start", value)
+        yield Custom("rxworker.tool_start", {"toolCallId": change.id, "name": call.name, "input": call.input})
 
     def _release(self, change: changes.CallOffer | changes.CallStart) -> Iterator[AgUiEvent]:
         """The events of a call that was held. A client that has the call already is not sent it again."""
@@ -270,8 +265,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         content = result_content(result) if self._is_new else result_text(result)
         about: JsonObject = {"isError": result.is_error, "seconds": change.seconds}
         if change.id not in self._held:
-            name = f"{change.id}.result"
-            yield wire.ToolCallResult(name, change.id, content, "tool", ours(about))
+            yield wire.ToolCallResult(f"{change.id}.result", change.id, content, "tool", ours(about))
             return
         del self._held[change.id]  # the client does not have the call that a result belongs to
         if not change.is_placeholder:
@@ -361,8 +355,7 @@ def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: st
         if question.schema is not None:
             properties["editedArgs"] = question.schema
         answer: JsonObject = {**ANSWER_SCHEMA, "properties": properties}
-        asked = msgspec.to_builtins(question)
-        about = ours({"hook": change.hook, "name": call.name, "question": asked})
+        about = ours({"hook": change.hook, "name": call.name, "question": msgspec.to_builtins(question)})
         at = interrupt_id(change.run_id, name)
         return Interrupt(at, "input_required", str(question), pending.id, answer, about)
     return Interrupt(

@@ -229,8 +229,7 @@ class _Item:
 
     def whole(self, moment: Literal["added", "done"]) -> JsonObject:
         """The event of its beginning or its end."""
-        name = f"response.output_item.{moment}"
-        return {"type": name, "output_index": self.index, "item": self.item}
+        return {"type": f"response.output_item.{moment}", "output_index": self.index, "item": self.item}
 
     def done(self, status: str, **members: Json) -> JsonObject:
         """The event of its end."""

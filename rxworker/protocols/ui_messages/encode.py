@@ -251,8 +251,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         return self._calls.update(change.id, change.call, is_held=self._is_past)
 
     def _call_progress(self, change: changes.CallProgress) -> Iterator[UiMessagePart]:
-        data = {"toolCallId": change.id, "progress": change.progress}
-        yield Data("data-progress", data, change.id)
+        yield Data("data-progress", {"toolCallId": change.id, "progress": change.progress}, change.id)
 
     def _end_call(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
         return self._calls.result(change)

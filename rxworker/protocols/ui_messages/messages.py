@@ -204,8 +204,7 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
             continue
         name = approval.get("id")
         if part.state == "approval-responded":
-            decision = read_approval(approval)
-            yield InterruptReply(*split_interrupt(str(name)), decision)
+            yield InterruptReply(*split_interrupt(str(name)), read_approval(approval))
         elif part.state == "output-available" and name and approval.get("approved") is None:
             # The client has given the result itself.
             yield InterruptReply(*split_interrupt(str(name)), Answer(_text(part.output)))

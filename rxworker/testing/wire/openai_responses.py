@@ -128,8 +128,7 @@ def _item(place: int, item: JsonObject, grows: list[Event], ends: list[Event], d
 
 
 def _deltas(reply: Reply, kind: str, where: JsonObject, text: str, more: JsonObject | None = None) -> list[Event]:
-    pieces = reply.pieces(text)
-    return [event(f"{kind}.delta", where, delta=piece, **(more or {})) for piece in pieces]
+    return [event(f"{kind}.delta", where, delta=piece, **(more or {})) for piece in reply.pieces(text)]
 
 
 COMPLETED = "completed"

@@ -92,8 +92,7 @@ def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
     begun = _BEGUN.search(text)
     if begun is None:
         return []
-    sought = begun[1] or begun[2] or ""
-    head, slash, tail = sought.rpartition("/")
+    head, slash, tail = (begun[1] or begun[2] or "").rpartition("/")
     choices: list[tuple[str, str]] = []
     try:
         with os.scandir(_path(head + slash, folder)) as entries:
@@ -111,8 +110,7 @@ def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
                 path = f"{head}{slash}{name}"
                 quote = '"' if " " in path or begun[1] is not None else ""
                 end = "/" if is_folder else quote
-                written = f"{text[: begun.start()]}@{quote}{path}{end}"
-                choices.append((written, name + "/" * is_folder))
+                choices.append((f"{text[: begun.start()]}@{quote}{path}{end}", name + "/" * is_folder))
     except (OSError, ValueError):
         return []
     return sorted(choices, key=itemgetter(1))[:MOST_CHOICES]

@@ -141,8 +141,7 @@ class Commands:
             self._type("/resume ")
             return
         stored = await self._find(argument)
-        lanes = await self._session.open_session(stored)
-        await self._show(lanes)
+        await self._show(await self._session.open_session(stored))
 
     async def rename(self, argument: str) -> None:
         """Rename the conversation."""

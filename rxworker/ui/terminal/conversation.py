@@ -197,8 +197,7 @@ class ConversationScreen(Screen[None]):
 
     def show_error(self, error: BaseException) -> None:
         """Show an error."""
-        lane = self.session.error_lane(error)
-        self.run_worker(self.query_one(Transcript).show([lane]))
+        self.run_worker(self.query_one(Transcript).show([self.session.error_lane(error)]))
 
     def show_status(self) -> None:
         """Show the state of the run, its usage and the queued messages."""
@@ -208,8 +207,7 @@ class ConversationScreen(Screen[None]):
         self.query_one("#who", TwoEnds).show(who, status + since)
         totals = session.totals
         used = usage_line(totals.usage, worker.prices)
-        counted = count_line(totals.turns, totals.calls, self._watchers)
-        self.query_one("#usage", TwoEnds).show(used, counted)
+        self.query_one("#usage", TwoEnds).show(used, count_line(totals.turns, totals.calls, self._watchers))
         waits = " · ".join(one_line(text, 60) for text in session.sent.queued.values())
         queue = self.query_one("#queue", TwoEnds)
         queue.display = bool(waits)
@@ -336,12 +334,10 @@ class ConversationScreen(Screen[None]):
         """
         text = text[1:] if text.startswith("//") else text
         try:
-            pastes = self.query_one(Composer).pastes
-            message = attach(text, self.session.worker.workspace, pastes)
+            message = attach(text, self.session.worker.workspace, self.query_one(Composer).pastes)
             self.session.check(message)
         except (ConfigurationError, LocalProtocolError) as error:
-            warning = clean(f"{error}. Nothing was sent.")
-            self.notify(warning, severity="warning", timeout=20, markup=False)
+            self.notify(clean(f"{error}. Nothing was sent."), severity="warning", timeout=20, markup=False)
             return None
         return message
 

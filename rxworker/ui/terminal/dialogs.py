@@ -282,8 +282,7 @@ class BoardScreen(InfoScreen):
 
     def _draw(self, _: object = None) -> None:
         board, shown = self._board, self.query_one("#rows", Static)
-        width = max(shown.size.width, 20)
-        shown.update(clean(board_text(board.dashboard, board.states, width=width)))
+        shown.update(clean(board_text(board.dashboard, board.states, width=max(shown.size.width, 20))))
 
 
 class DetailsScreen(InfoScreen):

@@ -233,8 +233,7 @@ class TerminalSession:
         self._wording = wording or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
-        name = first.run_labels.get(CONVERSATION)
-        self._use(name or new_session_id())
+        self._use(first.run_labels.get(CONVERSATION) or new_session_id())
         self.current.conversation = first.conversation
 
     @property

@@ -134,8 +134,7 @@ class LaneView(Widget):
         """Render one line."""
         self.drawn += 1
         width, base = self.size.width, self.rich_style
-        segments = self._row(y)
-        strip = Strip(segments).adjust_cell_length(width, base)
+        strip = Strip(self._row(y)).adjust_cell_length(width, base)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             strip = mark(strip, span, self.screen.get_component_rich_style("screen--selection"))

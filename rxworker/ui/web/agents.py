@@ -56,8 +56,7 @@ def protocol_routes(state: ServerState) -> list[Route]:
     routes: list[Route] = []
     for name, protocol in UI_PROTOCOLS.items():
         routes.append(post(protocol.path, partial(post_request, state, protocol, name), name))
-        watch = partial(get_run_again, state, name)
-        routes.append(live(f"/api/runs/{{id}}/{name}", watch))
+        routes.append(live(f"/api/runs/{{id}}/{name}", partial(get_run_again, state, name)))
     return routes
 
 
@@ -166,8 +165,7 @@ async def _send(
     pieces: AsyncGenerator[bytes, None],
     protocol: UiProtocol,
 ) -> None:
-    headers = {**protocol.headers, RUN_HEADER: entry.id}
-    await state.streams.send(request, redacted(pieces, entry), headers)
+    await state.streams.send(request, redacted(pieces, entry), {**protocol.headers, RUN_HEADER: entry.id})
 
 
 async def redacted(pieces: AsyncGenerator[bytes, None], entry: RunEntry) -> AsyncGenerator[bytes, None]:
@@ -284,8 +282,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
 
 def _results_for(given: RunRequest) -> tuple[Message, ...]:
     """The results of a client as the input of a run, if they belong to the last calls of its conversation."""
-    made = calls_made(given.conversation)
-    known = {call.id for call in made}
+    known = {call.id for call in calls_made(given.conversation)}
     results = tuple([result for result in given.results if result.tool_use_id in known])
     if not results:
         raise ApiError(400, "no_call", "the conversation has no call with such a result")

@@ -502,16 +502,14 @@ async def get_stream(state: ServerState, view: str, request: WebRequest) -> web.
 async def get_streams(state: ServerState, request: WebRequest) -> web.Response:
     """Return the published streams that the client may see."""
     listed = [entry.summary() for entry in state.published.of(request.owner)]
-    answer = {"instance": state.instance, "streams": listed}
-    return bytes_response(json_redactor()(encode_json(answer)))
+    return bytes_response(json_redactor()(encode_json({"instance": state.instance, "streams": listed})))
 
 
 async def get_published(state: ServerState, request: WebRequest) -> web.Response:
     """Return a published stream with its newest item."""
     entry = state.published.find(request.params["name"], request.owner)
     summary, item = entry.summary(), entry.published.latest
-    cursor = f"{summary.epoch}-{summary.seq}"
-    answer = {"stream": summary, "item": item, "cursor": cursor}
+    answer = {"stream": summary, "item": item, "cursor": f"{summary.epoch}-{summary.seq}"}
     return bytes_response(entry.redact(encode_json(answer)))
 
 
@@ -669,8 +667,7 @@ async def post_link(state: ServerState, request: WebRequest) -> web.Response:
         )
     except ConfigurationError as error:
         raise ApiError(400, "bad_link", str(error)) from None
-    answer = {"link": new.link.info, "token": new.token, "path": new.path}
-    return json_response(answer, 201)
+    return json_response({"link": new.link.info, "token": new.token, "path": new.path}, 201)
 
 
 async def delete_link(state: ServerState, request: WebRequest) -> web.Response:

@@ -254,8 +254,7 @@ def encode_state(state: PanelState) -> bytes:
     try:
         return encode_json(state)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        why = f"{type(error).__name__}: {error}"
-        return encode_json(PanelState(state.panel, state.time, error=why))
+        return encode_json(PanelState(state.panel, state.time, error=f"{type(error).__name__}: {error}"))
 
 
 def frame_of(states: Iterable[bytes]) -> bytes:
@@ -344,8 +343,7 @@ class Boards:
         for each in (meters, *own):
             self._served.setdefault(each.name, each)
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
-        both = (*self._served.values(), *self._of_links.values())
-        self._known = frozenset(each.name for each in both)
+        self._known = frozenset(each.name for each in (*self._served.values(), *self._of_links.values()))
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
         self._waiting = Counter[tuple[str, float | None]]()
@@ -536,8 +534,7 @@ class Boards:
         if self._log_of(runs, query) is not None:
             feed = self._of_all(dashboard)
         elif feed is None or feed.board.error is not None:
-            board = dashboard.show(self._source(runs, query, entries))
-            feed = self.feeds[key] = BoardFeed(board)
+            feed = self.feeds[key] = BoardFeed(dashboard.show(self._source(runs, query, entries)))
         with self._client(key, feed, is_lasting=not query.scope and runs.owner is None):
             yield feed
 

@@ -72,8 +72,7 @@ async def answer_stream(
     if request.method == "HEAD":
         return head_response(source, await source.tail())
     query = read_stream_query(request)
-    is_now = query.offset == "now"
-    page = await (source.tail() if is_now else source.read(query.start))
+    page = await (source.tail() if query.offset == "now" else source.read(query.start))
     if query.live == "sse":
         events = stream_events(source, page, query.cursor, timing)
         await streams.send(request, events, events_headers(source))

@@ -106,8 +106,7 @@ class Clients:
             if not self._requests:
                 self._gone.set()
                 if self._grace is not None and not resumes and not self._run.done():
-                    loop = asyncio.get_running_loop()
-                    self._timer = loop.call_later(self._grace, self.stop)
+                    self._timer = asyncio.get_running_loop().call_later(self._grace, self.stop)
 
     async def have_left(self) -> bool:
         """Whether the client has stopped the run: no connection is left, or the last one closes within a moment."""

@@ -370,8 +370,7 @@ def _is_ui_protocol(request: WebRequest) -> bool:
 
     Its ``Accept`` names the media type of a stream.
     """
-    is_route = request.route in UI_PROTOCOLS
-    return is_route and "text/event-stream" in request.headers.get("Accept", "")
+    return request.route in UI_PROTOCOLS and "text/event-stream" in request.headers.get("Accept", "")
 
 
 def _is_openai(request: WebRequest) -> bool:

@@ -309,8 +309,7 @@ class Links:
 
 
 def _over() -> ApiError:
-    message = "this link was revoked or has ended: its owner can make another one"
-    return ApiError(401, "link_over", message)
+    return ApiError(401, "link_over", "this link was revoked or has ended: its owner can make another one")
 
 
 def _digest(secret: str) -> str:

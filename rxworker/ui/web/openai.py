@@ -131,8 +131,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
         if given.stream:
-            pieces = response_stream(batches, encoder)
-            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+            await state.streams.send(request, redacted(response_stream(batches, encoder), entry), SSE_HEADERS)
             return None
         async with aclosing(response_events(batches, encoder)) as events:
             async for _ in events:
@@ -279,8 +278,7 @@ def _is_made(call: ToolCall, made: Iterable[ToolCall], entry: RunEntry) -> bool:
 
 def _digest(messages: Sequence[Message]) -> str:
     """The number and a digest of the messages of a request, to recognise them in a later one."""
-    data = encode_lenient(msgspec.to_builtins(messages))
-    return f"{len(messages)}:{hashlib.sha256(data).hexdigest()}"
+    return f"{len(messages)}:{hashlib.sha256(encode_lenient(msgspec.to_builtins(messages))).hexdigest()}"
 
 
 def _begins_with(sent: Sequence[Message], digest: str) -> bool:
@@ -322,8 +320,7 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     _equip(conversation, given)
     sent = conversation.worker.mapped_history(replace(given.conversation, system=given.system))
     history = (*conversation.session.conversation.messages, *sent.messages)
-    made = conversation.worker.initial_conversation
-    system = "\n\n".join(filter(None, (made.system, sent.system))) or None
+    system = "\n\n".join(filter(None, (conversation.worker.initial_conversation.system, sent.system))) or None
     conversation.session.conversation = Conversation(history, system)
     return runs.next_run(conversation, given.input)
 

@@ -189,8 +189,7 @@ class StreamEntry:
     def end_message(self) -> bytes:
         """The message of a WebSocket after the last item."""
         summary = self.summary()
-        end = EndOfStream(summary.name, summary.status, summary.reason)
-        return self.redact(socket_message(end))
+        return self.redact(socket_message(EndOfStream(summary.name, summary.status, summary.reason)))
 
 
 def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:

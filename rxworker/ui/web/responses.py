@@ -269,8 +269,7 @@ class Page:
         headers = {"ETag": file.etag, "Cache-Control": "no-cache", **file.headers}
         if file.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
-        text = file.content_type.startswith("text/")
-        charset = "utf-8" if text else None
+        charset = "utf-8" if file.content_type.startswith("text/") else None
         return web.Response(body=file.body, content_type=file.content_type, charset=charset, headers=headers)
 
 

@@ -194,8 +194,7 @@ class Runs:
         if entry.here is not None or conversation.has_session:
             worker = self.worker_of(entry)
             return None if worker is None else self.workers.describe(name, worker)
-        infos = self.workers.infos(self.request)
-        return next((info for info in infos if info.name == name), None)
+        return next((info for info in self.workers.infos(self.request) if info.name == name), None)
 
     def worker_of(self, entry: RunEntry) -> Definition | None:
         """Return the worker of a run; ``None`` if this server has no such worker."""
@@ -624,8 +623,7 @@ def _is_running(entry: RunEntry) -> bool:
 
 def is_said(message: Message) -> bool:
     """Whether a message of the user has more than the results of tools."""
-    content = message.content
-    return message.role == "user" and any(not isinstance(block, ToolResult) for block in content)
+    return message.role == "user" and any(not isinstance(block, ToolResult) for block in message.content)
 
 
 def noted_in(entry: RunEntry) -> str:

@@ -173,8 +173,7 @@ class WebServer:
         self.url = ""
 
     async def __aenter__(self) -> WebServer:
-        most = self.state.settings.max_connections
-        listening = _listening(self._app, most, self._host, self._port)
+        listening = _listening(self._app, self.state.settings.max_connections, self._host, self._port)
         port = await self._serving.enter_async_context(listening)
         shown = f"[{self._host}]" if ":" in self._host else self._host
         self.url = f"http://{shown}:{port}/"

@@ -144,8 +144,7 @@ class Connection:
 
     async def _watch(self, request: wire.WatchRun) -> None:
         await _stop(self._watching, request.run_id)
-        send = partial(self._send_run, request)
-        sending = self._follow(send, self._watching, run=request.run_id)
+        sending = self._follow(partial(self._send_run, request), self._watching, run=request.run_id)
         self._watching[request.run_id] = self._loop.create_task(sending)
 
     async def _watch_stream(self, request: wire.WatchStream) -> None:
@@ -208,8 +207,7 @@ class Connection:
             await self._send_message(wire.StreamGone(request.stream))
             return
         with self.streams.take():
-            name = request.name or self.who
-            followed = FollowedStream(entry, entry.message, name, request.delivery)
+            followed = FollowedStream(entry, entry.message, request.name or self.who, request.delivery)
             await send_records(self, followed, entry.after(request.after))
         await self._send(entry.end_message())
 

@@ -129,8 +129,7 @@ class ServerState:
         self.streams = Streams(settings, self.store)
         self.sockets = set[Connection]()
         self.page = Page(settings.mermaid)
-        rate = settings.writes_per_second
-        self.published = PublishedStreams(has_users=self.has_users, rate=rate)
+        self.published = PublishedStreams(has_users=self.has_users, rate=settings.writes_per_second)
         for stream in streams:
             self.published.add(stream)
         meters = usage(settings.prices)
@@ -224,8 +223,7 @@ class ServerState:
         before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
             known = first if isinstance(first, RunStart | RunResume) else run.state
-            text = title_of(last_input(known.conversation.messages))
-            title = text if before is None else before.title
+            title = title_of(last_input(known.conversation.messages)) if before is None else before.title
         kept = LiveEntry(run, entry, title, self.settings, None if before is None else before.id)
         kept.is_added = True
         if before is not None:
