@@ -85,8 +85,7 @@ def chat(
         raise CommandError("--continue needs the --log of the conversation", MISUSED)
     worker = make()
     if is_person and options.provider and options.model:
-        known = options.base_url, options.api_key_env, log
-        remember_chat(LastChat(options.provider, options.model, *known))
+        remember_chat(LastChat(options.provider, options.model, options.base_url, options.api_key_env, log))
     again = _command(options, plain=plain, hooks=hooks)
     is_plain = plain or os.environ.get("TERM") in DUMB
     if is_person and not is_plain:
