@@ -6,10 +6,12 @@ Another process replaces them, and they are refused.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sqlite3
 import sys
 import time
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,22 @@ async def test_a_worker_that_is_cut_off_is_replaced_and_refused(
             assert isinstance(records[-1].event, RunStop)
 
 
+def stop(pid: int, address: str) -> None:
+    """Stop a process where it holds no transaction of SQLite, which would keep all others out of the file."""
+    path = address.removeprefix("sqlite:")
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+        if path == address:
+            return
+        try:
+            with closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as db:
+                db.execute("BEGIN IMMEDIATE")
+                return
+        except sqlite3.OperationalError:
+            os.kill(pid, signal.SIGCONT)
+
+
 STOPPED = f"""
 import asyncio, sys
 from rxworker.errors import FencedError
@@ -127,7 +145,7 @@ async def test_a_process_that_is_stopped_for_longer_than_its_lease_is_refused(
     )  # fmt: skip
     assert process.stdout is not None
     run = (await process.stdout.readline()).decode().strip()
-    process.send_signal(signal.SIGSTOP)
+    stop(process.pid, address)
     async with open_log(address) as log:
         clerk = Clerk(log)
         clerk.go_on.set()

@@ -69,7 +69,9 @@ async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
     assert "the database of prompts is away. It is tried again in 0.001 s" in caplog.text
 
 
-async def test_one_run_that_always_fails_holds_up_no_other() -> None:
+async def test_one_run_that_always_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rxworker.log.recover.RETRIES", (0.1, 60.0))  # longer than a machine that is busy takes to fail
+
     def make(info: RunInfo) -> Worker:
         if info.row.title == "bad":
             raise SystemError("never")

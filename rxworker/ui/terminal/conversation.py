@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.events import Key, Paste
 from textual.screen import Screen
 from textual.timer import Timer
@@ -233,14 +234,15 @@ class ConversationScreen(Screen[None]):
         transcript, session = self.query_one(Transcript), self.session
         assert session.active is not None
         watching = session.active.watchers.subscribe(self._count_watchers, _ignore)
-        try:
-            async for lanes in session.follow():
-                await transcript.show(lanes)
-                self.show_status()
-                await asyncio.sleep(FRAME)
-        finally:
-            watching.dispose()
-        self._run_ended()
+        with suppress(NoMatches):  # the app is being closed, and has removed the parts of the screen
+            try:
+                async for lanes in session.follow():
+                    await transcript.show(lanes)
+                    self.show_status()
+                    await asyncio.sleep(FRAME)
+            finally:
+                watching.dispose()
+            self._run_ended()
 
     def _run_ended(self) -> None:
         session, composer = self.session, self.query_one(Composer)
