@@ -45,6 +45,7 @@ from rxworker.events import (
     TurnStop,
     is_block_event,
 )
+from rxworker.framing import Decoder
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Prices
 from rxworker.operators import (
@@ -215,7 +216,7 @@ def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float |
     return pipeline
 
 
-class _Costs:
+class _Costs(Decoder[UsageChange, float | Partial]):
     """The sum of what is known, and the models whose prices are not."""
 
     def __init__(self, prices: Mapping[str, Prices] | None) -> None:
@@ -234,9 +235,6 @@ class _Costs:
     @property
     def value(self) -> float | Partial:
         return Partial(self.known, (*self.missing,)) if self.missing else self.known or 0.0
-
-    def finish(self) -> Sequence[float | Partial]:
-        return ()
 
 
 def cost_by_model(
@@ -326,7 +324,7 @@ def pace(records: Observable[Record]) -> Observable[float]:
     return records.pipe(decode(_Pace))
 
 
-class _Pace:
+class _Pace(Decoder[Record, float]):
     """The sums so far, and of each response that is received, since when its text is not in them, and its amount."""
 
     def __init__(self) -> None:
@@ -345,9 +343,6 @@ class _Pace:
                 self._seconds += data.time - since
                 self._open[key] = data.time, 0.0
                 return (self._tokens / self._seconds,)
-        return ()
-
-    def finish(self) -> Sequence[float]:
         return ()
 
 
@@ -371,7 +366,7 @@ def tool_stops(records: Observable[Record]) -> Observable[ToolStop]:
     return records.pipe(decode(_ToolStops))
 
 
-class _ToolStops:
+class _ToolStops(Decoder[Record, ToolStop]):
     """The tools that are running."""
 
     def __init__(self) -> None:
@@ -383,9 +378,6 @@ class _ToolStops:
             return ()
         self._running, ended = step_tools(self._running, (data.run_id, *data.path), (event,))
         return ended
-
-    def finish(self) -> Sequence[ToolStop]:
-        return ()
 
 
 def tool_seconds(records: Observable[Record]) -> Observable[float]:
@@ -423,7 +415,7 @@ def spread(values: Observable[float]) -> Observable[dict[str, float]]:
     return values.pipe(decode(_Spread))
 
 
-class _Spread:
+class _Spread(Decoder[float, dict[str, float]]):
     """The newest values, as they came and in order."""
 
     def __init__(self) -> None:
@@ -442,9 +434,6 @@ class _Spread:
                 "95 %": percentile(values, 95) or 0.0,
             },
         )
-
-    def finish(self) -> Sequence[dict[str, float]]:
-        return ()
 
 
 def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]:
@@ -495,7 +484,7 @@ def runs_by_status(records: Observable[Record]) -> Observable[dict[str, int]]:
     return records.pipe(decode(_RunsByStatus))
 
 
-class _RunsByStatus:
+class _RunsByStatus(Decoder[Record, dict[str, int]]):
     """The runs that are not over, and how many are over by their status."""
 
     def __init__(self) -> None:
@@ -518,9 +507,6 @@ class _RunsByStatus:
         counts = Counter(self._open.values()) + self._over
         return ({name: counts[name] for name in _ORDER if counts[name]},)
 
-    def finish(self) -> Sequence[dict[str, int]]:
-        return ()
-
 
 def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, RunLine]:
     """What a run has taken so far, for the records of one run, and of those that resume it.
@@ -531,7 +517,7 @@ def run_line(prices: Mapping[str, Prices] | None = None) -> Operator[Record, Run
     return decode(partial(_Line, prices))
 
 
-class _Line:
+class _Line(Decoder[Record, RunLine]):
     """The line of a run, and what it is computed of."""
 
     def __init__(self, prices: Mapping[str, Prices] | None) -> None:
@@ -570,9 +556,6 @@ class _Line:
                 unpriced=", ".join(missing),
             )
         return line
-
-    def finish(self) -> Sequence[RunLine]:
-        return ()
 
 
 def by_time(step: float, steps: int) -> Operator[float, dict[str, float]]:
@@ -652,7 +635,7 @@ def queue_seconds(records: Observable[Record]) -> Observable[float]:
     return records.pipe(spans(begun, taken), ops.filter(was_queued), ops.map(_seconds_of))
 
 
-class _Recoveries:
+class _Recoveries(Decoder[Record, float]):
     """The runs whose next process is their first."""
 
     def __init__(self) -> None:
@@ -668,9 +651,6 @@ class _Recoveries:
         elif was_new:
             self._new.discard(run)
         return (1.0,) if isinstance(event, RunRecover) and not was_new else ()
-
-    def finish(self) -> Sequence[float]:
-        return ()
 
 
 def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:

@@ -20,8 +20,8 @@ class Decoder(Protocol[A_contra, B_co]):
         ...
 
     def finish(self) -> Sequence[B_co]:
-        """The input ended; return what is left. Nothing may be fed after it."""
-        ...
+        """The input ended; return what is left, which is nothing by default. Nothing may be fed after it."""
+        return ()
 
 
 @runtime_checkable

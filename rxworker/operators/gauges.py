@@ -28,6 +28,7 @@ from rxworker.events import (
     Record,
     RunResume,
 )
+from rxworker.framing import Decoder
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
@@ -353,7 +354,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
     return decode(_Changes)
 
 
-class _Changes:
+class _Changes(Decoder[Record, UsageChange]):
     """The last requests of runs that have not ended, by run, and by the path of a run inside it."""
 
     def __init__(self) -> None:
@@ -390,10 +391,6 @@ class _Changes:
             return ()
         known = before.usage if before is not None and before.number == after.number else None
         return self._change(data, after.provider, after.model, known or _NO_USAGE, event)
-
-    def finish(self) -> Sequence[UsageChange]:
-        """Nothing more comes."""
-        return ()
 
     def _change(self, record: Record, provider: str, model: str, before: Usage, after: Usage) -> Sequence[UsageChange]:
         if before == after:

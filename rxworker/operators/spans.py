@@ -17,6 +17,7 @@ from rxworker.events import (
     ToolStart,
 )
 from rxworker.events.deltas import Deltas
+from rxworker.framing import Decoder
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decode
 from rxworker.operators.expect import entries_given, expect_callable, no_record
@@ -82,7 +83,7 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     return decode(make)
 
 
-class _Spans:
+class _Spans(Decoder[Record, Span]):
     """The open spans, by run, and by the path of a run inside it and their name."""
 
     def __init__(self, begins: Marker, ends: Marker) -> None:
@@ -111,9 +112,6 @@ class _Spans:
             if path:
                 self._open[run] = {key: begin for key, begin in open_.items() if key[0] != path}
         return found
-
-    def finish(self) -> Sequence[Span]:
-        return ()
 
 
 _OVER = frozenset({RunStop, RunAbort, RunPause})
@@ -191,7 +189,7 @@ def lineage() -> Operator[Record, Link]:
     return decode(_Lineage)
 
 
-class _Lineage:
+class _Lineage(Decoder[Record, Link]):
     """The relations that were emitted already, for the runs that are running."""
 
     def __init__(self) -> None:
@@ -213,9 +211,6 @@ class _Lineage:
         if isinstance(event, RunResume):
             return (Link("resumed", data.run_id, resumes=event.resumes),)
         self._told.pop(data.run_id, None)
-        return ()
-
-    def finish(self) -> Sequence[Link]:
         return ()
 
     def _call(self, record: Record, call: ToolCall) -> Sequence[Link]:
