@@ -81,14 +81,11 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
         known = NOT_KNOWN if each is None else number(each, panel.unit)
         bar = ""
         if panel.view == "bar" and most > 0:
-            bar = f'<td style="width:10em">{_bar(max(each or 0, 0) / most)}</td>'
+            share = f"{100 * max(each or 0, 0) / most:.1f}%"
+            bar = f'<td style="width:10em"><div style="height:.8em;width:{share};background:{COLOURS[0]}"></div></td>'
         rows.append(f"<tr><td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
     more = f"<small>and {len(value) - MOST_SHOWN} more</small>" if len(value) > MOST_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
-
-
-def _bar(share: float) -> str:
-    return f'<div style="height:.8em;width:{100 * share:.1f}%;background:{COLOURS[0]}"></div>'
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

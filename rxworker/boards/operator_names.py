@@ -77,7 +77,7 @@ def _made_name(function: FunctionType) -> tuple[str, Iterable[object]]:
             break
         made.append(following)
     captured = captured_by(made[-1])
-    given = [each for key, each in captured.items() if key == "seconds" or _is_function(each)]
+    given = [v for key, v in captured.items() if key == "seconds" or (callable(v) and not isinstance(v, type))]
     if verb := verb or str(captured.get("verb", "")):
         whole = verb.removesuffix("(...)").removesuffix("()")
         return whole, () if "(" in whole else given
@@ -86,10 +86,6 @@ def _made_name(function: FunctionType) -> tuple[str, Iterable[object]]:
         if public := _public_name(name, getattr(each, "__module__", "")):
             return public, given
     return made[0].__qualname__.split(".")[0], given
-
-
-def _is_function(value: object) -> bool:
-    return callable(value) and not isinstance(value, type)
 
 
 @cache
