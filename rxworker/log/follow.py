@@ -23,7 +23,9 @@ PAGE = 500
 
 
 class Followers:
-    """The followers of the runs of a log in this process. Any thread may wake them.
+    """The followers of the runs of a log in this process. Any thread may wake them, and look which there are.
+
+    The event loop adds and removes some meanwhile, so that other threads go through copies.
 
     Args:
         started: Called with a run, or `ALL_RUNS`, when something begins to follow it.
@@ -53,11 +55,11 @@ class Followers:
     @property
     def read_runs(self) -> Sequence[str]:
         """The ids of the runs whose entries are followed."""
-        return [run for run in self._wakers if self.has_reader(run)]
+        return [run for run in self.runs if self.has_reader(run)]
 
     def has_reader(self, run_id: str) -> bool:
         """Whether the entries of a run are followed."""
-        return any(waker.reads_entries for waker in self._wakers.get(run_id, ()))
+        return any(waker.reads_entries for waker in tuple(self._wakers.get(run_id, ())))
 
     def add(self, waker: Waker) -> None:
         """Wake this one when its run changes."""

@@ -204,6 +204,8 @@ class SQLiteLog(EventLog):
             self.searches_texts = codec is None and has_full_text(self._reading)
             opened.pop_all()  # they stay open
         self._calls = os.open(_beside(self.path, "calls"), os.O_RDWR | os.O_CREAT, 0o600)
+        if os.fstat(self._calls).st_size < PLACES * 8:
+            os.ftruncate(self._calls, PLACES * 8)  # where it grew later, other places would change from none to zeros
         self._index: SearchIndex | None = None
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
@@ -307,9 +309,12 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=append.durable)
 
     async def _release(self, claim: Claim) -> None:
-        query = f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?"
-        values = (claim.run_id, claim.epoch)
-        await self._to_writer(lambda db: db.execute(query, values))
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?", (claim.run_id, claim.epoch)
+            )
+
+        await self._to_writer(work)
 
     def _renew(self, claims: Sequence[Claim]) -> list[str]:
         lost: list[str] = []
@@ -629,7 +634,8 @@ class SQLiteLog(EventLog):
         db = self._reading
         version = -1
         known: dict[str, tuple[int, int, str]] = {}
-        marked, looks, place, called = 0.0, 0, _place_of(self.owner), b""
+        marked, looks, place = 0.0, 0, _place_of(self.owner)
+        called = os.pread(self._calls, 8, place)
         while True:
             followed = self.followers.runs
             try:

@@ -204,7 +204,8 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
             continue
         name = approval.get("id")
         if part.state == "approval-responded":
-            yield InterruptReply(*split_interrupt(str(name)), read_approval(approval))
+            decision = read_approval(approval)  # the first to name what is missing
+            yield InterruptReply(*split_interrupt(str(name)), decision)
         elif part.state == "output-available" and name and approval.get("approved") is None:
             # The client has given the result itself.
             yield InterruptReply(*split_interrupt(str(name)), Answer(_text(part.output)))
