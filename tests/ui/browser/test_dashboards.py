@@ -75,9 +75,11 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk,
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        # What is drawn above the panel moves it out of view again.
-        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        # What is drawn above the panel moves it out of view again, where it is not followed.
+        await page.wait_for_function(
+            "() => { const panel = document.querySelector('#board-panel'); panel.scrollIntoView();"
+            " return panel.textContent.includes('finished'); }"
+        )
         panels = page.locator("#board .board-panel")
         await expect(panels).to_have_count(7)
         await expect(panels.nth(0)).to_contain_text("finished")
