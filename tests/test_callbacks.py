@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest.mock import MagicMock
 
 import pytest
@@ -481,17 +481,29 @@ ALERTING = Dashboard([panel("Begun", count(RunStart), alert=above(0))])
 
 
 async def use_on_alert(seam: Seam, function: Callable[..., Any]) -> str:
+    before = Returning.total
     async with WebServer(Worker(ScriptedModel(["Hello!"])), port=0, dashboards=[ALERTING], on_alert=function) as server:
         run = server.state.runs.start("Hi").here
         assert run is not None
         await run
-        await asyncio.sleep(0.05)
+        await ended_since(before)
     return ""
 
 
+async def ended_since(before: int, task: asyncio.Task[None] | None = None) -> None:
+    """Wait until a call of a `Returning` has ended, or a task, and what it has raised is reported."""
+    async with asyncio.timeout(20):
+        while Returning.total == before and not (task is not None and task.done()):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def use_ready(seam: Seam, function: Callable[..., Any]) -> str:
+    before = Returning.total
     serving = asyncio.create_task(serve(Worker(ScriptedModel([])), port=0, ready=function))
-    await asyncio.wait([serving], timeout=0.1)
+    await ended_since(before, serving)
+    await asyncio.wait([serving], timeout=20 if Returning.has_raised else 0)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
@@ -556,12 +568,17 @@ AWAITED = [seam for seam in seams() if is_awaited(seam) and str(seam) not in (*E
 class Returning:
     """Functions of each kind that return, or raise, one thing. They count their calls, and the ends of these."""
 
+    total: ClassVar[int] = 0
+    has_raised: ClassVar[bool] = False  # the last one
+
     def __init__(self, value: Any) -> None:
         self._value = value
         self.begun = self.ended = 0
 
     def _end(self) -> Any:
         self.ended += 1
+        Returning.total += 1
+        Returning.has_raised = isinstance(self._value, Exception)
         if isinstance(self._value, Exception):
             raise self._value
         return self._value
