@@ -20,7 +20,11 @@ class Late:
     """
 
     def __init__(self, package: str) -> None:
-        if find_spec(package) is None:
+        try:
+            found = find_spec(package)
+        except ModuleNotFoundError:  # nor is the package that it would be in
+            found = None
+        if found is None:
             pytest.skip(f"could not find {package!r}", allow_module_level=True)
         self._package = package
 

@@ -154,7 +154,7 @@ class AsgiApp:
                 await request.answer(response)
 
     def _find(self, scope: Scope) -> tuple[Route | None, Mapping[str, str], list[str]]:
-        """The route of a request, the parts of its path, and the methods of the path if none takes this one."""
+        """The route of a request, the parts of its path, and the methods of the path if no route has this one."""
         path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
         if root and path.startswith(f"{root}/"):
             path = path[len(root) :]

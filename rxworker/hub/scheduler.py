@@ -1,4 +1,4 @@
-"""The watchers that are served in the next turn of the event loop, when that is, and when a source waits for them.
+"""The watchers that are served in the next turn of the event loop, when they are, and when a source waits for them.
 
 Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes
 records) requests one flush in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the

@@ -54,7 +54,7 @@ _LEAVE = ClientWSTimeout(ws_close=0.0)  # pyright: ignore[reportCallIssue] - mad
 
 
 class WebSocketTransport:
-    """Sends requests of `rxworker.providers.OpenAIResponses` over WebSockets, each with only what is new in it.
+    """Sends over WebSockets what is new in the conversation of a request of `rxworker.providers.OpenAIResponses`.
 
     The service keeps the last response of a socket in memory, so the next request of a tool loop has its new items
     alone, also with ``store: false``. Where it has lost the response, or where the socket is gone, the whole input is

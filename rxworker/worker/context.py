@@ -217,7 +217,7 @@ class RunSettings:
 def continues(worker: RunSettings, options: Options) -> bool:
     """Whether a process that recovers a run of a worker continues the response that was cut.
 
-    It does if the response goes on at the service.
+    It does if the worker takes responses up, and this one goes on at the service.
     """
     return worker.takes_up and is_background(worker.model, options)
 

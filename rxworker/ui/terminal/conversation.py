@@ -234,15 +234,17 @@ class ConversationScreen(Screen[None]):
         transcript, session = self.query_one(Transcript), self.session
         assert session.active is not None
         watching = session.active.watchers.subscribe(self._count_watchers, _ignore)
-        with suppress(NoMatches):  # the app is being closed, and has removed the parts of the screen
-            try:
-                async for lanes in session.follow():
-                    await transcript.show(lanes)
-                    self.show_status()
-                    await asyncio.sleep(FRAME)
-            finally:
-                watching.dispose()
+        try:
+            async for lanes in session.follow():
+                await transcript.show(lanes)
+                self.show_status()
+                await asyncio.sleep(FRAME)
             self._run_ended()
+        except NoMatches:
+            if self.app.is_running:  # otherwise it is being closed, and has removed the parts of the screen
+                raise
+        finally:
+            watching.dispose()
 
     def _run_ended(self) -> None:
         session, composer = self.session, self.query_one(Composer)

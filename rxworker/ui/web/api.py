@@ -559,7 +559,7 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:
-    """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at a moment before."""
+    """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at an earlier time."""
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     query = read_query(request, BoardQuery)
     states = await state.boards.at(dashboard, state.runs_of(request), query)

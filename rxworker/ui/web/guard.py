@@ -109,7 +109,7 @@ The page of a read-only link loads without another token.
 EMBEDDED = re.compile(
     r"/static/.|/api/(info|link|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$|/api/(boards|streams)/."
 )
-"""The addresses that a page of an allowed origin may use to show and steer runs, streams and dashboards in itself.
+"""The addresses that another page, of an allowed origin, may use to show and steer runs, streams and dashboards.
 
 The streams are those that are published. Records also come over the WebSocket.
 """
