@@ -241,7 +241,7 @@ class ConversationScreen(Screen[None]):
                 await asyncio.sleep(FRAME)
             self._run_ended()
         except NoMatches:
-            if self.app.is_running:  # otherwise it is being closed, and has removed the parts of the screen
+            if self.app.is_running:  # pyright: ignore[reportUnknownMemberType] - otherwise it is being closed, without its parts
                 raise
         finally:
             watching.dispose()
