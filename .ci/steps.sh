@@ -86,6 +86,11 @@ checks() {
   .venv/bin/lint-imports --no-cache
 }
 
+whole() { # tests, with every cut, kill, store, key and product of cases, and 100,000 changes of what is stored
+  RXWORKER_EVERY_CUT=1 .venv/bin/python -m pytest -q -n 4 --dist worksteal -p no:cacheprovider "$@" \
+    -k "not (test_figures or test_recordings) or count_over_the_records or cut_in_two"
+}
+
 packages() { # the wheel and the source distribution, into a folder: built twice and the same, valid, with links that an index can follow, and installed elsewhere
   local built=$1
   export RXWORKER_REPOSITORY SOURCE_DATE_EPOCH

@@ -1,6 +1,6 @@
 """What the suite tests in part, since it takes long.
 
-A step of `.ci/run` sets ``RXWORKER_EVERY_CUT=1`` and tests the whole.
+A step of `.ci/release` sets ``RXWORKER_EVERY_CUT=1`` and tests the whole.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What is wrong is a documented error; nothing hangs, and nothing takes memory without bounds.
 
-In the suite a few hundred of each; with ``RXWORKER_EVERY_CUT=1``, as a step of `.ci/run`, 100,000. A case is its
+In the suite a few hundred of each; with ``RXWORKER_EVERY_CUT=1``, as a step of `.ci/release`, 100,000. A case is its
 number: the seeds are fixed.
 """
 

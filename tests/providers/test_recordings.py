@@ -33,7 +33,7 @@ from tests.whole import IS_WHOLE
 
 WITHOUT_NUMBERS = ("bedrock", "ollama")  # whose own numbers the recordings do not tell apart
 
-"""Whether to cut recordings at every place, which takes minutes; a step of .ci/run does so."""
+"""Whether to cut recordings at every place, which takes minutes; a step of .ci/release does so."""
 WINDOW = 5_000
 
 
