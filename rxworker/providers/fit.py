@@ -65,7 +65,8 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
         given = {**options.extra, "temperature": options.temperature}
         for name in SAMPLING:
             if given.get(name) not in (None, 1):  # the default, which every model takes
-                raise refused(model, f"takes no {name}{_unless(info)}: leave it out")
+                unless = "" if info.sampling == "never" else " unless thinking=0"
+                raise refused(model, f"takes no {name}{unless}: leave it out")
         if info.sampling == "never" and options.temperature is not None:
             changed["temperature"] = None
     if info.output is not None and (options.max_tokens or 0) > info.output:
@@ -114,10 +115,6 @@ def _thinks(info: ModelInfo, thinking: int | str | None) -> bool:
     if info.sampling == "never":
         return True
     return not info.idle if thinking is None else not (thinking == 0 or thinking in OFF)
-
-
-def _unless(info: ModelInfo) -> str:
-    return "" if info.sampling == "never" else " unless thinking=0"
 
 
 def refused(model: str, what: str) -> ConfigurationError:

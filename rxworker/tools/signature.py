@@ -10,7 +10,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import zip_longest
 from typing import Annotated, Any
 
@@ -178,7 +178,7 @@ def parse_docstring(text: str | None) -> Docstring:
         reader.read(line, below)
     return Docstring(
         "\n".join(reader.description).strip(),
-        {name: _one_line(lines) for name, lines in reader.parameters.items()},
+        {name: " ".join(filter(None, lines)).strip() for name, lines in reader.parameters.items()},
     )
 
 
@@ -272,7 +272,3 @@ class _Reader:
     def begin(self, name: str, text: str | None) -> list[str]:
         lines = self.parameters[name.lstrip("*")] = [text or ""]
         return lines
-
-
-def _one_line(lines: Iterable[str]) -> str:
-    return " ".join(line for line in lines if line).strip()

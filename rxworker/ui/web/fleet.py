@@ -144,12 +144,8 @@ class RunFilter(Struct, frozen=True):
             and self.tenant in (None, row.labels.get(TENANT, ""))
             and self.owner in (None, info.owner)
             and self.label in (None, *map("=".join, row.labels.items()))
-            and (not self.text or self._is_found(info))
+            and self.text.casefold() in f"{info.run_id}\n{row.title}\n{row.reason}".casefold()
         )
-
-    def _is_found(self, info: RunInfo) -> bool:
-        texts = f"{info.run_id}\n{info.row.title}\n{info.row.reason}"
-        return self.text.casefold() in texts.casefold()
 
 
 class FleetFeed:
