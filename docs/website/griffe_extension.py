@@ -57,11 +57,12 @@ def _expand(found: griffe.Function) -> None:
     given = last and last.annotation
     if last is None or not isinstance(given, griffe.ExprSubscript) or str(given.left) != "Unpack":
         return
+    unpacked: Any = given.slice
     owner = found.parent if found.name == "__init__" else found
     if owner and owner.docstring and f"{last.name}:" in owner.docstring.value:
         return
     del found.parameters[last.name]
-    options = found.modules_collection[given.slice.canonical_path]
+    options: Any = found.modules_collection[unpacked.canonical_path]
     for name, option in options.attributes.items():
         kind = griffe.ParameterKind.keyword_only
         found.parameters.add(griffe.Parameter(name, annotation=option.annotation, kind=kind, default="..."))
