@@ -77,8 +77,8 @@ def chat(
     make = options.maker(terminal_hooks if hooks else tuple)
     if make is None:
         raise CommandError(
-            "chat needs --provider and --model, such as --provider anthropic --model claude-sonnet-5-5;"
-            " rxworker chat --help lists the providers, and rxworker demo needs none",
+            "chat needs --provider and --model, such as --provider anthropic --model claude-sonnet-5-5; "
+            "rxworker chat --help lists the providers, and rxworker demo needs none",
             MISUSED,
         )
     if goes_on and log is None:

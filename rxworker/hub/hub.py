@@ -82,8 +82,8 @@ class Hub(WatcherRegistry, Stage[Record]):
             raise ConfigurationError(message)
         if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             message = (
-                f"after={after!r} is not the number of a record: pass the number of the last record that is not needed,"
-                " or 0"
+                f"after={after!r} is not the number of a record: pass the number of the last record that is not "
+                "needed, or 0"
             )
             raise ConfigurationError(message)
         return Watch(self, delivery, max(after, 0), name)

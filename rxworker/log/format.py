@@ -467,8 +467,8 @@ def _damaged(entry: Entry, run_id: str, why: object) -> LogError:
     newer = ""
     if entry.version > VERSION:
         newer = (
-            f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a newer"
-            " one."
+            f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a "
+            "newer one."
         )
     return LogError(f"the log of {run_id} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}")
 

@@ -297,8 +297,8 @@ def refusal(append: Append, found: tuple[int, int, str] | None) -> FencedError:
     epoch, last_seq, _ = found
     if epoch != claim.epoch:
         return FencedError(
-            f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was written,"
-            " and this process stops working on it. Watch the run through the log",
+            f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was "
+            "written, and this process stops working on it. Watch the run through the log",
             run_id=run,
         )
     return FencedError(

@@ -61,8 +61,8 @@ BASES = (
     "CREATE TABLE bases(run INTEGER PRIMARY KEY, base INTEGER NOT NULL)",
     "CREATE INDEX bases_by_base ON bases(base)",
     (
-        "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) BEGIN"
-        " SELECT RAISE(IGNORE); END"
+        "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) "
+        "BEGIN SELECT RAISE(IGNORE); END"
     ),
     (
         "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM "
@@ -428,8 +428,8 @@ class SQLiteLog(EventLog):
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         return await self._to_reader(
             lambda db: db.execute(
-                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? ORDER"
-                " BY number",
+                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? "
+                "ORDER BY number",
                 (run_id, after),
             ).fetchall()
         )

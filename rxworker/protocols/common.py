@@ -310,8 +310,8 @@ def _check_address(url: str) -> None:
         raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
     if AMBIGUOUS.search(url):
         raise LocalProtocolError(
-            f"a file at {url[:80]!r} is not read: its address has a backslash, a space or a line break, which not every"
-            " program reads alike"
+            f"a file at {url[:80]!r} is not read: its address has a backslash, a space or a line break, which not "
+            "every program reads alike"
         )
     try:
         # As who fetches it encodes it: other full stops are dots then, and characters that are not shown are left out.

@@ -135,6 +135,6 @@ def _takes_context(tool: DescribedTool) -> bool:
         return len(arguments) > 1
     what = type(tool).__qualname__
     raise ConfigurationError(
-        f"execute of the tool {what} is execute{signature}; it takes the JSON text of the arguments, and the context if"
-        " it needs it: async def execute(self, input_json, context)"
+        f"execute of the tool {what} is execute{signature}; it takes the JSON text of the arguments, and the context "
+        "if it needs it: async def execute(self, input_json, context)"
     )

@@ -288,8 +288,8 @@ def _translated(error: Exception, request: HttpRequest, connect_timeout: float |
             message = f"{url!r} is not an address: check base_url"
         case aiohttp.ClientConnectorCertificateError():
             message = (
-                f"the certificate of {url} is not trusted: {error}. If an authority of your own has signed it, give the"
-                " file of its certificate in SSL_CERT_FILE"
+                f"the certificate of {url} is not trusted: {error}. If an authority of your own has signed it, give "
+                "the file of its certificate in SSL_CERT_FILE"
             )
         case aiohttp.ClientSSLError():
             message = (

@@ -541,8 +541,8 @@ def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) 
     """
     if context.output is not None:
         text = (
-            f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output type"
-            " yet: use Abort"
+            f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output "
+            "type yet: use Abort"
         )
         raise HookError(text, hook=hook, point=point.value, kind="verdict")
     scope.finished_by = scope.finished_by or hook

@@ -287,8 +287,8 @@ def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
         return None
     if pending.allowable is None or always != [*pending.required]:
         raise DecisionError(
-            "always: only the call that the run paused at can be allowed always, and no call whose effect is not known:"
-            " leave it out"
+            "always: only the call that the run paused at can be allowed always, and no call whose effect is not "
+            "known: leave it out"
         )
     return pending.allowable
 

@@ -273,8 +273,8 @@ def resume_turn(
             case Approve(input=edited) if edited is not None:
                 if each.begun is not None:
                     raise DecisionError(
-                        f"the call {call.id!r} of {call.name} has begun with its arguments, which cannot be changed any"
-                        " more: approve it without input, or deny it"
+                        f"the call {call.id!r} of {call.name} has begun with its arguments, which cannot be changed "
+                        "any more: approve it without input, or deny it"
                     )
                 other = replace(call, input=_edited(call, edited, tools))
                 calls.append(PausedCall(place, other, pauser, is_approved=True))

@@ -853,8 +853,8 @@ class Session(SessionVerbs):
         stored, row = await self._load(run_id)
         if row.outer:
             text = (
-                f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing continues"
-                " it, so that it takes no decision; fork it"
+                f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing "
+                "continues it, so that it takes no decision; fork it"
             )
             raise RunStatusError(text, run_id=run_id, status="paused")
         paused, worker = stored.result(run_id), self.worker

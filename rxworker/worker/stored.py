@@ -244,8 +244,8 @@ def check_tools(wanted: Mapping[str, str], tools: Toolbox, run_id: str, names: I
         what = [f"lacks {', '.join(missing)}"] if missing else []
         what += [f"has other parameters of {', '.join(changed)}"] if changed else []
         raise ConfigurationError(
-            f"{run_id} cannot be continued by a worker that {' and '.join(what)}: start one with the tools that the run"
-            " was started with"
+            f"{run_id} cannot be continued by a worker that {' and '.join(what)}: start one with the tools that the "
+            "run was started with"
         )
 
 

@@ -166,7 +166,7 @@ OSLO = '{"city": "Oslo"}'
             '[{"kind": "cat", "lives": 9}, "none"]',
             [Cat(kind="cat", lives=9), "none"],
         ),
-        (Path, '"/tmp/a"', Path("/tmp/a")),
+        (Path, '"/notes/a"', Path("/notes/a")),
         (list[Path], '["a", "b"]', [Path("a"), Path("b")]),
         (Path | None, '"a"', Path("a")),
         (PurePosixPath, '"a"', PurePosixPath("a")),
@@ -384,9 +384,9 @@ async def test_models_and_paths_are_results() -> None:
 
     @tool
     async def path() -> Path:
-        return Path("/tmp/a b")
+        return Path("/notes/a b")
 
-    assert await path.execute("{}") == "/tmp/a b"
+    assert await path.execute("{}") == "/notes/a b"
 
 
 def test_models_are_progress_too() -> None:

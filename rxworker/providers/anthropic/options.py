@@ -134,8 +134,8 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
     if tool.cache_control is not None:
         if tool.defer_loading:
             raise ConfigurationError(
-                f"tool {tool.name!r} has both defer_loading and cache_control, which Anthropic refuses: put the mark on"
-                " a tool that is loaded at once"
+                f"tool {tool.name!r} has both defer_loading and cache_control, which Anthropic refuses: put the mark "
+                "on a tool that is loaded at once"
             )
         encoded["cache_control"] = cache_control(tool.cache_control.ttl)
     return encoded
@@ -207,7 +207,8 @@ def encode_compaction(tokens: int) -> JsonObject:
     """
     if tokens < LEAST_TO_COMPACT:
         raise ConfigurationError(
-            f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up (https://platform.claude.com/docs/en/build-with-claude/compaction)"
+            f"compact_at={tokens}: Anthropic compacts from {LEAST_TO_COMPACT} tokens up "
+            "(https://platform.claude.com/docs/en/build-with-claude/compaction)"
         )
     trigger: JsonObject = {"type": "input_tokens", "value": tokens}
     return {"edits": [{"type": "compact_20260112", "trigger": trigger}]}

@@ -241,7 +241,7 @@ class ConversationScreen(Screen[None]):
                 await asyncio.sleep(FRAME)
             self._run_ended()
         except NoMatches:
-            if self.app.is_running:  # pyright: ignore[reportUnknownMemberType] - otherwise it is being closed, without its parts
+            if app_of(self).is_running:  # otherwise it is being closed, and has removed the parts of the screen
                 raise
         finally:
             watching.dispose()

@@ -107,7 +107,7 @@ The page of a read-only link loads without another token.
 """
 
 EMBEDDED = re.compile(
-    r"/static/.|/api/(info|link|boards|streams|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$|/api/(boards|streams)/."
+    r"/static/.|/api/(info|link|(boards|streams)(/.+)?|runs(/[^/]+(/(send|pause|cancel|resume|fork|events))?)?)$"
 )
 """The addresses that another page, of an allowed origin, may use to show and steer runs, streams and dashboards.
 

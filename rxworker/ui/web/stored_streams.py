@@ -149,8 +149,8 @@ class LogStream:
                     break
         if not is_found:
             message = (
-                "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read"
-                " from -1"
+                "the stream does not have this offset: its end was lost with a machine, and the run was recovered; "
+                "read from -1"
             )
             raise ApiError(410, "gone_offset", message)
         self._at = at
