@@ -61,8 +61,9 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
         await desk.ask(page)
         model.let(1)
         await desk.answers(page, LONG[:4])
-        await desk.ask(page, "And hurry")
-        await desk.ask(page, "And hurry")
+        for _ in range(2):  # one that is under way when the page is left goes back into the box
+            async with page.expect_response("**/send"):
+                await desk.ask(page, "And hurry")
         queue = page.locator("#queue-list li span")
         await expect(queue).to_have_text(["And hurry", "And hurry"])
         await expect(page.locator(BOX)).to_have_value("")
