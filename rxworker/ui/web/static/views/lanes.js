@@ -138,8 +138,9 @@ export class LanesView {
     this.setWindow(width >= all ? null : [start, start + width]);
   }
 
+  // In milliseconds, as in the address.
   setWindow(window) {
-    this.window = window;
+    this.window = window?.map((seconds) => Math.round(seconds * 1000) / 1000) ?? null;
     this.isSought = false;
     this.span = 0;
     this.scale(this.elapsed ?? 0);
