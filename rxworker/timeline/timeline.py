@@ -4,7 +4,8 @@ Theory of operation. `Timeline.dispatch` takes one event at a time. A meta event
 once, so that it keeps its place between the events of blocks. A block event is looked up by its index: a start opens
 the block, a delta without a start opens it too, a stop or an abort is its last event (`OpenBlocks` has the rule).
 Blocks of different index know nothing of each other. What a kind's handlers receive is the kind's own typed events;
-deltas that do not belong into the block are not shown to them.
+deltas that do not belong into the block are not shown to them. Events that come together while there is no handler
+only wait: the first handler needs to know what is open, and most responses end without one.
 
 It means ``split_meta`` of the handlers of meta events, and of ``group_blocks`` and ``scan_scope`` for each handler of
 blocks; a property holds the two equal. Three differences are on purpose. The operators have the events of the stream,
@@ -31,11 +32,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakMethod, WeakSet
 
+from msgspec import Struct
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, as_exception, reason_of
@@ -89,8 +91,15 @@ FOLLOWED = BLOCK_EVENTS | BORDERS
 OF_A_RESPONSE: frozenset[type[object]] = BLOCK_EVENTS | META_EVENTS | {Deltas}
 
 
-class _Over:
-    """The marker of the end of a response in the queue of events."""
+TAKEN = EVENTS | {Deltas}
+KEPT = 512
+"""How many events wait while there is no handler."""
+
+
+class _Over(Struct, frozen=True):
+    """The end of a response in the queue of events, and the reason for the blocks that are open then."""
+
+    reason: str
 
 
 _Queued: TypeAlias = Event | Deltas[Any] | _Over
@@ -232,6 +241,7 @@ class Timeline:
         if not kind.deltas:  # a meta kind: its one scope lives from now on
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
+            self._drain()  # what has waited is not for this one
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
             self.only_gathers = self.only_gathers and registration.gather is not None
             children = [*(self._children or ())]
@@ -251,7 +261,7 @@ class Timeline:
         kind: type[object] = event.__class__
         if kind not in EVENTS:
             raise no_event("timeline", event)
-        if not self._busy:  # no handler can come before its turn
+        if not (self._busy or self._queue):  # no handler can come before its turn
             if kind in BLOCK_TYPE_OF:
                 delta: Any = event
                 block = self._open.get(delta.index)
@@ -270,21 +280,21 @@ class Timeline:
             Exception: What a handler raised, after all handlers were called with all of them.
             ConfigurationError: One of them is not an event; no handler is called.
         """
-        for part in parts:
-            if part.__class__ is not Deltas and part.__class__ not in EVENTS:
-                raise no_event("timeline", part)
+        if not TAKEN.issuperset(map(type, parts)):
+            raise no_event("timeline", next(part for part in parts if type(part) not in TAKEN))
         with self._lock:
             self._queue.extend(parts)
-            self._drain()
+            if self._registrations or len(self._queue) > KEPT:
+                self._drain()
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
         with self._lock:
-            for block in self._open.values():
-                start = block.start
-                self._queue.append(BlockAbort(start.index, start.block_type, reason))
-            self._queue.append(_Over())
-            self._drain()
+            if not self._registrations:
+                self._queue.clear()  # of this response, which no handler has seen
+            self._queue.append(_Over(reason))
+            if self._registrations:
+                self._drain()
 
     def retract(self, reason: str = "") -> None:
         """Report that the response is retracted, since it is requested again.
@@ -380,11 +390,15 @@ class Timeline:
         kind: type[object] = event.__class__
         if self._is_between and kind in OF_A_RESPONSE:
             self._begin(failures)
+        border: Any = event
+        ended: Sequence[tuple[_OpenBlock, str]] = ()
         if kind in BORDERS:
-            border: Any = event
-            for block, reason in self._open.end_before(border):
-                start = block.start
-                self._show(block, BlockAbort(start.index, start.block_type, reason), failures)
+            ended = self._open.end_before(border)
+        elif kind is _Over:
+            ended = self._open.end_all(border.reason)
+        for block, reason in ended:
+            start = block.start
+            self._show(block, BlockAbort(start.index, start.block_type, reason), failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
                 for one in event:

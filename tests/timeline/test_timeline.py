@@ -544,3 +544,27 @@ def test_every_scope_ends_with_one_stop_or_abort(events: list[Event]) -> None:
         ends = [n for n, e in enumerate(scope, 1) if isinstance(e, TextBlockStop | TextBlockAbort)]
         assert ends in ([], [len(scope)])
     assert sum(len(scope) for scope in handler.scopes) >= len(events)
+
+
+@pytest.mark.parametrize("waiting", [0, 600], ids=["few", "more than are kept"])
+def test_a_handler_that_comes_late_knows_what_was_open_before_it(waiting: int) -> None:
+    timeline = Timeline()
+    timeline.dispatch_many([BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look")), TextDelta(1, "a")])
+    timeline.dispatch_many([Ping()] * waiting)
+    seen: list[object] = []
+    timeline.on_tool_use_block(seen.append)
+    timeline.on_text_block(seen.append)
+    assert seen == []
+    timeline.dispatch(BlockStop(0, BlockType.TOOL_USE))
+    timeline.abort_current_block("enough")
+    assert seen == [ToolUseBlockStop(0, "1", "look"), TextBlockAbort(1, "enough")]
+
+
+def test_a_response_that_no_handler_saw_leaves_nothing_open() -> None:
+    timeline = Timeline()
+    timeline.dispatch_many([TextDelta(0, "a")])
+    timeline.abort_current_block("enough")
+    seen: list[object] = []
+    timeline.on_text_block(seen.append)
+    timeline.abort_current_block("again")
+    assert seen == []
