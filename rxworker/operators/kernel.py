@@ -150,6 +150,8 @@ class Guard(abc.ObserverBase[A]):
 
 Many: TypeAlias = Callable[[Parts[A]], None]
 
+_PLAIN = NoneType, BuiltinFunctionType
+
 TRAMPOLINE = CurrentThreadScheduler.singleton()
 """The scheduler of the calling thread."""
 
@@ -280,7 +282,7 @@ class Stage(Observable[A]):
         if callable(getattr(push, "on_next", None)):
             push, on_error, on_completed = push.on_next, push.on_error, push.on_completed
         for function in (push, on_error, on_completed):
-            if not isinstance(function, (NoneType, BuiltinFunctionType)):
+            if not isinstance(function, _PLAIN):
                 code = getattr(function, "__code__", None)
                 if code is None or code.co_flags & AWAITED:
                     check_observer(function)

@@ -34,6 +34,9 @@ from rxworker.operators.expect import EVENTS, expect_choice, no_event, observing
 from rxworker.operators.kernel import Ending, Operator, Sink, many
 from rxworker.state.open_blocks import OpenBlocks
 
+OTHERS = {wanted: EVENTS - {wanted} for wanted in (TextDelta, ThinkingDelta)}
+"""The events that a verb for the deltas of one kind passes over."""
+
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:
     """The pieces of the visible text, as they arrive.
@@ -72,6 +75,7 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
 
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
     expect_choice(verb.removesuffix("()"), choice)
+    others = OTHERS[wanted]
 
     def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
         push, push_many = observer.on_next, many(observer)
@@ -91,15 +95,14 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
             elif kind not in EVENTS:
                 refuse(event)
 
-        def on_many(parts: Parts[Event]) -> None:
-            for each in parts:
-                part: Any = each
+        def on_many(parts: Parts[Any]) -> None:
+            for part in parts:
                 kind = part.__class__
                 if kind is Deltas:
                     like = part.like
                     if like.__class__ is wanted and like.choice == choice:
                         push_many(part.texts)
-                elif kind is wanted or kind not in EVENTS:
+                elif kind not in others:
                     on_next(part)
 
         return Sink(on_next, ending.on_error, ending.on_completed, on_many)

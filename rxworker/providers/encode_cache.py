@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Raw
 from msgspec.json import encode as to_json
@@ -42,6 +42,7 @@ MOST = 8
 MOST_BYTES = 512 * 1024
 
 MEDIA = frozenset({Audio, Document, Image})
+_BYTES = frozenset({bytes})
 
 Part: TypeAlias = bytes | JsonObject
 """One or more members of an array as JSON, or one member that is not encoded yet."""
@@ -173,7 +174,7 @@ def array(parts: Sequence[Part]) -> Raw | tuple[Raw | JsonObject, ...]:
     >>> to_json(array([b"1,2", b"3"])), to_json(array([b"1,2", {"a": 3}]))
     (b'[1,2,3]', b'[1,2,{"a":3}]')
     """
-    encoded = [part for part in parts if isinstance(part, bytes)]
-    if len(encoded) == len(parts):
+    if _BYTES.issuperset(map(type, parts)):
+        encoded: Sequence[Any] = parts
         return Raw(b"[%b]" % b",".join(encoded))
     return tuple(Raw(part) if isinstance(part, bytes) else part for part in parts)

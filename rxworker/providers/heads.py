@@ -5,7 +5,7 @@ New ones are emitted, so that they are in the log before a decoder knows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import filterfalse
 
 import msgspec
 from msgspec import Raw
@@ -21,16 +21,16 @@ class Heads:
     r"""The heads of one response: what surrounds its content. A member is emitted once, and again if its value changes.
 
     >>> heads = Heads()
-    >>> heads.new_in(b'{"id": "1", "diagnostics": {"cache": "cold"}}', "chunk", {"id"})
+    >>> heads.new_in(b'{"id": "1", "diagnostics": {"cache": "cold"}}', "chunk", frozenset({"id"}))
     [Opaque(kind='chunk', raw={'diagnostics': {'cache': 'cold'}})]
-    >>> heads.new_in(b'{"id": "1", "diagnostics": {"cache": "cold"}, "tier": null}', "chunk", {"id"})
+    >>> heads.new_in(b'{"id": "1", "diagnostics": {"cache": "cold"}, "tier": null}', "chunk", frozenset({"id"}))
     []
     """
 
     def __init__(self) -> None:
         self._emitted: dict[str, bytes] = {}
 
-    def new_in(self, data: bytes, kind: str, known: Iterable[str], inside: str = "") -> list[Opaque]:
+    def new_in(self, data: bytes, kind: str, known: frozenset[str], inside: str = "") -> list[Opaque]:
         """What is new in a head, as one event.
 
         Args:
@@ -41,13 +41,14 @@ class Heads:
         """
         try:
             members = _members(data)
-            members = _members(members.get(inside, b"{}")) if inside else members
+            if inside:
+                members = _members(members.get(inside, b"{}"))
             new: dict[str, Json] = {}
-            for name in members.keys() - set(known):
+            for name in filterfalse(known.__contains__, members):
                 raw = bytes(members[name])
                 if raw not in _EMPTY and self._emitted.get(name) != raw:
                     self._emitted[name] = raw
                     new[name] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return []
-        return [Opaque(kind, {name: new[name] for name in members if name in new})] if new else []
+        return [Opaque(kind, new)] if new else []

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
 from rxworker.messages import JsonObject
+
+_NUMBERS = frozenset({int, type(None)})
 
 
 def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
@@ -11,14 +17,20 @@ def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
     >>> numbers_in({"a": 1, "b": {"c": True, "d": 2}}, "a", "b.c", "b.d", "e.f")
     [1, None, 2, None]
     """
-    found: list[int | None] = []
-    for path in paths:
-        name, _, member = path.partition(".")
-        value = raw.get(name)
-        if member:
-            value = value.get(member) if isinstance(value, dict) else None
-        found.append(value if type(value) is int else None)  # a bool is an int, too, not a number
-    return found
+    found: list[Any] = []
+    for name, members in _by_place(paths):
+        place = raw.get(name) if name else raw
+        found += map(place.get, members) if isinstance(place, dict) else [None] * len(members)
+    if _NUMBERS.issuperset(map(type, found)):
+        return found
+    return [each if type(each) is int else None for each in found]  # a bool is an int, too, not a number
+
+
+@lru_cache(maxsize=64)  # a provider has one or two
+def _by_place(paths: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Adjacent paths together: the member that they are in, empty for none, and their last names."""
+    rows = groupby((path.rpartition(".")[::2] for path in paths), lambda path: path[0])
+    return [(name, [last for _, last in row]) for name, row in rows]
 
 
 def total(*numbers: int | None) -> int | None:
@@ -27,8 +39,4 @@ def total(*numbers: int | None) -> int | None:
     >>> total(1, None, 2), total(None)
     (3, None)
     """
-    whole: int | None = None
-    for number in numbers:
-        if number is not None:
-            whole = number + (whole or 0)
-    return whole
+    return None if numbers.count(None) == len(numbers) else sum(filter(None, numbers))

@@ -198,36 +198,33 @@ class Client:
                 answer = account.count(self, self._answer(full_request, is_counted=True))
                 return connect(answer, observer, scheduler)
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
-            given = scheduler if isinstance(scheduler, LoopClock) else None
-            clock = self._scheduler or given or _clock_if_any()
-            make, explain = self.provider.decoder, self._explained
+            clock = scheduler if isinstance(scheduler, LoopClock) else _clock_if_any()
+            make = self.provider.decoder
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
                 sent = self._request(full_request)
                 requests = [sent]
                 send = partial(_sent, self.transport, requests)
-                cursor, first = full_request.cursor, sent
+                cursor = full_request.cursor
                 if sent.is_background:
                     provider = cast("BackgroundProvider", self.provider)
                     make = partial(provider.background_decoder, cursor)
                     background = partial(Background, send, sent)
-                if cursor:
-                    first = _continued(make(), sent)
+                first = _continued(make(), sent) if cursor else sent
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame or maxsize)
-                hide = partial(_without_secrets, requests, full_request)
                 answer = Answer(
                     send(first),
                     make,
-                    explain,
+                    self._explained,
                     observer,
                     self.timeouts,
                     self.retry,
-                    clock,
+                    self._scheduler or clock,
                     background,
-                    hide,
+                    partial(_without_secrets, requests, full_request),
                 )
             except Exception as error:
                 observer.on_error(error)
@@ -235,7 +232,9 @@ class Client:
             answer.send()
             return answer
 
-        return Stage(subscribe)
+        stage = Stage(subscribe)
+        stage.is_direct = getattr(self.transport, "is_direct", False)
+        return stage
 
     def _request(self, request: Request) -> HttpRequest:
         try:

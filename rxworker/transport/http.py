@@ -84,9 +84,15 @@ class HttpTransport:
     Args:
         connect_timeout: Seconds to make a connection; ``None`` waits for as long as it takes.
 
+    Attributes:
+        is_direct: Whether nothing is emitted while an answer is subscribed to, which then needs no trampoline; a
+            transport without it needs one.
+
     >>> HttpTransport(connect_timeout=5.0)
     HttpTransport(connect_timeout=5.0)
     """
+
+    is_direct = True
 
     def __init__(self, *, connect_timeout: float | None = 10.0) -> None:
         self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)

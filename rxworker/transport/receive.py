@@ -14,6 +14,7 @@ Reads that hold neither a usage nor an error are the usual case, and are pushed 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -171,16 +172,17 @@ class Receiver(abc.ObserverBase[bytes]):
         broken: Exception | None = None,
     ) -> None:
         """Push what a read brought."""
-        if self._failure is not None or not _FAILING.isdisjoint(map(type, parts)):
+        kinds = [*map(type, reversed(parts))]
+        if self._failure is not None or not _FAILING.isdisjoint(kinds):
             for event in flatten(parts):
                 if not self._over:
                     self._emit_one(event, broken)
             return
         if not parts or self._over:
             return
-        for part in parts:
-            if type(part) is Usage:
-                self._usage = part
+        if Usage in kinds:
+            last: Any = parts[~kinds.index(Usage)]
+            self._usage = last
         self._has_emitted = True
         if len(parts) == 1 and not isinstance(parts[0], Deltas):
             self._observer.on_next(parts[0])

@@ -71,6 +71,7 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
 _SENDABLE = re.compile(r"https?://[a-z0-9.:\[\]-]+/(?:[a-z0-9._~:/?@!$&'()*+,;=-]|%[0-9a-f]{2})*", re.IGNORECASE)
 
 
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def unchanged(url: str) -> URL | str:
     """The address for aiohttp, which would write ``%3A`` as ``:``: signatures are of the address as it is.
 

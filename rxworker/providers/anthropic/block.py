@@ -160,7 +160,7 @@ def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
         return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
     events: list[ResponseEvent] = []
     if kind in TEXT_TYPES.values():
-        events += [FIRST[name](index, text_of(block[name])) for name in FIRST if block.get(name)]
+        events += [FIRST[name](index, text_of(block[name])) for name in filter(block.get, FIRST)]
     if kind is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
         events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
     return events

@@ -132,18 +132,18 @@ class AnthropicDecoder(LenientDecoder):
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
         rest = iter(events)
-        event = next(rest, None)
-        while event is not None:
-            if type(event) is WireBlockDelta:
-                event = self._take_row(event, rest, made)
-                continue
-            made += HANDLERS[type(event)](self, event)
-            if type(event) in HEADS:
+        event: WireEvent | None
+        for event in rest:
+            while (kind := type(event)) is WireBlockDelta:
+                event = self._take_row(event, rest, made)  # pyright: ignore[reportArgumentType] - it is of that kind
+            if event is None:
+                break
+            made += HANDLERS[kind](self, event)
+            if kind in HEADS:
                 # The event is the last one that was taken.
                 made += self._new_members(event, datas[len(events) - length_hint(rest) - 1])
             if self._over:
                 break
-            event = next(rest, None)
         return made
 
     def _take_row(self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]) -> WireEvent | None:

@@ -138,20 +138,20 @@ def encode(
     if container is not None:
         body[CONTAINER] = container
     if options.extra:
-        extra = container_extra(options.extra, container)
-        body = with_extra(body, extra, whole=(CONTAINER,))
-    moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
-    marks = MOST_MARKS
+        body = with_extra(body, container_extra(options.extra, container), whole=(CONTAINER,))
+        container = container_id(body)
+    marks, moving = MOST_MARKS, None
     # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
     if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
         parts = cached_parts(options)
+        moving = CachePoint(options.cache_ttl) if options.cache == "auto" else None
         if moving and system and encoder.points:
             parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
         ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
         most = 1 if moving else MOST_MARKS
         body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
     if "messages" not in options.extra:
-        body["messages"] = encoder.messages(marks, container_id(body), moving)
+        body["messages"] = encoder.messages(marks, container, moving)
     return body
 
 

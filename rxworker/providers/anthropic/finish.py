@@ -52,11 +52,10 @@ def read_usage(raw: JsonObject) -> Usage:
     12
     """
     fresh, output, cached, created, thinking, hour = numbers(raw)
-    passes = _passes(raw) if "iterations" in raw else []
-    if len(passes) > 1:
-        together = reduce(add, map(read_usage, passes))
-        return replace(together, reasoning_tokens=thinking, raw=raw)
-    if passes:
+    if passes := _passes(raw) if "iterations" in raw else ():
+        if len(passes) > 1:
+            together = reduce(add, map(read_usage, passes))
+            return replace(together, reasoning_tokens=thinking, raw=raw)
         fresh, output, cached, created, _, hour = numbers(passes[0])
     whole = total(fresh, cached, created)
     return Usage(whole, output, cached, created, thinking, raw, cache_creation_1h_tokens=hour or None)

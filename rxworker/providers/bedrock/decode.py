@@ -57,7 +57,7 @@ Events: TypeAlias = Sequence[ResponseEvent]
 TOOL_USE, TEXT, THINKING = BlockType.TOOL_USE, BlockType.TEXT, BlockType.THINKING
 SERVER_CALL, SERVER_RESULT = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT
 HEADS = {
-    kind: {field.encode_name for field in structs.fields(WIRE[kind])} | {"p"}  # which is padding
+    kind: frozenset(("p", *(field.encode_name for field in structs.fields(WIRE[kind]))))  # p is padding
     for kind in ("messageStart", "messageStop", "metadata")
 }
 """The members that are read or of no use, of the messages that hold more than content."""
