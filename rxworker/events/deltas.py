@@ -118,6 +118,10 @@ class Deltas(Sequence[E]):
         return list(map(kind, repeat(like.index), texts, repeat(like.choice)))
 
 
+TEXTS = MERGEABLE | {Deltas}
+"""The events that only add text, one or several."""
+
+
 _NO_ENDS = array("I")
 
 Parts: TypeAlias = Sequence[E | Deltas[E]]

@@ -19,8 +19,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from rxworker.events import Event, Record
-from rxworker.events.deltas import Deltas, adds_to_same
-from rxworker.events.kinds import MERGEABLE
+from rxworker.events.deltas import TEXTS, Deltas, adds_to_same
 
 TAIL = 512
 """The maximum number of unpacked entries, and of records beyond the number of entries."""
@@ -209,15 +208,14 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     group: list[Record] = []
     like: Any = None  # a delta of the group
     for entry in entries:
-        event: Any = entry.event
-        delta: Any = event.like if event.__class__ is Deltas else event
-        # Most entries of a run with tools only pass here.
-        if delta.__class__ not in MERGEABLE:
+        if entry.event.__class__ not in TEXTS:  # most entries of a run with tools
             if group:
                 result += _pack_group(group)
                 group = []
             result.append(entry)
-        elif group and _continues(entry, delta, group[0], like):
+            continue
+        delta = _like_of(entry)
+        if group and _continues(entry, delta, group[0], like):
             group.append(entry)
         else:
             if group:
@@ -259,15 +257,10 @@ def _groups(entries: Iterable[Record]) -> Iterator[list[Record]]:
     group: list[Record] = []
     like: Any = None  # a delta of the group, if its entries are deltas
     for entry in entries:
-        event: Any = entry.event
-        delta: Any = event.like if event.__class__ is Deltas else event
-        kind = delta.__class__
-        if kind in MERGEABLE:
-            if like is not None and _continues(entry, delta, group[0], like):
-                group.append(entry)
-                continue
-        else:
-            delta = None
+        delta = _like_of(entry) if entry.event.__class__ in TEXTS else None
+        if delta is not None and like is not None and _continues(entry, delta, group[0], like):
+            group.append(entry)
+            continue
         if group:
             yield group
         group, like = [entry], delta

@@ -60,7 +60,7 @@ class ImmediateWatchers:
         history = self._history
         try:
             while True:
-                self._pushed_to = entries[-1].seq
+                self._pushed_to = history.last_seq
                 self._push_round(entries)
                 if self._pushed_to >= history.last_seq:
                     return

@@ -108,9 +108,8 @@ class WatcherRegistry:
             self._close()
         elif self.flush_scheduler.is_needed:
             self.flush_scheduler.request()
-        interrupt = self._interrupt
-        if interrupt is not None:
-            self._interrupt = None
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
             raise interrupt
 
     def _drop(self, keep: int) -> None:

@@ -79,9 +79,10 @@ def check_plain(name: str, *functions: object, instead: str = "") -> None:
         ConfigurationError: One is a coroutine function.
     """
     for function in functions:
+        if function is None:
+            continue
         code = getattr(function, "__code__", None)  # that of most, without a call for each
-        is_plain = function is None or (code is not None and not code.co_flags & AWAITED)
-        if not is_plain and is_coroutine_function(function):
+        if (code is None or code.co_flags & AWAITED) and is_coroutine_function(function):
             raise ConfigurationError(
                 f"{name}: give a plain function, not a coroutine function, which nothing awaits there{instead}"
             )

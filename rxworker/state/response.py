@@ -18,8 +18,8 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE
+from rxworker.events.deltas import TEXTS, Deltas
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import (
     Content,
     JsonObject,
@@ -127,7 +127,7 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
     event: Any = None
     for event in events:
         kind: type[object] = event.__class__
-        one: Any = event.like if kind is Deltas else event if kind in MERGEABLE else None
+        one: Any = None if kind not in TEXTS else event.like if kind is Deltas else event
         if like is not None and (one is None or one.index != like.index or one.__class__ is not like.__class__):
             blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
             like = None

@@ -106,21 +106,23 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
                 state = _step_inner(state, record)
             continue
         event: Any = record.event
-        kind: type[object] = event.__class__
-        found = _ROW_STEPS.get(kind)
-        if found is None and kind not in TURN_STEPS:
+        found = _ROW_STEPS.get(event.__class__)
+        if found is None:
             continue
         if found is not step_row:
             if step_row is not None:
                 state, row = step_row(state, row), []
             step_row = found
-        if found is None:
-            state = TURN_STEPS[kind](state, event)
-        else:
-            row.append(event)
+        row.append(event)
     if step_row is not None:
         state = step_row(state, row)
     return state if seq == state.seq else replace(state, seq=seq)
+
+
+def _step_turn(state: RunState, events: Iterable[Any]) -> RunState:
+    for event in events:
+        state = TURN_STEPS[event.__class__](state, event)
+    return state
 
 
 def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
@@ -334,25 +336,21 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
     )
 
 
-def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
+def _tool_events(state: RunState, events: Sequence[ToolStart | ToolStop]) -> RunState:
     state = _count_tools(state, state.path, events)
-    calls, by_id = [*state.calls], dict[str, list[int]]()
+    calls, by_id, started = [*state.calls], dict[str, list[int]](), 0
     for event in events:
-        at = find_call(calls, event.place, event.call.id, by_id)
-        _put(calls, by_id, at, CallState(event.place, event.call, "running"), state)
-    return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
-
-
-def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
-    state = _count_tools(state, state.path, events)
-    calls, by_id = [*state.calls], dict[str, list[int]]()
-    for event in events:
-        at = find_call(calls, event.place, event.call_id, by_id)
-        name = "" if event.result is None else event.result.name
-        call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
-        ended = CallState(event.place, call, "ended", event.result)
-        _put(calls, by_id, at, ended, state)
-    return replace(state, calls=tuple(calls))
+        if isinstance(event, ToolStart):
+            started += 1
+            at = find_call(calls, event.place, event.call.id, by_id)
+            each = CallState(event.place, event.call, "running")
+        else:
+            at = find_call(calls, event.place, event.call_id, by_id)
+            name = "" if event.result is None else event.result.name
+            call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
+            each = CallState(event.place, call, "ended", event.result)
+        _put(calls, by_id, at, each, state)
+    return replace(state, tool_calls=state.tool_calls + started, calls=tuple(calls))
 
 
 def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolStart | ToolStop]) -> RunState:
@@ -373,7 +371,7 @@ def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolSt
 
 
 def _tool_output(state: RunState, event: ToolOutput) -> RunState:
-    return _tool_stops(state, (ToolStop(event.result, place=event.place),))
+    return _tool_events(state, (ToolStop(event.result, place=event.place),))
 
 
 def _put(
@@ -494,15 +492,13 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
 }
 
 # These come in rows, since tools run in parallel: a step takes several.
-TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
-    ToolStart: _tool_starts,
-    ToolStop: _tool_stops,
-}
+TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = dict.fromkeys((ToolStart, ToolStop), _tool_events)
 
 _PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas}
 _RESPONSES = _PARTS | {Status, Error}
-# The most frequent events, and those that stand next to them, of which a row takes one step.
+# Neighbours of one sort are a row, which takes one step.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
     **dict.fromkeys(_RESPONSES, _step_response),
     **TOOL_STEPS,
+    **dict.fromkeys(TURN_STEPS, _step_turn),
 }

@@ -164,7 +164,7 @@ def hold_back(
     history, writer = context.journal.hub.history, context.journal.writer
 
     def emit_checked(event: Event) -> None:
-        if isinstance(event, ToolStart) and writer is not None:
+        if writer is not None and isinstance(event, ToolStart):
             hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
             if hooks or is_approved:
                 writer.keep_agreement(event.place, names_in(hooks), approved=is_approved)
@@ -176,7 +176,7 @@ def hold_back(
                 event = replace(event, result=None)
         before = history.last_seq
         emit(event)
-        if isinstance(event, ToolStart) and writer is not None:
+        if writer is not None and isinstance(event, ToolStart):
             _expect_start(context, event, before)
 
     return emit_checked

@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict
 
@@ -214,6 +215,10 @@ class RunSettings:
         return tuple(several)
 
 
+SETTINGS = tuple(RunSettings.__annotations__)
+_settings = attrgetter(*SETTINGS)
+
+
 def continues(worker: RunSettings, options: Options) -> bool:
     """Whether a process that recovers a run of a worker continues the response that was cut.
 
@@ -225,7 +230,7 @@ def continues(worker: RunSettings, options: Options) -> bool:
 def settings_of(worker: RunSettings) -> RunSettings:
     """The settings of a worker as they are now: a run keeps those with which it has begun."""
     kept = RunSettings()
-    kept.__dict__.update({name: getattr(worker, name) for name in RunSettings.__annotations__})
+    kept.__dict__.update(zip(SETTINGS, _settings(worker), strict=True))
     return kept
 
 
@@ -515,17 +520,6 @@ def calls_of(context: RunContext, scope: TurnScope) -> tuple[PausedCall, ...]:
     if not (state.is_closed and state.calls):
         return ()
     return tuple([PausedCall(*placed) for placed in enumerate(calls_made(state.conversation))])
-
-
-def before_request(context: RunContext, emit: Emit) -> None:
-    """Check the limits before a request; `admit` checks the budgets.
-
-    Raises:
-        LimitExceededError: A limit of the run, or of a parent, is reached.
-        ConfigurationError: There is a limit on the cost, and the prices are not known.
-    """
-    turns, depth = context.journal.state.turns, len(context.parents)
-    check_spent(context, emit, max_turns=turns, max_depth=depth - 1)
 
 
 def check_spent(context: RunContext, emit: Emit, **used: float) -> None:

@@ -326,7 +326,7 @@ class RunDriver(Generic[T_co]):
             if is_destroyed(cause, task):
                 raise
             return self._failure(cause)
-        return self._stop if journal.state.status == "running" else None
+        return self._stop if self._stop is not None and journal.state.status == "running" else None
 
     def _turn(self) -> Observable[Event]:
         scope, self._scope = self._scope, TurnScope(variables=self._context.variables)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar, TypeAlias
 from weakref import ref
 
@@ -65,7 +64,14 @@ class Journal:
     ) -> None:
         self.run_id = run_id
         # A weak reference: otherwise the two, with the whole history, would wait for the garbage collector.
-        self.hub = Hub(partial(_detached, ref(self)), loop=loop)
+        kept = ref(self)
+
+        def detached(watcher: str, error: BaseException) -> None:
+            journal = kept()
+            if journal is not None:  # else its run has ended
+                journal.emit(WatcherDetach(watcher, describe(error)))
+
+        self.hub = Hub(detached, loop=loop)
         self.turn = 0
         self._attempt = 0
         self._history = self.hub.history
@@ -207,12 +213,6 @@ def _relayed_in_turn(records: Sequence[Record]) -> dict[str, int]:
         elif isinstance(event, ToolStart):
             places.setdefault(event.call.id, set()).add(event.place)
     return {call: count for call, count in relayed.items() if len(places.get(call, ())) == 1}
-
-
-def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
-    journal = kept()
-    if journal is not None:  # else its run has ended
-        journal.emit(WatcherDetach(watcher, describe(error)))
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})

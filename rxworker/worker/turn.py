@@ -80,7 +80,6 @@ from rxworker.worker.context import (
     TurnScope,
     TurnStage,
     admit,
-    before_request,
     check_limits,
     check_spent,
     let_watchers_act,
@@ -296,7 +295,7 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     emit = emitter.emit
     journal = context.journal
     state = journal.state
-    before_request(context, emit)
+    check_spent(context, emit, max_turns=state.turns, max_depth=len(context.parents) - 1)
     if context.budgets:
         await admit(context, emit)
         state = journal.state
@@ -391,13 +390,14 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             emit(RunStop())
         return
     # The calls that a stage has left without a result are answered at the end of the turn, and the model reads that.
-    if scope.called or journal.state.calls or _has_results(journal.state, scope):
+    state = journal.state
+    if scope.called or state.calls or _has_results(state, scope):
         emit(TurnStop())
         if not scope.called:  # else it is checked already
             check_limits(emit, context.worker.limits, max_repeats=journal.state.repeats)
         context.pause_request.take(emit, NO_PAUSE)
         return
-    reason = journal.state.stop_reason
+    reason = state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
         # The provider continues from its own response.
         emit(TurnStop())
