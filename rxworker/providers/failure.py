@@ -11,126 +11,15 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from rxworker.events import Error
-from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, JsonObject
-
-# The providers' words, whether they call them type, code or status.
-KINDS = {
-    "authentication_error": "authentication",
-    "invalid_api_key": "authentication",
-    "unauthorized": "authentication",
-    "permission_error": "permission",
-    "permission_denied": "permission",
-    "not_found_error": "not_found",
-    "model_not_found": "not_found",
-    "model_decommissioned": "not_found",
-    "model_not_available": "not_found",
-    "invalid_model": "not_found",
-    "unknown_model": "not_found",
-    "deploymentnotfound": "not_found",
-    "not_found": "not_found",
-    "context_length_exceeded": "context_length",
-    "too_many_prompt_tokens": "context_length",
-    "request_too_large": "context_length",
-    "exceed_context_size_error": "context_length",
-    "rate_limit_error": "rate_limit",
-    "rate_limit_exceeded": "rate_limit",
-    "ratelimitreached": "rate_limit",
-    "too_many_requests": "rate_limit",
-    "insufficient_quota": "quota",
-    "billing_error": "quota",
-    "billing_hard_limit_reached": "quota",
-    "contract_spend_limit_reached": "quota",
-    "enforced_spend_limit_reached": "quota",
-    "linked_organization_billing_unavailable": "quota",
-    "linked_organization_spend_limit_reached": "quota",
-    "overloaded_error": "overloaded",
-    "overloaded": "overloaded",
-    "engine_overloaded_error": "overloaded",
-    "timeout_error": "timeout",
-    "timeout": "timeout",
-    "api_error": "server",
-    "server_error": "server",
-    "internal_error": "server",
-    "internal_server_error": "server",
-    "service_unavailable": "server",
-    "tool_use_failed": "invalid_request",
-    "invalid_request_error": "invalid_request",
-    "cancelled": "cancelled",
-    "unauthenticated": "authentication",
-    "resource_exhausted": "rate_limit",
-    "unavailable": "overloaded",
-    "deadline_exceeded": "timeout",
-    "gateway_timeout": "timeout",
-    "internal": "server",
-    "invalid_argument": "invalid_request",
-    "failed_precondition": "invalid_request",
-    # of the services that are compatible with OpenAI's
-    "arrearage": "quota",
-    "auth_error": "authentication",
-    "budget_exceeded": "quota",
-    "exceeded_current_quota_error": "quota",
-    "invalid_authentication_error": "authentication",
-    "limit_requests": "rate_limit",
-    "queue_exceeded": "overloaded",
-    "rate_limit_reached_error": "rate_limit",
-    "request_quota_exceeded": "rate_limit",
-    "resource_not_found_error": "not_found",
-    "service_tier_capacity_exceeded": "rate_limit",
-    "throttling_error": "rate_limit",
-    "token_quota_exceeded": "rate_limit",
-    "too_many_requests_error": "rate_limit",
-    "unavailable_error": "overloaded",
-    "wrong_api_key": "authentication",
-    # of AWS
-    "access_denied": "permission",
-    "permission_denied_error": "permission",
-    "accessdeniedexception": "permission",
-    "expiredtokenexception": "authentication",
-    "internalserverexception": "server",
-    "invalidsignatureexception": "authentication",
-    "modelerrorexception": "server",
-    "modelnotreadyexception": "overloaded",
-    "modelstreamerrorexception": "server",
-    "modeltimeoutexception": "timeout",
-    "resourcenotfoundexception": "not_found",
-    "servicequotaexceededexception": "quota",
-    "serviceunavailableexception": "overloaded",
-    "throttlingexception": "rate_limit",
-    "unrecognizedclientexception": "authentication",
-    "validationexception": "invalid_request",
-    TRUNCATED: TRUNCATED,
-}
-# The numbers in ``base_resp``, with which MiniMax reports failures under status 200:
-# https://platform.minimax.io/docs/api-reference/errorcode
-MINIMAX = {
-    1000: "server",
-    1001: "timeout",
-    1002: "rate_limit",
-    1004: "authentication",
-    1008: "quota",
-    1013: "server",
-    1039: "rate_limit",
-    1041: "rate_limit",
-    2013: "invalid_request",
-    2049: "authentication",
-}
-STATUSES = {
-    400: "invalid_request",
-    401: "authentication",
-    402: "quota",
-    403: "permission",
-    404: "not_found",
-    408: "timeout",
-    409: "server",
-    413: "context_length",
-    422: "invalid_request",
-    429: "rate_limit",
-    503: "overloaded",
-    504: "timeout",
-    529: "overloaded",
-}
-RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TRUNCATED})
+from rxworker.providers.error_table import (
+    MINIMAX,
+    RETRYABLE_KINDS,
+    SENTENCES,
+    STATUSES,
+    WORDS,
+    key,
+)
 
 LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
 
@@ -142,26 +31,9 @@ _PART = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|d|h|m|s)")
 _GO = re.compile(rf"(?:{_PART.pattern})+")
 _TRY_AGAIN = re.compile(rf"(?:try again in|retry after) ((?:{_PART.pattern})+|\d+ seconds)", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT")
-_TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum context|(prompt|input) (is )?too long|too many tokens"
-    r"|messages is too long|token count .*exceeds the maximum|exceeded model token limit|range of input length",
-    re.IGNORECASE,
-)
-_WRONG_KEY = re.compile(r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE)
-# How an empty account is reported, with status 400, 403 or 429.
-_NO_CREDIT = re.compile(
-    r"insufficient (balance|credits)|balance is insufficient|used all available credits|spending limit",
-    re.IGNORECASE,
-)
-# How an unknown model is reported with status 400, by Mistral, OpenRouter, xAI, DeepSeek and others.
-_NO_MODEL = re.compile(
-    r"\b(invalid|unknown|no such) model\b(?! (param|option|config|setting|input|output|arg))"
-    r"|\bnot a valid model\b|\bno models loaded\b|\bmodel identifier is invalid"
-    r"|\bmodel:? (\S+ )?(is |was |does |do )?(not (found|exist)|unknown|invalid)\b",
-    re.IGNORECASE,
-)
-
-
+_NUMBER = re.compile(r"\((\d{4})\)$")
+_APART = re.compile(r"[\W_]+|(?<=[a-z])(?=[A-Z])")
+_FOR_ALL = ("unknown", "invalid_request", "server")
 LONGEST_PAGE = 20_000
 LONGEST_TEXT = 300
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
@@ -218,7 +90,8 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         return None
     if refused := _refused(body.get("base_resp")):
         return refused
-    inner = body.get("error")
+    listed = body.get("errors")
+    inner = body.get("error") or (listed[0] if isinstance(listed, list) and listed else None)
     holder: JsonObject = inner if isinstance(inner, dict) else body
     message = _text(inner) or _text(holder.get("message")) or _text(body.get("message"))
     message = message or _text(holder.get("detail")) or _text(body.get("detail"))
@@ -228,7 +101,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     # Anthropic's name of the cause: https://platform.claude.com/docs/en/api/errors
     cause = _word(details.get("error_code")) if isinstance(details, dict) else None
     code = cause or _word(holder.get("code")) or _word(body.get("code"))
-    kinds = [code, _word(holder.get("type")), _word(holder.get("status"))]
+    kinds = [code, *(_word(holder.get(name)) for name in ("type", "status", "http_code"))]
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
     if status is not None:
@@ -238,12 +111,16 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
             words += [behind.code] if behind.code else []
         # One that is nothing but an HTTP status is not the code.
         code = next((word for word in words if not (word.isdecimal() and len(word) == 3)), None)
+    loading = body.get("estimated_time")  # Hugging Face, while a model is loaded
     return Failure(
         message,
         code or (next(iter(words), None) if status is None else None),
-        classify(words, status, message),
+        classify([*_reasons(details), *words], status, message),
         _text(body.get("request_id")),
-        _delay(details) or _delay_behind(holder.get("metadata")) or _wait_in(message),
+        _delay(details)
+        or _delay_behind(holder.get("metadata"))
+        or _wait_in(message)
+        or (float(loading) if isinstance(loading, int | float) else None),
     )
 
 
@@ -253,7 +130,19 @@ def _refused(base: Json) -> Failure | None:
     if not isinstance(base, dict) or not isinstance(number, int) or number == 0:
         return None
     message = _text(base.get("status_msg")) or "the service gave no reason"
-    return Failure(message, str(number), MINIMAX.get(number, "unknown"))
+    return Failure(message, str(number), MINIMAX.get(str(number)) or classify([], None, message))
+
+
+def _reasons(details: Json) -> list[str]:
+    """The reasons in Google's details, which are more exact than its status. A limit of a day is a quota."""
+    listed = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    found = [reason for one in listed if (reason := _text(one.get("reason")))]
+    return found if "PerDay" not in str([one.get("violations") for one in listed]) else ["quota_exceeded"]
+
+
+def kind_of(status: int) -> str:
+    """The kind of an answer with this status, about which nothing else is known."""
+    return STATUSES.get(status, "server" if status >= 500 else "invalid_request")
 
 
 def classify(words: list[str], status: int | None, message: str) -> str:
@@ -264,26 +153,18 @@ def classify(words: list[str], status: int | None, message: str) -> str:
         status: The HTTP status, where there is one.
         message: The provider's sentence, for errors without a known word.
     """
-    found = [KINDS[word.lower()] for word in words if word.lower() in KINDS]
+    known = [WORDS[key(word)] for word in words if key(word) in WORDS]
     number = status or next((int(w) for w in words if w.isdecimal() and len(w) == 3), None)
-    kind = found[0] if found else "unknown"
-    if number is not None and number >= 400:
-        by_status = STATUSES.get(number, "server" if number >= 500 else "invalid_request")
-        # The status is more exact than the words that stand for everything.
-        if kind in ("unknown", "invalid_request", "server") and by_status != "invalid_request":
-            kind = next((k for k in found if k not in ("invalid_request", "server")), by_status)
-        elif kind == "unknown":
-            kind = by_status
-    if kind in ("unknown", "invalid_request", "permission", "rate_limit"):
-        kind = "quota" if _NO_CREDIT.search(message) else kind
-    if kind in ("unknown", "invalid_request"):
-        if _TOO_LONG.search(message):
-            return "context_length"
-        if _WRONG_KEY.search(message):
-            return "authentication"
-        if _NO_MODEL.search(message):
-            return "not_found"
-    return kind
+    if behind := _NUMBER.search(message):  # MiniMax's, in the other protocols
+        known = [MINIMAX[behind[1]], *known] if behind[1] in MINIMAX else known
+    # What stands for everything counts only where nothing is more exact.
+    kind = next((k for k in known if k not in _FOR_ALL), next(iter(known), "unknown"))
+    if number is not None and number >= 400 and kind in _FOR_ALL:
+        by_status = kind_of(number)
+        kind = by_status if kind == "unknown" or by_status != "invalid_request" else kind
+    others = (_APART.sub(" ", word) for word in words if key(word) not in WORDS)
+    text = "\n".join((message, *others))
+    return next((better for better, over, sentence in SENTENCES if kind in over and sentence.search(text)), kind)
 
 
 def _failure_behind(metadata: Json) -> Failure | None:

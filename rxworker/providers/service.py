@@ -44,11 +44,12 @@ from rxworker.providers.endpoint import (
     read_key,
     read_model,
 )
+from rxworker.providers.error_table import FINAL_KINDS, RETRYABLE_KINDS
 from rxworker.providers.failure import (
     LONGEST_PAGE,
-    RETRYABLE_KINDS,
     Failure,
     classify,
+    kind_of,
     read_failure,
     readable,
     until_reset,
@@ -373,9 +374,6 @@ class OpenAIService(HostedService):
         return endpoint(base, self._path, (openai_host(base) or self._own).root or "/v1")
 
 
-RETRYABLE = frozenset({408, 409, 429})
-
-
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds to wait before the next try, if the response contains it.
 
@@ -388,7 +386,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     >>> retry_after({"retry-after-ms": "0", "retry-after": "1"})
     1.0
     """
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _number(headers.get("retry-after-ms")) or _number(headers.get("x-ms-retry-after-ms"))
     if milliseconds:
         return milliseconds / 1000
     value = headers.get("retry-after")
@@ -416,7 +414,7 @@ def may_retry(status: int, headers: Mapping[str, str]) -> bool:
     word = headers.get("x-should-retry", "").strip().lower()
     if word in ("true", "false"):
         return word == "true"
-    return status in RETRYABLE or status >= 500
+    return kind_of(status) in RETRYABLE_KINDS
 
 
 def _number(value: str | None) -> float | None:
@@ -492,10 +490,10 @@ def _read(status: int, body: bytes) -> Failure:
 def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> bool:
     if "x-should-retry" in headers:
         return may_retry(status, headers)
-    if failure.kind in ("quota", "context_length", "authentication", "permission"):
+    if failure.kind in FINAL_KINDS:
         return False
-    # An answer with status 200 that is not a stream is judged by its content.
-    return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
+    # Also the status of an error of another kind: what is too large for the limits of a minute (413) never passes.
+    return may_retry(status, headers) or (failure.kind in RETRYABLE_KINDS and status != 413)
 
 
 def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:

@@ -20,7 +20,8 @@ from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.failure import RETRYABLE_KINDS, Failure, read_failure
+from rxworker.providers.error_table import RETRYABLE_KINDS
+from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.finish import merge_usage
 from rxworker.providers.gemini_interactions.finish import (
     CANCELLED,

@@ -6,8 +6,6 @@ code.
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
@@ -62,19 +60,6 @@ def numbers(raw: JsonObject) -> list[int | None]:
     return numbers_in(raw, "prompt_eval_count", "eval_count")
 
 
-# The first that is found in the sentence determines the kind.
-SENTENCES = (
-    (re.compile(r"unauthori[sz]ed|sign in|signed in", re.IGNORECASE), "authentication"),
-    (re.compile(r"model .*not found|try pulling it", re.IGNORECASE), "not_found"),
-    (re.compile(r"does not support|^invalid ", re.IGNORECASE), "invalid_request"),
-    (re.compile(r"exceed\w* .*context|context .*exceed", re.IGNORECASE), "context_length"),
-    (re.compile(r"server busy|overloaded|maximum pending", re.IGNORECASE), "overloaded"),
-    (re.compile(r"usage limit|subscription|upgrade", re.IGNORECASE), "quota"),
-    (re.compile(r"too many requests|rate limit", re.IGNORECASE), "rate_limit"),
-    (re.compile(r"timed? ?out|deadline", re.IGNORECASE), "timeout"),
-)
-
-
 def read_failure(raw: Json) -> Failure:
     """The failure of a line. What nothing is known of is the server's, since the request had been accepted.
 
@@ -82,7 +67,4 @@ def read_failure(raw: Json) -> Failure:
     'server'
     """
     failure = read_any(raw) or Failure("the server gave no reason")
-    if failure.kind != "unknown":
-        return failure
-    found = (kind for pattern, kind in SENTENCES if pattern.search(failure.message))
-    return replace(failure, kind=next(found, "server"))
+    return failure if failure.kind != "unknown" else replace(failure, kind="server")

@@ -29,6 +29,7 @@ from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
+from rxworker.providers.error_table import FINISH_REASONS
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
@@ -55,12 +56,6 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
 EMPTY = Failure("the server ended its answer before it began", "empty", "server")
-FAILED = {
-    "error": "server",
-    "network_error": "server",  # Z.ai
-    "insufficient_system_resource": "overloaded",  # DeepSeek
-}
-"""The kinds of error of the finish reasons that report one."""
 
 HEAD = frozenset(WireChunk.__struct_fields__) | {
     "id",
@@ -236,7 +231,7 @@ class OpenAIChatDecoder(LenientDecoder):
             return EMPTY
         stop = self._stop_reason()
         raw = stop.raw if stop else None
-        kind = FAILED.get(raw.lower()) if raw else None
+        kind = FINISH_REASONS.get(raw.lower()) if raw else None
         return Failure(f"the server ended its answer with {raw!r}", raw, kind) if kind else None
 
     def _stop_reason(self) -> StopReason | None:

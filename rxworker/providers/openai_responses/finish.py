@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import Failure, read_failure
@@ -90,18 +88,6 @@ def numbers(raw: JsonObject) -> list[int | None]:
     )
 
 
-# The codes of this protocol alone; whatever begins with one of them.
-CODES = {
-    "invalid_": "invalid_request",
-    "image_": "invalid_request",
-    "unsupported_image": "invalid_request",
-    "empty_image": "invalid_request",
-    "failed_to_download_image": "invalid_request",
-    "bio_policy": "permission",
-    "cyber_policy": "permission",
-    "vector_store_timeout": "timeout",
-    "previous_response_not_found": "not_found",
-}
 SILENT = "the provider gave no reason"
 
 
@@ -111,7 +97,7 @@ def error_failure(raw: Json) -> Failure:
     >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
     'server'
     """
-    return _refined(read_failure(raw) or Failure(SILENT, "error"))
+    return read_failure(raw) or Failure(SILENT, "error")
 
 
 def response_failure(response: WireResponse, status: str) -> Failure:
@@ -119,11 +105,4 @@ def response_failure(response: WireResponse, status: str) -> Failure:
     if status == CANCELLED:
         return Failure("the response was cancelled", CANCELLED, CANCELLED)
     failure = read_failure({"error": response.error}) if response.error else None
-    return _refined(failure or Failure(SILENT, status))
-
-
-def _refined(failure: Failure) -> Failure:
-    if failure.kind != "unknown" or failure.code is None:
-        return failure
-    kind = next((k for start, k in CODES.items() if failure.code.startswith(start)), failure.kind)
-    return replace(failure, kind=kind)
+    return failure or Failure(SILENT, status)
