@@ -24,7 +24,7 @@ def key(word: str) -> str:
 
 
 _MINIMAX = "minimax"
-# Service, kind, words. A word that several services have stands at the first one.
+# Service, kind, words. A word means the same at every service, except a number of MiniMax.
 ROWS = (
     # https://platform.claude.com/docs/en/api/errors
     ("anthropic", "authentication", "authentication_error"),
@@ -186,11 +186,12 @@ SENTENCES: Final = tuple(
         (
             "context_length",
             _VAGUE | {"server"},
-            r"(token count|tokens) .{0,60}exceeds? the (maximum|limit|model|configured)|token limit (is |was )?exceeded"
+            r"token count is \d+|(token count|(?<!_)tokens) .{0,60}exceeds? the (maximum|limit|model|configured)"
+            r"|token limit (is |was )?exceeded"
             r"|exceed\w* (the )?(model('s)? )?(token limit|max\w* (input |prompt )?(length|tokens))"
             r"|exceed\w* (the )?max\w* number of (input )?tokens|range of input length|longer than the model"
             r"|max\w* (prompt|input) (token )?length|reduce the length of the (messages|prompt|input)"
-            r"|`inputs` (tokens \+|must have less)|supports? (only )?up to \d+ (input )?tokens",
+            r"|`inputs` (tokens \+|must have less)",
         ),
         (
             "authentication",

@@ -29,10 +29,11 @@ from rxworker.events import ResponseEvent, TextDelta
 from rxworker.messages import Conversation, Message
 from rxworker.providers import OpenAIResponses, Options, Request
 from rxworker.providers.base import HttpRequest
+from rxworker.providers.error_table import RETRYABLE_KINDS, ROWS, WORDS, key
 from rxworker.testing import Reply, call, openai_responses_frames, say, think
 from rxworker.transport import Client, HttpTransport, Retry, Transport, WebSocketTransport
 from rxworker.transport.base import PRESSURE
-from tests.transport.socket_service import FULL, Cut, Service, error, serving
+from tests.transport.socket_service import FULL, GONE, Cut, Service, error, serving
 from tests.transport.test_pressure import Gate
 
 KEY = "sk-very-secret-0123456789"
@@ -280,6 +281,20 @@ async def test_an_error_without_a_status_is_one_of_the_response() -> None:
         _, failed = await taken(client(service))
     assert isinstance(failed, ProviderError)
     assert failed.code == "server_error"
+
+
+@pytest.mark.parametrize("status", [None, 400])
+async def test_a_word_of_an_error_means_over_a_socket_what_it_means_over_http(status: int | None) -> None:
+    rows = [words.split() for service, _, words in ROWS if service in ("openai", "azure", "glm")]
+    words = [word for row in rows for word in row if word != GONE]  # which is answered by another request
+    async with serving(Service([error(word, status) for word in words])) as service:
+        model = client(service)
+        for word in words:
+            _, failed = await taken(model)
+            assert isinstance(failed, ProviderError)
+            if WORDS[key(word)] not in ("server", "invalid_request"):  # 400 is more exact
+                assert (failed.kind, failed.retryable) == (WORDS[key(word)], WORDS[key(word)] in RETRYABLE_KINDS)
+        assert service.posts == []
 
 
 async def test_disposing_closes_the_socket_and_the_next_request_has_another() -> None:
