@@ -57,7 +57,7 @@ def answered(error: Any) -> Any:
     return OpenAIChat("m").error(400, {}, json.dumps({"error": error}).encode())
 
 
-AWS = {"region": "us-east-1", "api_key": "k"}
+AWS: Any = {"region": "us-east-1", "api_key": "k"}
 # How an error, with `code` and `message`, comes.
 WAYS: dict[str, Callable[[Any], Any]] = {
     "chat": lambda e: inside(OpenAIChat("m"), data_of({"error": e})),
