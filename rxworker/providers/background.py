@@ -63,7 +63,8 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
     def feed_parts(self, data: bytes, /) -> Sequence[Part]:
         """See `BatchDecoder`."""
         frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
-        return self._feed_many(frames)
+        parts, calls = self._feed_many(frames), self._blocks.calls
+        return parts if calls is None else calls.once(parts)
 
     def finish(self) -> Sequence[ResponseEvent]:
         """The bytes ended, and no more will come."""

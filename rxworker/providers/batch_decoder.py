@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.framing.decoder import Limited
+from rxworker.providers.block_factory import BlockFactory
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
@@ -35,7 +36,11 @@ class Framing(Limited, Protocol[F_co]):
 
 
 class FrameDecoder(Protocol[F_contra]):
-    """A decoder from frames to events. One with a method ``feed_many`` is given the frames of a read together."""
+    """A decoder from frames to events.
+
+    One with a method ``feed_many`` is given the frames of a read together. Of one whose ``blocks`` are its
+    `BlockFactory`, a call that the server sends twice is made once.
+    """
 
     def feed(self, frame: F_contra, /) -> Events:
         """Take the next frame."""
@@ -64,6 +69,7 @@ class BatchDecoder(Generic[F]):
     def __init__(self, framing: Framing[F], decoder: FrameDecoder[F]) -> None:
         self._framing = framing
         self._decoder = decoder
+        self._blocks: BlockFactory = getattr(decoder, "blocks", None) or BlockFactory()
         self._feed_many: Callable[[Sequence[F]], Sequence[Part]] = getattr(decoder, "feed_many", self._feed_each)
 
     @property
@@ -82,9 +88,10 @@ class BatchDecoder(Generic[F]):
     def feed_parts(self, data: bytes, /) -> Sequence[Part]:
         """The same, with adjacent deltas as one `Deltas`."""
         frames = self._framing.feed_run(data)
-        if len(frames) == 1:  # a provider sends one event a chunk
-            return self._decoder.feed(frames[0])
-        return self._feed_many(frames)
+        # A provider sends one event a chunk.
+        parts = self._decoder.feed(frames[0]) if len(frames) == 1 else self._feed_many(frames)
+        calls = self._blocks.calls
+        return parts if calls is None else calls.once(parts)
 
     def _feed_each(self, frames: Sequence[F]) -> Sequence[Part]:
         events: list[ResponseEvent] = []
@@ -98,4 +105,5 @@ class BatchDecoder(Generic[F]):
         for frame in self._framing.finish():
             events += self._decoder.feed(frame)
         events += self._decoder.finish()
-        return events
+        calls = self._blocks.calls
+        return events if calls is None else [*flatten(calls.once(events))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -18,7 +16,7 @@ from rxworker.events.block import BlockMetadata
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.failure import Failure
-from rxworker.providers.ids import repeated_id
+from rxworker.providers.repeated_calls import Calls
 
 TOOL_USE = BlockType.TOOL_USE
 CUT = Failure(
@@ -31,6 +29,9 @@ CUT = Failure(
 class BlockFactory:
     """Makes the start, the stop and the abort of every block of a response.
 
+    Attributes:
+        calls: Those of its tools, once one has begun.
+
     >>> blocks = BlockFactory()
     >>> start = blocks.start(BlockType.TEXT)
     >>> blocks.stop(start.index).block_type
@@ -42,7 +43,7 @@ class BlockFactory:
     def __init__(self) -> None:
         self._open: dict[int, BlockStart] = {}
         self._next = 0
-        self._call_ids: dict[str, int] = {}  # how often each came
+        self.calls: Calls | None = None
 
     @property
     def is_used(self) -> bool:
@@ -59,24 +60,14 @@ class BlockFactory:
         wish: int = 0,
     ) -> BlockStart:
         """Open a block under the index wished for, or a higher one if that has been used."""
-        if block_type is TOOL_USE and type(metadata) is ToolUseMetadata:
-            metadata = self._with_own_id(metadata)
         index = wish if wish > self._next else self._next
+        if block_type is TOOL_USE and type(metadata) is ToolUseMetadata:
+            calls = self.calls = self.calls or Calls(self._open)
+            metadata = calls.begin(metadata, index, choice)
         self._next = index + 1
         start = BlockStart(index, block_type, metadata, echo, choice)
         self._open[index] = start
         return start
-
-    def _with_own_id(self, call: ToolUseMetadata) -> ToolUseMetadata:
-        """The call under its id, or under a numbered one if an earlier call of the response has it.
-
-        Results are matched by ids.
-        """
-        seen = self._call_ids
-        number = seen[call.id] = seen.get(call.id, 0) + 1
-        if number == 1:
-            return call
-        return self._with_own_id(replace(call, id=repeated_id(call.id, number)))
 
     def stop(self, index: int, stop_reason: StopReason | None = None, echo: JsonObject | None = None) -> BlockStop:
         """Close a block that is whole."""
@@ -90,6 +81,14 @@ class BlockFactory:
     def abort_all(self, reason: str) -> list[ResponseEvent]:
         """Close everything, in the order in which it was opened."""
         return [self.abort(index, reason) for index in list(self._open)]
+
+    def begin_again(self, reason: str) -> list[ResponseEvent]:
+        """Close everything; the next block is the first one of the response."""
+        events = self.abort_all(reason)
+        self._next = 0
+        if self.calls is not None:
+            self.calls.begin_again()
+        return events
 
     def fail(self, failure: Failure, stop: StopReason | None = None) -> list[ResponseEvent]:
         """The end of a response that failed: blocks aborted, one error, one status."""

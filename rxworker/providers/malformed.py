@@ -71,6 +71,9 @@ class LenientDecoder(ABC):
 
     Args:
         new_id: Makes an id for a tool call that came without one.
+
+    Attributes:
+        blocks: Makes the beginnings and ends of its blocks.
     """
 
     _growing: tuple[str, ...]
@@ -80,7 +83,7 @@ class LenientDecoder(ABC):
         if new_id is not made_id:
             check_plain("new_id", new_id)
         self._new_id = new_id
-        self._blocks = BlockFactory()
+        self.blocks = BlockFactory()
         self._joiner = SurrogateJoiner(*self._growing)
         self._heads = Heads()
         self._is_careful = False  # something could not be read as it stood
@@ -98,7 +101,7 @@ class LenientDecoder(ABC):
 
         If nothing of it came, the failure names what came in its place.
         """
-        if self._has_begun or self._blocks.is_used:
+        if self._has_begun or self.blocks.is_used:
             return CUT
         text = readable(self._odd_text)
         if not text:
@@ -131,7 +134,7 @@ class LenientDecoder(ABC):
 
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Sequence[ResponseEvent]:
         self._over = True
-        return self._blocks.fail(failure, stop or self._stop_reason())
+        return self.blocks.fail(failure, stop or self._stop_reason())
 
     def _stop_reason(self) -> StopReason | None:
         """Why the response ended, as far as is known."""

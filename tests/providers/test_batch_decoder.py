@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import length_hint
 
@@ -11,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, flatten
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses
-from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
+from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
+from rxworker.providers.malformed import LenientDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
@@ -106,7 +108,15 @@ def map_repr(events: Sequence[ResponseEvent]) -> list[str]:
 def one_by_one(framing: SseDecoder, decoder: FrameDecoder[SseFrame], reads: Sequence[bytes]) -> list[ResponseEvent]:
     """What a decoder returns for each frame alone."""
     frames = [frame for read in reads for frame in framing.feed(read)] + framing.finish()
-    return [*(event for frame in frames for event in decoder.feed(frame)), *decoder.finish()]
+    returned = (decode() for decode in (*(partial(decoder.feed, frame) for frame in frames), decoder.finish))
+    return [event for events in returned for event in flatten(made_once(decoder, events))]
+
+
+def made_once(decoder: FrameDecoder[SseFrame], events: Sequence[ResponseEvent]) -> Sequence[Part]:
+    """Without calls that were sent again."""
+    assert isinstance(decoder, LenientDecoder)
+    calls = decoder.blocks.calls
+    return events if calls is None else calls.once(events)
 
 
 def plainly(reads: Sequence[bytes]) -> list[str]:

@@ -55,7 +55,7 @@ from rxworker.providers.anthropic.wire import (
     decode_event,
 )
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.block_factory import CUT, BlockFactory
+from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.ids import made_id
@@ -194,8 +194,7 @@ class AnthropicDecoder(LenientDecoder):
     def _start_message(self, event: WireMessageStart) -> Events:
         events: list[ResponseEvent] = []
         if self._open or self._closed:
-            events += self._blocks.abort_all("the provider started the message again")
-            self._blocks = BlockFactory()
+            events += self.blocks.begin_again("the provider started the message again")
             self._open, self._closed = {}, set()
         self._usage, self._stop = {}, NO_STOP
         self._called = self._malformed = False
@@ -242,12 +241,12 @@ class AnthropicDecoder(LenientDecoder):
         events: list[ResponseEvent] = []
         before = self._open.pop(place, None)
         if before is not None:
-            events.append(self._blocks.abort(before.index, "another block took its place"))
+            events.append(self.blocks.abort(before.index, "another block took its place"))
         block = event.content_block
         kind, metadata, echo = read_block(block)
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
-        start = self._blocks.start(kind, metadata, echo, wish=place)
+        start = self.blocks.start(kind, metadata, echo, wish=place)
         self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")), metadata == NAMELESS)
         events.append(start)
         if kind is not TOOL_USE or opened.began_whole:
@@ -262,7 +261,7 @@ class AnthropicDecoder(LenientDecoder):
             opened = IMPLICIT.get(type(delta))
             if opened is None or place in self._closed:
                 return [Opaque("content_block_delta", msgspec.to_builtins(event))]
-            start = self._blocks.start(opened, wish=place)
+            start = self.blocks.start(opened, wish=place)
             block = self._open[place] = OpenBlock(start.index, opened)
             return [start, *self._add(block, delta)]
         return self._add(block, delta)
@@ -287,9 +286,9 @@ class AnthropicDecoder(LenientDecoder):
         self._called = self._called or block.block_type is TOOL_USE
         if block.is_nameless:
             self._malformed = True
-            return [self._blocks.abort(block.index, "the call names no tool")]
+            return [self.blocks.abort(block.index, "the call names no tool")]
         echo = block.echo() if block.pieces or block.kept else None
-        return [self._blocks.stop(block.index, echo=echo)]
+        return [self.blocks.stop(block.index, echo=echo)]
 
     def _last(self) -> int:
         """The block of a message without an index: the last one that is open, else a new one."""
@@ -303,7 +302,7 @@ class AnthropicDecoder(LenientDecoder):
         block = self._open[place]
         # A call that was never closed is whole only if the response is known to have ended for its sake.
         if block.block_type is TOOL_USE and known_kind(raw or "") not in NORMAL:
-            return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
+            return [self.blocks.abort(block.index, f"the call was cut off: {raw}")]
         return self._stop_block(WireBlockStop(place))
 
     # what went wrong

@@ -131,7 +131,7 @@ class BedrockDecoder:
     """
 
     def __init__(self) -> None:
-        self._blocks = BlockFactory()
+        self.blocks = BlockFactory()
         self._open: dict[int, OpenBlock] = {}  # by the index of the wire
         self._started = self._called = self._malformed = self._over = False
         self._stop: WireMessageStop | None = None
@@ -205,9 +205,9 @@ class BedrockDecoder:
         place, events = event.content_block_index, list(self._begin())
         before = self._open.pop(place, None)
         if before is not None:
-            events.append(self._blocks.abort(before.index, "another block took its place"))
+            events.append(self.blocks.abort(before.index, "another block took its place"))
         kind, metadata, block = read_start(event.start)
-        start = self._blocks.start(kind, metadata, block.echo(), wish=place)
+        start = self.blocks.start(kind, metadata, block.echo(), wish=place)
         block.index = start.index
         self._open[place] = block
         self._malformed = self._malformed or (kind is BlockType.OPAQUE and metadata == OpaqueMetadata("toolUse"))
@@ -266,7 +266,7 @@ class BedrockDecoder:
         events = list(self._begin())
         if block is not None:
             events += self._close(place)
-        start = self._blocks.start(kind, wish=place)
+        start = self.blocks.start(kind, wish=place)
         block = self._open[place] = OpenBlock(start.index, kind)
         return [*events, start], block
 
@@ -283,14 +283,14 @@ class BedrockDecoder:
     def _close(self, place: int) -> Events:
         block = self._open.pop(place)
         self._called = self._called or block.block_type is TOOL_USE
-        return [self._blocks.stop(block.index, echo=block.echo())]
+        return [self.blocks.stop(block.index, echo=block.echo())]
 
     def _close_late(self, place: int, raw: str | None) -> Events:
         """Close a block whose stop was left out."""
         block = self._open[place]
         if block.block_type is TOOL_USE and not keeps_calls(raw):
             self._open.pop(place)
-            return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
+            return [self.blocks.abort(block.index, f"the call was cut off: {raw}")]
         return self._close(place)
 
     # what does not fit
@@ -315,7 +315,7 @@ class BedrockDecoder:
 
     def _fail(self, failure: Failure) -> Events:
         self._over = True
-        return self._blocks.fail(failure, self._reason())
+        return self.blocks.fail(failure, self._reason())
 
 
 def _text(value: Json) -> str:

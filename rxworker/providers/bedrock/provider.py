@@ -221,6 +221,7 @@ class InvokeDecoder:
 
     def __init__(self) -> None:
         self._decoder = AnthropicDecoder()
+        self.blocks = self._decoder.blocks
 
     def feed(self, message: EventStreamMessage, /) -> Events:
         """Take the next message; return what happened."""

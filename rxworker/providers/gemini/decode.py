@@ -169,7 +169,7 @@ class GeminiDecoder(LenientDecoder):
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self._blocks, self._new_id)
+            choice = self._choices[index] = Choice(index, self.blocks, self._new_id)
         return choice
 
     def _new_usage(self) -> Events:

@@ -19,7 +19,6 @@ from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json
-from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.finish import merge_usage
@@ -79,7 +78,6 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     def _begin(self) -> None:
         """Reset."""
-        self._blocks = BlockFactory()
         self._started: str | None = None  # the interaction's id, once it has started; perhaps empty
         self._open: dict[int, Step] = {}
         self._count = 0  # of the steps so far
@@ -136,7 +134,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         interaction = event.interaction or NOTHING
         if self._count and word(interaction.id) != self._started:
-            events += self._blocks.abort_all("the provider started the response again")
+            events += self.blocks.begin_again("the provider started the response again")
             self._begin()
         self._start(interaction, events)
 
@@ -223,7 +221,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _new_step(self, step: JsonObject, events: list[ResponseEvent]) -> Step:
         self._count += 1
         kind = word(step.get("type"))
-        made = KINDS.get(kind, Step)(kind, self._blocks, self._new_id)
+        made = KINDS.get(kind, Step)(kind, self.blocks, self._new_id)
         made.start(step, events)
         return made
 

@@ -164,7 +164,7 @@ class OllamaDecoder(LenientDecoder):
     def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
         if self._open is None or self._kind is not kind:
             yield from self._close_prose()
-            start = self._blocks.start(kind)
+            start = self.blocks.start(kind)
             self._open, self._kind = start.index, kind
             yield start
         yield DELTAS[kind](self._open, text)
@@ -185,15 +185,15 @@ class OllamaDecoder(LenientDecoder):
         echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}
         if inner:
             echo["function"] = inner
-        start = self._blocks.start(BlockType.TOOL_USE, ToolUseMetadata(given, name), echo or None)
+        start = self.blocks.start(BlockType.TOOL_USE, ToolUseMetadata(given, name), echo or None)
         yield start
         if arguments:
             yield InputJsonDelta(start.index, arguments)
-        yield self._blocks.stop(start.index)
+        yield self.blocks.stop(start.index)
 
     def _close_prose(self) -> Iterator[ResponseEvent]:
         if self._open is not None:
-            yield self._blocks.stop(self._open)
+            yield self.blocks.stop(self._open)
             self._open = None
 
     # how it ends

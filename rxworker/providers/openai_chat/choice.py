@@ -120,6 +120,7 @@ class Choice:
         self.tools = ToolCalls(blocks, index, new_id, emit)
         self._open_text: int | None = None
         self._kind = TEXT
+        self._kinds: set[BlockType] = set()  # of the blocks that have begun, without calls
         self._reason = NO_REASON
         self._refused = False
         self._details: list[JsonObject] = []
@@ -142,7 +143,11 @@ class Choice:
 
     def take(self, wire: WireChoice) -> None:
         """A piece of the choice."""
-        delta = wire.delta or wire.message
+        delta = wire.delta
+        if wire.message is not None:
+            if delta is not None:
+                self._take_delta(delta)
+            delta = self._new_in(wire.message)
         if delta is not None:
             self._take_delta(delta)
         elif wire.content_filter_offsets is not None:
@@ -162,6 +167,21 @@ class Choice:
             self._close_prose()
         reason = self.stop if self.index else None
         self.tools.close(reason, runs=self.stop is None or self.stop.kind in NORMAL, raw=raw)
+
+    def _new_in(self, whole: WireDelta) -> WireDelta:
+        """The new part of a choice that the server sends whole, perhaps after its pieces. A call is found by its id."""
+        came, calls = self._kinds, self.tools.have_come
+        if not (came or calls):
+            return whole
+        thinks = BlockType.THINKING in came
+        return WireDelta(
+            content=None if TEXT in came else whole.content,
+            refusal=None if BlockType.REFUSAL in came else whole.refusal,
+            reasoning_content=None if thinks else whole.reasoning_content,
+            reasoning=None if thinks else whole.reasoning,
+            reasoning_details=None if thinks else whole.reasoning_details,
+            tool_calls=[call for call in whole.tool_calls or () if call.id or not calls],
+        )
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:
@@ -267,6 +287,7 @@ class Choice:
         self._close_prose()
         start = self._blocks.start(kind, echo=echo, choice=self.index)
         self._open_text, self._kind = start.index, kind
+        self._kinds.add(kind)
         self.text = start.index if kind is TEXT else None
         self._emit(start)
 

@@ -142,7 +142,8 @@ class OpenAIChatDecoder(LenientDecoder):
                 made += self._take(chunks[at - 1], datas[at - 1])
                 continue
             more: list[str] = []
-            while growths[at][0] == position:
+            following = (*position[:2], False)
+            while growths[at][0] == following:
                 more.append(growths[at][1])
                 at += 1
             if more:
@@ -195,7 +196,7 @@ class OpenAIChatDecoder(LenientDecoder):
             self._keep(read_usage(usage))
         if failure is not None and self._failure is None:
             self._failure = failure
-            self._events += self._blocks.abort_all(failure.message)
+            self._events += self.blocks.abort_all(failure.message)
         if self._failure and (not choices or self._usage is not None):
             return self._end()
         return self._take_events()
@@ -217,7 +218,7 @@ class OpenAIChatDecoder(LenientDecoder):
         (self._events if self._started else self._early).append(event)
 
     def _new_choice(self, index: int) -> Choice:
-        choice = self._choices[index] = Choice(index, self._blocks, self._new_id, self._emit)
+        choice = self._choices[index] = Choice(index, self.blocks, self._new_id, self._emit)
         return choice
 
     # how it ends

@@ -9,7 +9,9 @@ servers leave the index out, send 0 for every call, send ids again or empty, or 
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it belongs to the
   last one.
 - A piece without an id, but with a name and arguments that are complete by themselves, begins a new call if the call it
-  would belong to has arguments already. A piece that repeats the id does so if those, too, are complete.
+  would belong to has arguments already.
+- A piece whose arguments begin where those of a call with an id are complete begins this call again; see
+  `rxworker.providers.repeated_calls`.
 """
 
 from __future__ import annotations
@@ -74,9 +76,16 @@ class PendingCall(Struct, eq=False):
         """Whether the arguments are whole JSON."""
         return isinstance(parse_arguments("".join(self.pieces)), dict)
 
-    def is_whole_piece(self) -> bool:
-        """Whether the arguments have come in one piece, and are whole."""
-        return len(self.pieces) == 1 and _is_whole(self.pieces[0])
+    def begins_again(self, text: str) -> bool:
+        """Whether arguments that follow are those of this call, sent again: nothing can follow an object that is whole.
+
+        Some servers send an empty object before the first piece.
+        """
+        if not (
+            self.wire_id and self.pieces and text.lstrip()[:1] in ("{", "n") and self.is_whole() and self.is_json()
+        ):
+            return False
+        return _is_whole(text) or "".join(self.pieces).strip() != "{}"
 
 
 class ToolCalls:
@@ -100,13 +109,18 @@ class ToolCalls:
         self._open: list[PendingCall] = []
         self._closed = Calls()  # those that were open when the choice ended
 
+    @property
+    def have_come(self) -> bool:
+        """Whether a call has begun."""
+        return bool(self._open) or self._closed.named
+
     def grow(self, index: int, texts: list[str]) -> InputJsonDelta | None:
         """Add to the arguments of the call of this index, and return the delta of the first piece.
 
-        ``None`` if its block is not open.
+        ``None`` if its block is not open, or the arguments may begin again.
         """
         call = self._by_index.get(index)
-        if call is None or call.index is None:
+        if call is None or call.index is None or (call.pieces and texts[0][0] == "{"):
             return None
         call.pieces += texts
         self._last = call
@@ -125,7 +139,7 @@ class ToolCalls:
         if text:
             call.pieces.append(text)
         if call.index is None:
-            call.name = function.name or ""
+            call.name = function.name or call.name
             if call.name:
                 self._start(call)
         elif text:
@@ -178,6 +192,9 @@ class ToolCalls:
         if known is None or _is_another(known, piece, function, text):
             known = PendingCall()
             self._open.append(known)
+        elif known.pieces and known.begins_again(text):
+            known = PendingCall(known.wire_id, known.name)
+            self._open.append(known)
         if piece.index is not None:
             self._by_index[piece.index] = known
         if piece.id:
@@ -202,9 +219,7 @@ def _is_another(known: PendingCall, piece: WireToolCall, function: WireFunction,
     has_other_id = piece.id and known.wire_id not in ("", piece.id)
     if piece.index is not None and has_other_id and _begins_anew(known, function.name, text):
         return True
-    if not known.pieces or not _is_whole(text):
-        return False
-    return not piece.id or (piece.id == known.wire_id and known.is_whole_piece())
+    return not piece.id and bool(known.pieces) and _is_whole(text)
 
 
 def _begins_anew(known: PendingCall, name: str, text: str) -> bool:

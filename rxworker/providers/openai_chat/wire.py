@@ -123,8 +123,8 @@ class WireChunk(Struct, frozen=True, gc=False):
     x_groq: WireGroq | None = None
 
 
-Position: TypeAlias = tuple[int, int | None]
-"""The number of a choice, and that of one of its calls; ``None`` for its text."""
+Position: TypeAlias = tuple[int, int | None, bool]
+"""The number of a choice, that of one of its calls, or ``None`` for its text, and whether an object may begin there."""
 
 
 def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
@@ -135,6 +135,8 @@ def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
     choice = choices[0]
     delta = choice.delta
     if delta is None or choice.finish_reason or choice.usage or not delta.is_plain():
+        return NO_GROWTH
+    if choice.message is not None and choice.message.tool_calls:
         return NO_GROWTH
     text: Json = delta.content  # pyright: ignore[reportAssignmentType] - a list of parts is not a text
     number: int | None = None
@@ -147,7 +149,7 @@ def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
         if function is None or function.name:
             return NO_GROWTH
         text = function.arguments
-    return ((choice.index, number), text) if type(text) is str and text else NO_GROWTH
+    return ((choice.index, number, text[0] == "{"), text) if type(text) is str and text else NO_GROWTH
 
 
 NO_GROWTH: tuple[None, str] = (None, "")

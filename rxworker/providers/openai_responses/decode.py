@@ -27,7 +27,6 @@ from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import DONE, UNREADABLE, EventDecoder, named_event
@@ -79,9 +78,8 @@ class OpenAIResponsesDecoder(EventDecoder):
 
     def _begin(self) -> None:
         """Reset."""
-        self._blocks = BlockFactory()
         self._started: str | None = None  # the response's id, once it has started; perhaps empty
-        self._items = Items(self._blocks, self._new_id)
+        self._items = Items(self.blocks, self._new_id)
         self._failure: Failure | None = None  # waits for the response that failed
         self._goes_on = False  # it has started, and nothing has failed
 
@@ -169,7 +167,7 @@ class OpenAIResponsesDecoder(EventDecoder):
 
     def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         if self._items.all:
-            events += self._blocks.abort_all("the provider started the response again")
+            events += self.blocks.begin_again("the provider started the response again")
             self._begin()
         self._take_progress(event, events)
 
@@ -192,7 +190,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if well:
             self._items.close(response, status, events)
         else:
-            events += self._blocks.abort_all(f"the response {status}")
+            events += self.blocks.abort_all(f"the response {status}")
         if isinstance(response.usage, dict) and response.usage:
             events.append(read_usage(response.usage))
         stop = read_stop(response, status, self._items.all)
@@ -210,7 +208,7 @@ class OpenAIResponsesDecoder(EventDecoder):
         if self._failure is None:
             self._failure = error_failure(raw)
             self._goes_on = False
-            events += self._blocks.abort_all(self._failure.message)
+            events += self.blocks.abort_all(self._failure.message)
 
     def _take_done(self) -> Events:
         return self.finish()

@@ -7,7 +7,7 @@ again from the beginning. So no client continues after a record that is not in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, TypeAlias
@@ -120,6 +120,9 @@ class LogStream:
         Raises:
             ApiError: There is no such run, or it does not have this offset.
         """
+        return await self._unless_deleted(self._read(offset))
+
+    async def _read(self, offset: str) -> StreamPage:
         info = await self._info()  # before the entries, so that an ended run has no more of them
         messages: list[bytes] = []
         size, at = 0, read_offset(offset)
@@ -164,6 +167,9 @@ class LogStream:
         Raises:
             ApiError: There is no such run.
         """
+        return await self._unless_deleted(self._tail())
+
+    async def _tail(self) -> StreamPage:
         info = await self._info()
         at = 0, 0
         async for entry in self.log.read(self.run_id, max(info.last_seq - 1, 0)):
@@ -183,6 +189,14 @@ class LogStream:
         except LocalProtocolError:
             return False
         return True
+
+    async def _unless_deleted(self, page: Awaitable[StreamPage]) -> StreamPage:
+        """A page of the run, which may be deleted while it is read."""
+        try:
+            return await page
+        except LogError:
+            await self._info()
+            raise
 
     async def _info(self) -> RunInfo:
         info = await self.log.info(self.run_id)

@@ -20,7 +20,7 @@ from rxworker.hooks import Pause, ToolCallContext
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.log.format import Entry, entries_of, records_of
-from rxworker.log.values import RunRow
+from rxworker.log.values import RunInfo, RunRow
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import decode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
@@ -387,6 +387,25 @@ async def test_a_long_poll_of_a_run_that_is_deleted_gets_a_404(log: EventLog) ->
         await asyncio.sleep(0.05)
         await log.delete("run-1")
         assert (await waiting).status == 404
+
+
+@pytest.mark.parametrize("offset", ["now", "-1"])
+async def test_a_run_that_is_deleted_while_it_is_read_gets_a_404(
+    log: EventLog, offset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim, _ = await begin(log, "run-1")
+    await log.release(claim)
+    async with served(log) as client:
+        info = log.info
+
+        async def found_and_deleted(run_id: str) -> RunInfo | None:
+            found = await info(run_id)
+            monkeypatch.setattr(log, "info", info)
+            await log.delete(run_id)
+            return found
+
+        monkeypatch.setattr(log, "info", found_and_deleted)
+        assert (await client.get("/runs/run-1/stream", params={"offset": offset})).status == 404
 
 
 @pytest.mark.parametrize("view", VIEWS)
