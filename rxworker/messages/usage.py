@@ -66,6 +66,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defa
         return replace(whole, by_size=tuple(sorted(sizes.items(), key=_size)))
 
 
+NOTHING = Usage()
 SIZES = (100_000, 128_000, 200_000, 256_000, 272_000, 512_000)
 """The lengths of a prompt in tokens above which providers have other prices."""
 
@@ -75,6 +76,8 @@ def _size(part: tuple[int, Usage]) -> int:
 
 
 def _added(one: Usage, other: Usage) -> Usage:
+    if one == NOTHING:
+        return replace(other, raw=None, by_size=())
     a, b = one.input_tokens, other.input_tokens
     c, d = one.output_tokens, other.output_tokens
     e, f = one.cache_read_tokens, other.cache_read_tokens

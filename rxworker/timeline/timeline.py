@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
-from weakref import WeakMethod, WeakSet
+from weakref import WeakMethod, ref
 
 from msgspec import Struct
 from reactivex import Observable, abc
@@ -146,7 +146,7 @@ class Timeline:
         self.only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
-        self._children: WeakSet[Timeline] | None = None  # made for the first
+        self._refs: set[ref[Timeline]] = set()  # to its children
 
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that runs at the same time.
@@ -172,10 +172,11 @@ class Timeline:
             for row in self._registrations.values():
                 for registration in row:
                     child._take(registration)
-            if self._children is None:
-                self._children = WeakSet()
-            self._children.add(child)
+            self._refs.add(ref(child, self._refs.discard))
         return child
+
+    def _children(self) -> list[Timeline]:
+        return [child for each in (*self._refs,) if (child := each())]
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -244,7 +245,7 @@ class Timeline:
             self._drain()  # what has waited is not for this one
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
             self.only_gathers = self.only_gathers and registration.gather is not None
-            children = [*(self._children or ())]
+            children = self._children()
         for child in children:
             child._take(registration)
 
@@ -353,7 +354,7 @@ class Timeline:
             # handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
-            children = [*(self._children or ())]
+            children = self._children()
         for child in children:
             child._remove(registration)
 

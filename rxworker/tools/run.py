@@ -91,8 +91,7 @@ async def run_at(
         else:
             try:
                 value = await attempts(tool, policy, call, place, call_scope, task=task, own_task=own_task)
-                is_error = isinstance(value, ToolResult) and value.is_error
-                content = value.content if isinstance(value, ToolResult) else value
+                content, is_error = (value.content, value.is_error) if isinstance(value, ToolResult) else (value, False)
             except ToolError as error:
                 logger.debug(
                     "tool %s, call %s: %s",
@@ -337,6 +336,8 @@ async def run_calls(
                 task.add_done_callback(partial(report, call, place))
         if running := [task for task in tasks if not task.done()]:
             await asyncio.wait(running)  # which leaves them alone when it is cancelled
+            for (call, place), task in zip(placed, tasks, strict=True):
+                report(call, place, task)  # of a task that has just ended nothing has been called back
     except asyncio.CancelledError:
         is_stopping = True
         await stop_all(tasks)
@@ -344,8 +345,6 @@ async def run_calls(
         for task in tasks:
             _check(task)
         raise
-    for (call, place), task in zip(placed, tasks, strict=True):
-        report(call, place, task)  # of a task that has just ended nothing has been called back
     return [cancelled.get(place) or _check(task).result() for (_, place), task in zip(placed, tasks, strict=True)]
 
 

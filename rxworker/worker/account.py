@@ -28,11 +28,11 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.messages.usage import less
+from rxworker.messages.usage import NOTHING, less
 from rxworker.providers.models import model_info
 from rxworker.transport.base import ACCOUNT, Model
 from rxworker.worker.context import OwnRequest, RunContext
-from rxworker.worker.limits import NOTHING, model_prices
+from rxworker.worker.limits import model_prices
 
 
 class RunAccount(Struct, eq=False):

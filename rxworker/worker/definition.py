@@ -49,6 +49,7 @@ SETTINGS = Options()
 RETRY = Retry()
 EMPTY = Conversation()
 NONE: Mapping[Any, Any] = {}
+ON_UNKNOWN = get_args(OnUnknown)
 USUAL_STAGES = tuple(STAGES.values())
 
 
@@ -127,8 +128,8 @@ class Definition(RunSettings):
         self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")
         self.name = expect("name", name, str, "name='desk'")
         self.labels = {} if labels is None else expect_labels(labels)
-        if on_unknown not in get_args(OnUnknown):
-            message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
+        if on_unknown not in ON_UNKNOWN:
+            message = f"on_unknown={on_unknown!r}: give one of {ON_UNKNOWN}"
             raise ConfigurationError(message)
         self.on_unknown: OnUnknown = on_unknown
         if tracing is not None and not callable(cast("object", tracing)):

@@ -312,7 +312,7 @@ class RunDriver(Generic[T_co]):
                     await commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
-            if journal.state.status == "paused":
+            if journal.writer is not None and journal.state.status == "paused":
                 return None  # a recovered run that needs a decision about a call
             self._start_timer()
             if commands is not None:
@@ -493,14 +493,15 @@ class RunDriver(Generic[T_co]):
             writer.log.leaving.discard(self._leave_log)
         is_loaded = self.phase is not Phase.LOADING
         self._enter(Phase.ENDED)
-        error = outcome if isinstance(outcome, Exception) else None
         if isinstance(outcome, Exception):
+            error, result = outcome, None
             self.outcome.set_exception(outcome)
             self.outcome.exception()  # a run need not be awaited, so asyncio must not report its error
         else:
+            error, result = None, outcome
             self.outcome.set_result(outcome)
         try:
-            self._release(None if isinstance(outcome, Exception) else outcome, is_loaded)
+            self._release(result, is_loaded)
         finally:
             self._end_records(error)
             if error is not None:

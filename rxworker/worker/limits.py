@@ -14,7 +14,7 @@ from reactivex import operators as ops
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
 from rxworker.messages.settings import Settings, check_number, check_type, checks_arguments
-from rxworker.messages.usage import SIZES, Usage, parts_of
+from rxworker.messages.usage import NOTHING, SIZES, Usage, parts_of
 from rxworker.operators.kernel import Source
 from rxworker.providers.models import UNKNOWN, model_info
 from rxworker.transport import Model
@@ -281,7 +281,6 @@ class Budget:
         return None
 
 
-NOTHING = Usage()
 TOKENS = [name for name in Usage.__struct_fields__ if name.endswith("_tokens")]
 
 
