@@ -29,6 +29,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.messages import StopKind
 from rxworker.operators.expect import EVENTS, neither, observing
 from rxworker.operators.kernel import Ending, Operator, Sink
 
@@ -145,7 +146,8 @@ def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
             started = True
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             held.append(item)
-            release()
+            if event.stop_reason is None or event.stop_reason.kind is not StopKind.MALFORMED:
+                release()  # else it may be retracted: see what comes after it
             return
         elif event.__class__ not in _OF_A_RESPONSE:
             release()

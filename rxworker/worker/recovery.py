@@ -58,6 +58,7 @@ from rxworker.tools.invocation import key_of
 from rxworker.worker.commands import reason_in
 from rxworker.worker.context import TurnScope
 from rxworker.worker.journal import SOURCE
+from rxworker.worker.respond import has_lost_its_call
 from rxworker.worker.stored import LoadedRun
 from rxworker.worker.take_up import OpenResponse, open_response
 
@@ -161,7 +162,7 @@ async def continue_run(
         return Continuation([], scope)
     begin = turn[0].event
     response = state.response
-    is_cut = response is not None and response.status is not ResponseStatus.COMPLETED
+    is_cut = response is not None and (response.status is not ResponseStatus.COMPLETED or has_lost_its_call(response))
     if is_cut or (response is None and not isinstance(begin, RunResume)):
         is_open = isinstance(_last(turn, AttemptStart, AttemptRetract), AttemptStart)
         is_retracted = (is_cut or is_open) and not (taken_up and taken_up.stored)

@@ -33,8 +33,10 @@ from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
+from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
 from rxworker.state.closing import response_ends
+from rxworker.state.response import ResponseState, message_of
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.worker.account import RunAccount, attempt_start
 from rxworker.worker.apply import apply_operators
@@ -182,17 +184,27 @@ def expect_end(context: RunContext, source: str = "") -> None:
 
     Raises:
         TruncatedError: It does not.
-        RxWorkerError: The response failed, although the stream completed.
+        RxWorkerError: The response failed, although the stream completed, or the model lost the call that it ended for.
     """
     response = context.journal.state.response
     if response is not None and response.status is ResponseStatus.COMPLETED:
-        return
+        if (stop := response.stop_reason) is None or stop.kind is not MALFORMED or not has_lost_its_call(response):
+            return
+        raise ProviderError(_LOST.format(stop.detail or stop.raw), kind="server", code="lost_call", retryable=True)
     if response is not None and response.error is not None:
         raise error_to_exception(response.error)
     which = source or f"the stream of {context.worker.model!r}"
     if context.worker.operators and not source:
         which += ", or the output of the worker's operators,"
     raise TruncatedError(f"{which} completed without the event that ends a response, Status(COMPLETED)")
+
+
+def has_lost_its_call(response: ResponseState) -> bool:
+    """Whether a response that has ended was to have a call, and has none that is whole."""
+    if response.stop_reason is None or response.stop_reason.kind is not MALFORMED:
+        return False
+    message = message_of(response, "")
+    return message is None or not message.tool_calls
 
 
 def _may_repeat(context: RunContext, begun: int) -> bool:
@@ -204,6 +216,10 @@ def _may_repeat(context: RunContext, begun: int) -> bool:
     return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
 
+MALFORMED = StopKind.MALFORMED
+_LOST = (
+    "the model lost its call: its response ended ({}) without one; run again, or take simpler tools or another model"
+)
 _HELD_BACK = (
     "an operator around the stage respond drops or holds back what respond emits, such as the start of an attempt: it "
     "can then not see whether the response is complete. Operators that wait, such as ops.delay, work on the response "

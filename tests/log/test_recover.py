@@ -35,10 +35,11 @@ from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, export_run
 from rxworker.log.format import VERSION, Entry, entries_of, records_of, with_body
 from rxworker.log.values import Command, RunRow
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, StopKind
 from rxworker.state import fold_run
-from rxworker.testing import ScriptedModel, call, say
+from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
+from rxworker.transport import Retry
 from tests.log.victim import ByTurn
 
 REPLIES = [
@@ -123,6 +124,19 @@ async def test_any_prefix_of_a_log_folds_recovers_and_ends() -> None:
         ended = {s.event.call_id for s in records[:length] if isinstance(s.event, ToolStop)}
         started = [s.event.call.id for s in records[length:] if isinstance(s.event, ToolStart)]
         assert not ended & set(started)
+
+
+async def test_a_response_that_lost_its_call_is_requested_again_wherever_its_process_ends() -> None:
+    lost = Reply("Let me see.", stop=StopKind.MALFORMED)
+    async with MemoryLog() as log:
+        run = Worker(ScriptedModel([lost, say("Done.")]), log=log, response_retry=Retry(first=0.0)).run("Begin.")
+        await run
+        every = singles([entry async for entry in log.read(run.id)], run.id)
+    ends = [n for n, record in enumerate(records_of(every, run.id), 1) if isinstance(record.event, AttemptRetract)]
+    for length in range(1, ends[0]):
+        result = await Worker(ScriptedModel([say("Done.")]), log=await cut(run.id, every[:length])).recover(run.id)
+        assert isinstance(result, Finished)
+        assert [message.text for message in result.conversation.messages] == ["Begin.", "Done."], length
 
 
 async def test_a_response_that_was_cut_is_retracted_and_the_numbers_go_on() -> None:

@@ -45,7 +45,7 @@ def data_of(body: Any, event: str = "") -> bytes:
 
 
 def failed_response(error: Any) -> bytes:
-    response = {"id": "r", "status": "failed", "error": error, "output": []}
+    response: Any = {"id": "r", "status": "failed", "error": error, "output": []}
     return data_of({"type": "response.failed", "response": response}, "response.failed")
 
 
