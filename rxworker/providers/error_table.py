@@ -61,7 +61,11 @@ ROWS = (
     ("gemini", "timeout", "deadline_exceeded gateway_timeout"),
     ("gemini", "server", "internal aborted"),
     ("gemini", "cancelled", "cancelled"),
-    ("gemini", "invalid_request", "invalid_request invalid_argument failed_precondition out_of_range unimplemented"),
+    (
+        "gemini",
+        "invalid_request",
+        "invalid_request invalid_argument failed_precondition out_of_range parameter_unknown",
+    ),
     # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
     ("bedrock", "authentication", "expiredTokenException invalidSignatureException unrecognizedClientException"),
     ("bedrock", "permission", "accessDeniedException"),
@@ -92,7 +96,7 @@ ROWS = (
     (_MINIMAX, "invalid_request", "1026 1027 1042 2013"),
     # https://help.aliyun.com/en/model-studio/error-code
     ("qwen", "quota", "Arrearage AllocationQuota.FreeTierOnly"),
-    ("qwen", "rate_limit", "limit_requests"),
+    ("qwen", "rate_limit", "limit_requests limit_burst_rate"),
     ("qwen", "timeout", "RequestTimeOut InternalError.Timeout"),
     ("qwen", "invalid_request", "InvalidParameter DataInspectionFailed"),
     # https://api-docs.deepseek.com/quick_start/error_codes, https://platform.kimi.ai/docs/api/errors
@@ -106,7 +110,7 @@ ROWS = (
     ("groq", "overloaded", "over_capacity capacity_exceeded"),
     ("groq", "invalid_request", "tool_use_failed"),
     ("cerebras", "authentication", "wrong_api_key"),
-    ("cerebras", "rate_limit", "request_quota_exceeded token_quota_exceeded"),
+    ("cerebras", "rate_limit", "request_quota_exceeded token_quota_exceeded too_many_tokens_error"),
     ("cerebras", "overloaded", "queue_exceeded"),
     ("mistral", "rate_limit", "service_tier_capacity_exceeded rate_limited"),
     ("mistral", "not_found", "invalid_model"),
@@ -116,7 +120,7 @@ ROWS = (
     ("own", "not_found", "unknown_model"),
     ("own", "context_length", "exceed_context_size_error"),
     ("own", "quota", "budget_exceeded"),
-    ("own", "invalid_request", "bad_request"),
+    ("own", "invalid_request", "bad_request not_supported_error unimplemented"),
     ("own", TRUNCATED, TRUNCATED),
 )
 WORDS: Final = {key(word): kind for of, kind, words in ROWS if of != _MINIMAX for word in words.split()}
@@ -135,6 +139,7 @@ STATUSES: Final = {
     429: "rate_limit",
     498: "overloaded",  # Groq: no capacity for the tier flex
     499: "cancelled",
+    501: "invalid_request",
     503: "overloaded",
     504: "timeout",
     524: "timeout",  # Cloudflare
@@ -162,13 +167,14 @@ SENTENCES: Final = tuple(
         (
             "quota",
             _ANY,
-            r"used all available credits|(out of|no|not enough) credits|spend(ing)? limit|\busage limits?\b",
+            r"used all available credits|(out of|no|not enough) credits|(credit|spend(ing)?) limit|\busage limits?\b",
         ),
         (
             "quota",
             _UNKNOWN,
-            r"exceeded (your|the) .*quota|quota (is )?(exceeded|exhausted)|subscription|upgrade|billing",
+            r"exceeded (your|the) .*quota|subscription|upgrade|billing",
         ),
+        ("quota", _UNKNOWN | {"permission"}, r"quota (is |was |has been )?(reached|exceeded|exhausted)"),
         ("rate_limit", _VAGUE, r"(tokens?|requests?) per (second|min|minute|hour|day)\b|too many requests"),
         ("rate_limit", _VAGUE, r"rate.?limit(ed)? (reached|exceeded)|too many tokens.{0,3}please wait"),
         ("rate_limit", _UNKNOWN, r"rate.?limit|throttl"),
@@ -188,8 +194,9 @@ SENTENCES: Final = tuple(
             _VAGUE | {"server"},
             r"token count is \d+|(token count|(?<!_)tokens) .{0,60}exceeds? the (maximum|limit|model|configured)"
             r"|token limit (is |was )?exceeded"
-            r"|exceed\w* (the )?(model('s)? )?(token limit|max\w* (input |prompt )?(length|tokens))"
-            r"|exceed\w* (the )?max\w* number of (input )?tokens|range of input length|longer than the model"
+            r"|exceed\w* (the )?(model('s)? )?(token limit|max\w* (allowed |input |prompt )*(length|tokens))"
+            r"|exceed\w* (the )?max\w* number of (input )?tokens|range of input length"
+            r"|longer than the (max\w* )?model|n_keep.{0,20}n_ctx"
             r"|max\w* (prompt|input) (token )?length|reduce the length of the (messages|prompt|input)"
             r"|`inputs` (tokens \+|must have less)",
         ),
@@ -200,6 +207,7 @@ SENTENCES: Final = tuple(
             r"|api.?key\W+(\S+ )?((is|has|was|been) )*(not valid|invalid|expired|not found|missing|revoked|disabled)",
         ),
         ("authentication", _UNKNOWN, r"unauthori[sz]ed|unauthenticated|sign(ed)? in|authentication|invalid .*token\b"),
+        ("authentication", _UNKNOWN | {"permission"}, r"(security|bearer|access) token .{0,40}(expired|invalid)"),
         # How an unknown model is reported with status 400, by Mistral, OpenRouter, xAI, DeepSeek and others.
         (
             "not_found",
@@ -213,8 +221,16 @@ SENTENCES: Final = tuple(
         ("invalid_request", _UNKNOWN, r"^(invalid|unsupported|image|empty image|failed to download image)\b"),
         ("invalid_request", _UNKNOWN, r"does not support|not supported"),
         ("overloaded", _UNKNOWN, r"overload|\b(at|over|no|insufficient) capacity|capacity (is )?exceeded|\bbusy\b"),
-        ("overloaded", _UNKNOWN, r"high (demand|traffic|load)|maximum pending|(is|currently) (unavailable|loading)"),
+        (
+            "overloaded",
+            _UNKNOWN,
+            r"high (demand|traffic|load)|maximum pending|unavailable|(is|currently) loading|queue is full",
+        ),
         ("timeout", _UNKNOWN, r"timed?.?out|deadline"),
-        ("server", _UNKNOWN, r"try again|retry your|internal (server )?error|(system|server|network) error"),
+        (
+            "server",
+            _UNKNOWN,
+            r"try again|retry your|crashed|terminated|internal (server )?error|(system|server|network) error",
+        ),
     )
 )

@@ -101,7 +101,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     # Anthropic's name of the cause: https://platform.claude.com/docs/en/api/errors
     cause = _word(details.get("error_code")) if isinstance(details, dict) else None
     code = cause or _word(holder.get("code")) or _word(body.get("code"))
-    kinds = [code, *(_word(holder.get(name)) for name in ("type", "status", "http_code"))]
+    kinds = [code, *(_word(holder.get(name)) for name in ("type", "status", "http_code", "status_code"))]
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
     if status is not None:
