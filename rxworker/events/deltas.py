@@ -137,12 +137,12 @@ def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
     """
     gathered: list[Any] = []
     start = 0  # of the neighbours at the end
-    like: Any = None  # the first of them
+    like: Any = None  # the first of them, if they can be merged
     for event in events:
         kind = event.__class__
-        if kind is not like.__class__ or kind not in MERGEABLE or not adds_to_same(event, like):
+        if kind is not like.__class__ or not adds_to_same(event, like):
             _merge_from(start, gathered)
-            start, like = len(gathered), event
+            start, like = len(gathered), event if kind in MERGEABLE else None
         gathered.append(event)
     _merge_from(start, gathered)
     return gathered
@@ -169,12 +169,12 @@ def flatten(parts: Iterable[E | Deltas[E]]) -> Iterator[E]:
     >>> list(flatten(["a", Deltas(TextDelta(0, ""), ["hel", "lo"])]))
     ['a', TextDelta(index=0, text='hel', choice=0), TextDelta(index=0, text='lo', choice=0)]
     """
-    for part in parts:
-        one: Any = part
-        if one.__class__ is Deltas:
-            yield from one
+    each: Iterable[Any] = parts
+    for part in each:
+        if part.__class__ is Deltas:
+            yield from part
         else:
-            yield one
+            yield part
 
 
 def adds_to_same(delta: Any, other: Any) -> bool:

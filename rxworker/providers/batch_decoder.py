@@ -7,6 +7,7 @@ equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
@@ -94,16 +95,10 @@ class BatchDecoder(Generic[F]):
         return parts if calls is None else calls.once(parts)
 
     def _feed_each(self, frames: Sequence[F]) -> Sequence[Part]:
-        events: list[ResponseEvent] = []
-        for frame in frames:
-            events += self._decoder.feed(frame)
-        return gather(events)
+        return gather(chain.from_iterable(map(self._decoder.feed, frames)))
 
     def finish(self) -> Events:
         """The bytes ended: first for the frames, then for the response."""
-        events: list[ResponseEvent] = []
-        for frame in self._framing.finish():
-            events += self._decoder.feed(frame)
-        events += self._decoder.finish()
+        events = [*chain.from_iterable(map(self._decoder.feed, self._framing.finish())), *self._decoder.finish()]
         calls = self._blocks.calls
         return events if calls is None else [*flatten(calls.once(events))]

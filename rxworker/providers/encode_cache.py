@@ -42,7 +42,6 @@ MOST = 8
 MOST_BYTES = 512 * 1024
 
 MEDIA = frozenset({Audio, Document, Image})
-_BYTES = frozenset({bytes})
 
 Part: TypeAlias = bytes | JsonObject
 """One or more members of an array as JSON, or one member that is not encoded yet."""
@@ -174,7 +173,7 @@ def array(parts: Sequence[Part]) -> Raw | tuple[Raw | JsonObject, ...]:
     >>> to_json(array([b"1,2", b"3"])), to_json(array([b"1,2", {"a": 3}]))
     (b'[1,2,3]', b'[1,2,{"a":3}]')
     """
-    if _BYTES.issuperset(map(type, parts)):
+    if {*map(type, parts)} <= {bytes}:
         encoded: Sequence[Any] = parts
         return Raw(b"[%b]" % b",".join(encoded))
     return tuple(Raw(part) if isinstance(part, bytes) else part for part in parts)

@@ -151,7 +151,8 @@ class Service(ABC):
         self._base_url = base_url
         self._address = address
         self._last_key: str | None = None  # what a function returned, to be masked
-        self._headers = {**self._own_headers, **checked_headers(headers or {})}
+        named = {"content-type": "application/json", "accept": self._accept[0], **self._own_headers}
+        self._headers = named | checked_headers(headers or {})
 
     def _check_base(self, base_url: str) -> None:
         """Raise `ConfigurationError` for what cannot be a ``base_url``."""
@@ -172,26 +173,25 @@ class Service(ABC):
         """
         url = self._address or self._url()
         info = self._info_at(url)
-        headers = {"content-type": "application/json", "accept": self._accept[0]}
         options = fitted(self.model, info, options, self._room)
         draft = Draft(conversation, tuple(tools), options, url=url, info=info)
         settled = self._settled(draft)
         if settled is not options:
             options, draft = settled, replace(draft, options=settled)
-        own = self._headers
+        headers = {**self._headers}
         if options.headers:
-            own = own | checked_headers(options.headers)
+            headers |= checked_headers(options.headers)
         authorize: Authorize | None = None
-        if own.keys().isdisjoint(self._key_headers):
+        if headers.keys().isdisjoint(self._key_headers):
             given = self._given
             authorize = self._authorize_late(url, given)
             if authorize is None and not callable(given):
                 headers |= self._authorization(url, given)
         if options.compact_at is not None:
-            own = self._compacting(own, options)
+            headers = self._compacting(headers, options)
         return HttpRequest(
             url,
-            headers | own,
+            headers,
             self._body(draft),
             self._accept,
             is_background=self.is_background(options),

@@ -14,7 +14,6 @@ Reads that hold neither a usage nor an error are the usual case, and are pushed 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -181,8 +180,7 @@ class Receiver(abc.ObserverBase[bytes]):
         if not parts or self._over:
             return
         if Usage in kinds:
-            last: Any = parts[~kinds.index(Usage)]
-            self._usage = last
+            self._usage = parts[~kinds.index(Usage)]  # pyright: ignore[reportAttributeAccessIssue] - the last one
         self._has_emitted = True
         if len(parts) == 1 and not isinstance(parts[0], Deltas):
             self._observer.on_next(parts[0])

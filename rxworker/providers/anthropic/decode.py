@@ -218,9 +218,8 @@ class AnthropicDecoder(LenientDecoder):
             return self._fail(CUT)
         self._over = True
         events: list[ResponseEvent] = []
-        if self._open:
-            for place in [*self._open]:
-                events += self._close_late(place, self._stop.stop_reason)
+        for place in [*self._open]:
+            events += self._close_late(place, self._stop.stop_reason)
         reason = self._stop_reason()
         events.append(Status(COMPLETED, stop_reason=reason, echo=self._echo))
         return events

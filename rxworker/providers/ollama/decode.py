@@ -77,7 +77,8 @@ def _end_of_object(text: str, at: int) -> int:
 Events: TypeAlias = Sequence[ResponseEvent]
 
 LINE = "line"
-DELTAS = {BlockType.TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
+TEXT = BlockType.TEXT
+DELTAS = {TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
 
 
 class OllamaDecoder(LenientDecoder):
@@ -95,7 +96,7 @@ class OllamaDecoder(LenientDecoder):
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         super().__init__(new_id)
         self._open: int | None = None  # the block of text or thinking that is open
-        self._kind = BlockType.TEXT  # of this block
+        self._kind = TEXT  # of this block
         self._started = False
         self._called = self._malformed = False
 
@@ -122,7 +123,7 @@ class OllamaDecoder(LenientDecoder):
         if (
             message is None
             or self._open is None
-            or self._kind is not BlockType.TEXT
+            or self._kind is not TEXT
             or not message.content
             or wire.done
             or message.thinking
@@ -155,7 +156,7 @@ class OllamaDecoder(LenientDecoder):
         if message.thinking:
             yield from self._say(BlockType.THINKING, message.thinking)
         if message.content:
-            yield from self._say(BlockType.TEXT, message.content)
+            yield from self._say(TEXT, message.content)
         for raw in message.tool_calls or ():
             yield from self._call(raw)
         if message.images:

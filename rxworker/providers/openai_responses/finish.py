@@ -6,6 +6,7 @@ Cached input is part of the input, reasoning part of the output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
@@ -21,6 +22,8 @@ INCOMPLETE = "incomplete"
 FAILED = "failed"
 CANCELLED = "cancelled"
 STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
+# Why a complete response ended, by what one of its items is.
+ENDINGS = {"called": TOOL_USE, "malformed": StopKind.MALFORMED, "refused": StopKind.REFUSAL}
 
 
 def status_of(response: WireResponse, event: str) -> str:
@@ -51,12 +54,9 @@ def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> Sto
             return StopReason(kind if kind in CUT else StopKind.INCOMPLETE, reason)
     if status != COMPLETED:
         return StopReason(StopKind.INCOMPLETE, status)
-    if any(item.called for item in items):
-        return StopReason(TOOL_USE, status)
-    if any(item.malformed for item in items):
-        return StopReason(StopKind.MALFORMED, status)
-    if any(item.refused for item in items):
-        return StopReason(StopKind.REFUSAL, status)
+    for name, kind in ENDINGS.items():
+        if any(map(attrgetter(name), items)):
+            return StopReason(kind, status)
     waiting = [item.kind for item in items if waits_for_client(item.wire)]
     detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
     return StopReason(StopKind.END_TURN, status, detail)
