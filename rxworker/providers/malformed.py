@@ -26,6 +26,7 @@ from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_fai
 from rxworker.providers.heads import Heads
 from rxworker.providers.ids import made_id
 
+DONE = b"[DONE]"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
@@ -45,6 +46,18 @@ def stream_failure(event: str, raw: Json) -> Failure | None:
     if isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"):
         return read_failure(raw) or Failure(_shown(raw), "error")
     return None
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The events of a frame between which the server left out the blank line; none if it is not made of events."""
+    lines = [line for line in map(bytes.strip, data.split(b"\n")) if line]
+    try:
+        for line in lines:
+            if line != DONE:
+                msgspec.json.decode(line, type=Raw)
+    except UNREADABLE:
+        return []
+    return lines
 
 
 def garbage_failure(frame: SseFrame) -> Failure | None:
@@ -109,10 +122,17 @@ class LenientDecoder(ABC):
         return Failure(f"the server sent no response but {text!r}", NO_RESPONSE, classify([], 200, text))
 
     @abstractmethod
+    def feed(self, frame: Any, /) -> Sequence[ResponseEvent]:
+        """Take the next frame; return what happened."""
+
+    @abstractmethod
     def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
         """JSON that does not match its Struct."""
 
     def _take_garbage(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+        lines = _lines(frame.data)
+        if lines and lines != [frame.data]:
+            return [event for line in lines for event in self.feed(structs.replace(frame, data=line))]
         self._is_careful = True
         repaired = self._joiner.repaired(frame.data)
         if repaired is not None:
@@ -139,9 +159,6 @@ class LenientDecoder(ABC):
     def _stop_reason(self) -> StopReason | None:
         """Why the response ended, as far as is known."""
         return None
-
-
-DONE = b"[DONE]"
 
 
 class EventDecoder(LenientDecoder):
@@ -181,10 +198,8 @@ class EventDecoder(LenientDecoder):
         event = named_event(event, frame)
         if stream_failure(frame.event, raw):
             self._take_error(raw, events)
-        elif not (isinstance(raw, dict) and self._knows(event.type)):
-            events.append(Opaque(event.type or frame.event, raw))
         else:
-            if rest:
+            if rest and self._knows(event.type):  # any other event goes on whole
                 events.append(Opaque(event.type, rest))
             self._take(event, frame.data, events)
         return events

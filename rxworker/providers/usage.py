@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -14,7 +15,7 @@ _NUMBERS = frozenset({int, type(None)})
 def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
     """The numbers at some paths, of one name or two; ``None`` for what is not there, and for what is not a number.
 
-    >>> numbers_in({"a": 1, "b": {"c": True, "d": 2}}, "a", "b.c", "b.d", "e.f")
+    >>> numbers_in({"a": 1, "b": {"c": True, "d": "2"}}, "a", "b.c", "b.d", "e.f")
     [1, None, 2, None]
     """
     found: list[Any] = []
@@ -23,7 +24,19 @@ def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
         found += map(place.get, members) if isinstance(place, dict) else [None] * len(members)
     if _NUMBERS.issuperset(map(type, found)):
         return found
-    return [each if type(each) is int else None for each in found]  # a bool is an int, too, not a number
+    return [*map(_number, found)]
+
+
+def _number(value: object) -> int | None:
+    """A number of tokens. Some servers send a text, or a fraction, which counts as a whole token."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, float):
+        return math.ceil(value) if math.isfinite(value) else None
+    return value if type(value) is int else None  # a bool is an int, too, not a number
 
 
 @lru_cache(maxsize=64)  # a provider has one or two

@@ -53,6 +53,7 @@ from rxworker.providers.openai_chat.choice import (
     merge_details,
 )
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
+from rxworker.providers.openai_chat.tools import CUSTOM
 from rxworker.providers.schema import (
     answer_schema,
     refuse_grammar,
@@ -317,6 +318,9 @@ def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObje
     }
     if not own or not call.echo:
         return encoded
+    if call.echo.get("type") == CUSTOM:
+        given = call.input if isinstance(call.input, str) else text
+        return {"id": call_id, "type": CUSTOM, CUSTOM: {"name": call.name, "input": given}}
     return {field: value for field, value in call.echo.items() if field in dialect.echoes} | encoded
 
 

@@ -34,6 +34,9 @@ Emit: TypeAlias = Callable[[ResponseEvent], None]
 
 NO_FUNCTION = WireFunction()
 TOOL_USE = BlockType.TOOL_USE
+CUSTOM = "custom"
+FREE_TEXT: JsonObject = {"type": CUSTOM}
+"""What is kept of a call of a tool with free text."""
 NULL = "null"  # how Groq writes the arguments of a call without any
 
 
@@ -81,9 +84,8 @@ class PendingCall(Struct, eq=False):
 
         Some servers send an empty object before the first piece.
         """
-        if not (
-            self.wire_id and self.pieces and text.lstrip()[:1] in ("{", "n") and self.is_whole() and self.is_json()
-        ):
+        begins = text.lstrip()[:1] in ("{", "n") and self.wire_id and self.echo != FREE_TEXT
+        if not (begins and self.is_whole() and self.is_json()):
             return False
         return _is_whole(text) or "".join(self.pieces).strip() != "{}"
 
@@ -129,6 +131,8 @@ class ToolCalls:
     def take(self, piece: WireToolCall) -> None:
         """A piece of a call: perhaps a start, perhaps arguments."""
         function = piece.function or NO_FUNCTION
+        if piece.custom is not None:
+            function = WireFunction(piece.custom.name, piece.custom.input)
         text = function.arguments
         if type(text) is not str:
             text = _text(text)
@@ -136,6 +140,8 @@ class ToolCalls:
         call.wire_id = call.wire_id or piece.id or ""
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
+        elif piece.custom is not None:
+            call.echo = FREE_TEXT
         if text:
             call.pieces.append(text)
         if call.index is None:
@@ -203,7 +209,8 @@ class ToolCalls:
         return known
 
     def _start(self, call: PendingCall) -> None:
-        metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
+        is_text = call.echo == FREE_TEXT
+        metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name, is_text)
         start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
         call.index, call.started_echo = index, call.echo

@@ -24,18 +24,27 @@ class WireFunction(Struct, frozen=True, gc=False):
     arguments: Json = None
 
 
+class WireCustom(Struct, frozen=True, gc=False):
+    """Which tool with free text, and a piece of the text."""
+
+    name: str | None = None
+    input: Json = None
+
+
 class WireToolCall(Struct, frozen=True, gc=False):
     """A piece of a tool call.
 
     Attributes:
         index: Which call; some servers leave it out, or start at 1, or send 0 for all.
         id: With the first piece; some servers repeat it, or repeat it empty.
+        custom: The tool, where it is one with free text.
         extra_content: Content that Google's compatible server requires back with the call.
     """
 
     index: int | None = None
     id: str | None = None
     function: WireFunction | None = None
+    custom: WireCustom | None = None
     extra_content: JsonObject | None = None
 
 
