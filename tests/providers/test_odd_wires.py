@@ -65,7 +65,7 @@ def test_numbers_of_tokens_may_be_texts_and_fractions(sent: object, read: int) -
 
 
 @pytest.mark.parametrize("sent", [True, "many", None, [1], float("inf"), "nan", {}])
-def test_a_value_that_is_no_number_of_tokens_is_unknown(sent: object) -> None:
+def test_a_value_other_than_a_number_of_tokens_is_unknown(sent: object) -> None:
     usage = {"prompt_tokens": sent, "completion_tokens": 1}
     chunk = frames({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}], "usage": usage})
     found = [event for event in decode("openai_chat", chunk + b"data: [DONE]\n\n") if isinstance(event, Usage)]
