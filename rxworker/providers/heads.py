@@ -41,8 +41,7 @@ class Heads:
         """
         try:
             members = _members(data)
-            if inside:
-                members = _members(members.get(inside, b"{}"))
+            members = _members(members.get(inside, b"{}")) if inside else members
             new: dict[str, Json] = {}
             for name in filterfalse(known.__contains__, members):
                 raw = bytes(members[name])
