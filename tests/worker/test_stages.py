@@ -171,7 +171,7 @@ async def test_a_time_out_around_the_tools_ends_the_run_with_a_valid_conversatio
         return "awake"
 
     model = ScriptedModel([call("look") + call("sleep")])
-    worker = Worker(model, tools=[look, sleep], around={"call_tools": ops.timeout(0.01)})
+    worker = Worker(model, tools=[look, sleep], around={"call_tools": ops.timeout(0.25)})
     run = worker.run("go")
     with pytest.raises(Exception, match=r"[Tt]imeout"):
         await run
