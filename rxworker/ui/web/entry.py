@@ -161,6 +161,8 @@ class ConversationEntry:
         output: The type of the answers of its runs.
         allowed: The tools that its user always allows, each with the hook that pauses no run for it, as they were read
             last.
+        reads: How often these were read.
+        newest: Which of the reads is shown.
         is_marking: Whether its marks are not stored yet: what the log lists is older.
     """
 
@@ -182,6 +184,7 @@ class ConversationEntry:
         self.received: tuple[Message, ...] = ()
         self.output: type[Any] | None = None
         self.allowed: tuple[Pair, ...] = ()
+        self.reads = self.newest = 0
         self.is_marking = False
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self._session: Session | None = None

@@ -320,7 +320,7 @@ class RunStore:
             if not isinstance(current, StoredEntry) or current.info.created <= info.created:
                 conversation.current = entry
         conversation = entry.conversation
-        if conversation.current is entry and is_new:
+        if conversation.current is entry and is_new and not conversation.newest:
             conversation.allowed = entry.info.row.allowed
         if conversation.current is entry and (is_new or conversation.allowed):
             self._begin(self._read_allowed(conversation), entry.id)
@@ -349,10 +349,15 @@ class RunStore:
             LogError: The log cannot be read.
         """
         entry = conversation.current
+        conversation.reads += 1
+        number = conversation.reads
         if isinstance(entry, StoredEntry) and self.log is not None:
             found = await allowed_in(self.log, entry.id, entry.info.row)
         else:
             found = await conversation.session.allowed_now()
+        if number < conversation.newest:
+            return  # one that began later has ended before
+        conversation.newest = number
         if (allowed := tuple(dict.fromkeys((*found, *more)))) != conversation.allowed:
             conversation.allowed = allowed
             for run in conversation.runs:

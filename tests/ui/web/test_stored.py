@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rxworker import Worker, before_tool_call, tool
+from rxworker import Session, Worker, before_tool_call, tool
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
@@ -23,6 +23,7 @@ from rxworker.errors import (
 )
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, SQLiteLog, dismiss_run
+from rxworker.log.permissions import Pair
 from rxworker.log.values import RunRow
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
@@ -565,6 +566,31 @@ async def test_a_tool_is_revoked_while_a_run_of_this_process_goes_on(sites: Site
     await until_it(site, waiting, lambda row: row.status == "finished" and not row.allowed)
     await paused_at_delete(site, (await site.begin("delete", **again))["id"])
     assert site.deleted == ["a"]
+
+
+async def test_an_older_read_of_what_is_allowed_replaces_no_newer_one(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, _ = await sites.open()
+    run = await paused_at_delete(site, (await site.begin("delete"))["id"])
+    conversation = site.server.state.runs.get(run["id"]).conversation
+    goes_on = asyncio.Event()
+    allowed_now = Session.allowed_now
+
+    async def slowly(session: Session) -> tuple[Pair, ...]:
+        monkeypatch.setattr(Session, "allowed_now", allowed_now)
+        found = await allowed_now(session)
+        await goes_on.wait()
+        return found
+
+    monkeypatch.setattr(Session, "allowed_now", slowly)
+    older = asyncio.create_task(site.server.state.store.refresh(conversation))
+    await asyncio.sleep(0)
+    resumed = await always(site, run)
+    await over(site, resumed["id"])
+    goes_on.set()
+    await older
+    assert conversation.allowed == (("delete", "permit"),)
 
 
 async def over(site: Site, run_id: str) -> None:
