@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rxworker import Session, Worker, before_tool_call, tool
+from rxworker import Worker, before_tool_call, tool
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
@@ -22,8 +22,7 @@ from rxworker.errors import (
     RxWorkerError,
 )
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import EventLog, SQLiteLog, dismiss_run
-from rxworker.log.permissions import Pair
+from rxworker.log import EventLog, SQLiteLog, dismiss_run, permissions
 from rxworker.log.values import RunRow
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
@@ -573,19 +572,22 @@ async def test_an_older_read_of_what_is_allowed_replaces_no_newer_one(
 ) -> None:
     site, _ = await sites.open()
     run = await paused_at_delete(site, (await site.begin("delete"))["id"])
-    conversation = site.server.state.runs.get(run["id"]).conversation
-    goes_on = asyncio.Event()
-    allowed_now = Session.allowed_now
+    entry = site.server.state.runs.get(run["id"])
+    assert entry is not None
+    conversation = entry.conversation
+    has_read, goes_on = asyncio.Event(), asyncio.Event()
+    load = permissions.load_kept
 
-    async def slowly(session: Session) -> tuple[Pair, ...]:
-        monkeypatch.setattr(Session, "allowed_now", allowed_now)
-        found = await allowed_now(session)
+    async def slowly(*args: Any) -> Any:
+        monkeypatch.setattr(permissions, "load_kept", load)
+        found = await load(*args)
+        has_read.set()
         await goes_on.wait()
         return found
 
-    monkeypatch.setattr(Session, "allowed_now", slowly)
+    monkeypatch.setattr(permissions, "load_kept", slowly)
     older = asyncio.create_task(site.server.state.store.refresh(conversation))
-    await asyncio.sleep(0)
+    await has_read.wait()
     resumed = await always(site, run)
     await over(site, resumed["id"])
     goes_on.set()
