@@ -149,6 +149,41 @@ async def test_the_container_survives_a_saved_pause() -> None:
     assert second["messages"][1]["content"][0] == runs_code()
 
 
+OWN_TOOLS = {
+    "server_tool_use": ("web_search", "web_fetch", "tool_search_tool_bm25", "code_execution", "advisor"),
+    "mcp_tool_use": ("their_tool",),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OWN_TOOLS.items() for name in names])
+@pytest.mark.parametrize("first", [True, False], ids=["before it", "after it"])
+async def test_a_call_of_anthropics_beside_one_of_ours_waits_for_its_result(kind: str, name: str, first: bool) -> None:
+    own: JsonObject = {"type": kind, "id": "s1", "name": name, "input": {"query": "rain"}}
+    if kind == "mcp_tool_use":
+        own["server_name"] = "theirs"
+    ours: JsonObject = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}}
+    done: JsonObject = {"type": f"{kind.removesuffix('_use')}_result", "tool_use_id": "s1", "content": []}
+    if kind == "server_tool_use":
+        done["type"] = f"{name}_tool_result"
+    blocks = [own, ours] if first else [ours, own]
+    said = [answer(*blocks, stop="tool_use"), answer(done, text("It rains.")), answer(text("Yes."))]
+
+    @tool
+    def read(path: str) -> str:
+        """Read a file."""
+        return f"dry in {path}"
+
+    async with ReplayServer(said) as server:
+        worker = Worker(anthropic(server), tools=[read])
+        assert (await worker.run("Does it rain?")).text == "It rains."
+        assert (await worker.run("Really?")).text == "Yes."
+        second, third = (sent(server, n)["messages"] for n in (1, 2))
+    assert [block["type"] for block in second[1]["content"]] == [block["type"] for block in blocks]
+    assert [block["type"] for block in second[2]["content"]] == ["tool_result"]
+    assert [block["type"] for block in third[1]["content"]] == [block["type"] for block in blocks]
+    assert [block["type"] for block in third[3]["content"]] == [done["type"], "text"]
+
+
 async def test_the_container_survives_a_saved_conversation() -> None:
     async with ReplayServer([answer(text("Hi."), container=CONTAINER), answer(text("Yes."))]) as server:
         worker = Worker(anthropic(server), options=WITH_CODE)

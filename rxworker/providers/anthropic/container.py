@@ -6,10 +6,12 @@ also has to hold the call of the code execution tool, whose result comes in a la
 nothing but results until then
 (https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling).
 
+A call of one of Anthropic's tools beside one of the client's waits, too: it is run when the results are returned.
+
 So a call of Anthropic's own tools is sent back if its result is in the conversation, or if it is pending: only results
-follow it, and its container is the one that is sent. Any other one is taken out, because Anthropic refuses it; a
-call that its code made is then sent as one that the model made. So the conversation stays valid when the container has
-expired (for example after an approval that took long) and when the user writes in the middle.
+follow it, and its container, if it has one, is the one that is sent. Any other one is taken out, because Anthropic
+refuses it; a call that its code made is then sent as one that the model made. So the conversation stays valid when the
+container has expired (for example after an approval that took long) and when the user writes in the middle.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ class OwnCalls:
             self._known = known
 
     def _is_in(self, name: str, container: str | None) -> bool:
-        return container is not None and self._containers.get(name) in (None, container)
+        return self._containers.get(name) in (None, container)
 
 
 def _is_own_result(block: JsonObject) -> bool:
