@@ -565,15 +565,30 @@ def test_text_thinking_and_refusals_take_turns_in_blocks() -> None:
     assert RefusalDelta(2, "no") in events
 
 
-def test_signatures_of_calls_are_kept_whenever_they_come() -> None:
-    extra = {"google": {"thought_signature": "s"}}
-    first = tool(index=0, id="a", function={"name": "f"}, extra_content=extra)
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        {"extra_content": {"google": {"thought_signature": "s"}}},
+        {"thought_signature": "s"},
+        {"thoughtSignature": "s"},
+        {"provider_specific_fields": {"thought_signature": "s"}},
+        {"thought_signature": "s", "provider_specific_fields": {"a": 1}},
+    ],
+    ids="+".join,
+)
+def test_signatures_of_calls_are_kept_whenever_they_come_and_sent_back(sealed: dict[str, Any]) -> None:
+    first = tool(index=0, id="a", function={"name": "f"}, **sealed)
     start = next(e for e in decode(first, DONE) if isinstance(e, BlockStart))
-    assert start.echo == {"extra_content": extra}
-    late = tool(index=0, function={"arguments": "{}"}, extra_content=extra)
-    events = decode(tool(index=0, id="a", function={"name": "f"}), late, DONE)
+    assert start.echo == sealed
+    late = tool(index=0, function={"arguments": "{}"}, **sealed)
+    events = decode(tool(index=0, id="a", function={"name": "f"}), late, chunk(finish="tool_calls"), DONE)
     stop = next(e for e in events if isinstance(e, BlockStop))
-    assert stop.echo == {"extra_content": extra}
+    assert stop.echo == sealed
+    body = OpenAIChat("m", api_key="k", base_url="https://gateway.example").request(
+        Conversation((Message.user("go"), message_of(events))), (), Options()
+    )
+    (call,) = json.loads(body.body)["messages"][1]["tool_calls"]
+    assert {name: call[name] for name in sealed} == sealed
 
 
 def test_citations_belong_to_the_open_text() -> None:

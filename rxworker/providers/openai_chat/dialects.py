@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from rxworker.providers.hosts import row_of
 from rxworker.providers.ids import hashed, shortened
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
+from rxworker.providers.openai_chat.wire import SEALS
 
-EXTRA_CONTENT = "extra_content"
 REFUSAL = "refusal"
 IMAGES = "images"
 LONGEST_ID = 40
@@ -47,7 +47,7 @@ class Dialect(Struct, frozen=True):
     """
 
     limit: str = "max_tokens"
-    echoes: tuple[str, ...] = (REASONING_CONTENT, REASONING, DETAILS, EXTRA_CONTENT, REFUSAL)
+    echoes: tuple[str, ...] = (REASONING_CONTENT, REASONING, DETAILS, *SEALS, REFUSAL)
     demands_reasoning: Literal["", "calls", "answers"] = ""
     switch: bool = False
     ids: re.Pattern[str] | None = None
@@ -115,7 +115,7 @@ DIALECTS = {
     "services.ai.azure.com": OPENAI,
     "api.aws": OPENAI,  # Bedrock's mantle
     "mistral.ai": MISTRAL,
-    "googleapis.com": Dialect(echoes=(EXTRA_CONTENT,)),
+    "googleapis.com": Dialect(echoes=SEALS),
 }
 
 

@@ -138,8 +138,8 @@ class ToolCalls:
             text = _text(text)
         call = self._find(piece, function, text)
         call.wire_id = call.wire_id or piece.id or ""
-        if piece.extra_content is not None:
-            call.echo = {"extra_content": piece.extra_content}
+        if piece.extra_content or piece.thought_signature or piece.thoughtSignature or piece.provider_specific_fields:
+            call.echo = (call.echo or {}) | piece.sealed()
         elif piece.custom is not None:
             call.echo = FREE_TEXT
         if text:

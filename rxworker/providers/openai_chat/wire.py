@@ -38,7 +38,8 @@ class WireToolCall(Struct, frozen=True, gc=False):
         index: Which call; some servers leave it out, or start at 1, or send 0 for all.
         id: With the first piece; some servers repeat it, or repeat it empty.
         custom: The tool, where it is one with free text.
-        extra_content: Content that Google's compatible server requires back with the call.
+        extra_content: Content that Google's compatible server requires back with the call. Gateways have other names
+            for it, which are the next three.
     """
 
     index: int | None = None
@@ -46,6 +47,17 @@ class WireToolCall(Struct, frozen=True, gc=False):
     function: WireFunction | None = None
     custom: WireCustom | None = None
     extra_content: JsonObject | None = None
+    thought_signature: Json = None
+    thoughtSignature: Json = None  # noqa: N815 - the name on the wire
+    provider_specific_fields: Json = None
+
+    def sealed(self) -> JsonObject:
+        """What the server requires back."""
+        return {name: value for name in SEALS if (value := getattr(self, name)) is not None}
+
+
+SEALS = ("extra_content", "thought_signature", "thoughtSignature", "provider_specific_fields")
+"""The members of a call that are sent back as they came."""
 
 
 class WireDelta(Struct, frozen=True, gc=False):
@@ -153,7 +165,9 @@ def growth_of(chunk: WireChunk) -> tuple[Position | None, str]:
         piece = delta.tool_calls[0]
         number, function = piece.index, piece.function
         is_alone = len(delta.tool_calls) == 1 and not text
-        if not is_alone or number is None or piece.id or piece.extra_content is not None:
+        if not is_alone or number is None or piece.id:
+            return NO_GROWTH
+        if piece.extra_content or piece.thought_signature or piece.thoughtSignature or piece.provider_specific_fields:
             return NO_GROWTH
         if function is None or function.name:
             return NO_GROWTH
