@@ -322,7 +322,7 @@ class _SocketExchange(Exchange):
                 data = message.data
                 data = data.encode() if isinstance(data, str) else bytes(data)
                 event = read_event(data)
-                if event.type == "error":
+                if event.type in ("error", "response.failed"):
                     self._check_refused(event, is_begun=is_begun)
                 if held and not is_begun and event.read_response().id == held.response_id:
                     continue  # what a service sends twice at the end of the response before

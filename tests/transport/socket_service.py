@@ -46,6 +46,7 @@ class Service:
     Attributes:
         script: Replies; errors, as events; responses that are cut.
         forgets: Whether it has lost every response that a request names.
+        lost: The events that report it.
         handshake: The status of each handshake, where it is refused.
         created: The events that came over sockets.
         understood: The input of each response, with what the service had of it.
@@ -60,6 +61,7 @@ class Service:
 
     script: Sequence[Reply | Cut | dict[str, Any]]
     forgets: bool = False
+    lost: Sequence[dict[str, Any]] = (error(GONE),)
     handshake: int | None = None
     created: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     understood: list[list[Json]] = field(default_factory=list[list[Json]])
@@ -128,7 +130,8 @@ class Service:
             assert "background" not in event
             before = event.get("previous_response_id")
             if before is not None and (self.forgets or before not in held):
-                await socket.send_bytes(msgspec.json.encode(error(GONE)))
+                for one in self.lost:
+                    await socket.send_bytes(msgspec.json.encode(one))
                 continue
             whole = [*held.get(before, []), *event["input"]] if before else event["input"]
             if event.get("generate") is False:

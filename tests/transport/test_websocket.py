@@ -131,8 +131,18 @@ async def test_a_run_goes_on_where_its_socket_is_cut_before_an_answer(cut: int) 
         assert got == expected
 
 
-async def test_a_run_goes_on_where_the_cache_is_gone() -> None:
-    async with serving(Service(LOOP, forgets=True)) as service, serving(Service(LOOP)) as http:
+FAILED: dict[str, Any] = {"id": "r", "status": "failed", "error": {"code": GONE, "message": "lost"}}
+LOST: dict[str, tuple[dict[str, Any], ...]] = {
+    "nested": (error(GONE),),
+    "without a status": (error(GONE, None),),
+    "flat": ({"type": "error", "code": GONE, "message": "lost", "param": "previous_response_id"},),
+    "in a response": ({"type": "response.failed", "response": FAILED},),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+async def test_a_run_goes_on_where_the_cache_is_gone(lost: str) -> None:
+    async with serving(Service(LOOP, forgets=True, lost=LOST[lost])) as service, serving(Service(LOOP)) as http:
         assert await run(service, WebSocketTransport()) == await run(http, None)
         assert service.understood == http.understood
         assert len(service.posts) == 0

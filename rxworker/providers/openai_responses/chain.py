@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json
@@ -108,6 +108,10 @@ class _Error(Struct, gc=False):
     code: Json = None
 
 
+class _Failed(Struct, gc=False):
+    error: Raw = NULL
+
+
 class ServerEvent(Struct, gc=False):
     """What a socket needs to know of an event of the service.
 
@@ -116,7 +120,8 @@ class ServerEvent(Struct, gc=False):
         output_index: The place of an item.
         item: The item.
         response: The response.
-        error: The failure.
+        error: The failure, if it is not all of the event.
+        own_code: The code of a failure that is all of the event.
         status: The HTTP status of a request that is refused.
         headers: What would be the headers of that response.
     """
@@ -126,16 +131,20 @@ class ServerEvent(Struct, gc=False):
     item: Raw = NULL
     response: Raw = NULL
     error: Raw = NULL
+    own_code: Json = field(default=None, name="code")
     status: Json = None
     headers: Json = None
 
     @property
     def code(self) -> Json:
-        """The service's code for the failure."""
+        """The service's code for the failure of a request or a response."""
         try:
-            return msgspec.json.decode(self.error, type=_Error).code
+            failed = msgspec.json.decode(self.response, type=_Failed | None)
+            error = self.error if failed is None else failed.error
+            inner = msgspec.json.decode(error, type=_Error | None)
         except msgspec.DecodeError:
-            return None
+            inner = None
+        return self.own_code if inner is None else inner.code
 
     def read_response(self) -> Response:
         """What it has of the response; nothing where that cannot be read."""
