@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 from urllib.parse import unquote_plus
 
 from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec.structs import fields, force_setattr
 
 from rxworker.errors import ConfigurationError, ProviderError, nearest
 from rxworker.events import ResponseEvent
@@ -165,10 +165,33 @@ class HttpRequest(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """Whether the model must call a tool: ``auto``, ``none``, ``any`` one, or the ``tool`` of that name."""
+    """Whether the model must call a tool: ``auto``, ``none``, ``any`` one, or the ``tool`` of that name.
 
-    mode: Literal["auto", "none", "any", "tool"] = "auto"
+    Attributes:
+        mode: One of these words. ``required``, as OpenAI calls it, becomes ``any``.
+        name: The name of the tool.
+
+    Raises:
+        ConfigurationError: There is no such mode, or a name is missing or has no use.
+
+    >>> ToolChoice("required"), ToolChoice("tool", "look").name
+    (ToolChoice(mode='any', name=None), 'look')
+    """
+
+    mode: Literal["auto", "none", "any", "tool", "required"] = "auto"
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.mode == "required":
+            force_setattr(self, "mode", "any")
+        if self.mode not in ("auto", "none", "any", "tool") or (self.mode == "tool") is not bool(self.name):
+            raise ConfigurationError(
+                f"{self!r} is refused: use ToolChoice('auto'), 'none', 'any', or ToolChoice('tool', 'its name')"
+            )
+
+
+AUTO = ToolChoice()
 
 
 class Options(Settings, frozen=True, omit_defaults=True):
@@ -222,9 +245,11 @@ class Options(Settings, frozen=True, omit_defaults=True):
         _check_texts("Options(stop_sequences)", self.stop_sequences, "stop_sequences=('END',)")
         check_type("Options(cache_ttl)", self.cache_ttl, str, "cache_ttl='1h'", optional=True)
         _check_cache(self.cache)
-        parallel = self.parallel_tool_calls
-        example = "parallel_tool_calls=False"
-        check_type("Options(parallel_tool_calls)", parallel, bool, example, optional=True)
+        if self.tool_choice is not None:
+            check_type("Options(tool_choice)", self.tool_choice, ToolChoice, "tool_choice=ToolChoice('any')")
+        check_type(
+            "Options(parallel_tool_calls)", self.parallel_tool_calls, bool, "parallel_tool_calls=False", optional=True
+        )
         check_type("Options(extra)", self.extra, Mapping, "extra={'top_p': 0.9}")
         check_type("Options(headers)", self.headers, Mapping, "headers={'X-Tenant': 'acme'}")
 

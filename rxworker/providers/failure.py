@@ -29,6 +29,7 @@ _EPOCH = 1e9  # what is more is not seconds to wait
 _MILLISECONDS = 1e11
 _PART = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|d|h|m|s)")
 _GO = re.compile(rf"(?:{_PART.pattern})+")
+_PARAMETER = re.compile(r"\b(r|t|remaining|reset) *= *(\d+)")  # of a limit
 _TRY_AGAIN = re.compile(rf"(?:try again in|retry after) ((?:{_PART.pattern})+|\d+ seconds)", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT")
 _NUMBER = re.compile(r"\((\d{4})\)$")
@@ -227,6 +228,21 @@ def until_reset(headers: Mapping[str, str], now: datetime | None = None) -> floa
         and headers.get(name.replace("reset", "remaining"), "").strip() == "0"
     ]
     return max(filter(None, waits), default=None)
+
+
+def until_refilled(limits: str) -> float | None:
+    """Seconds until the limits that are used up are refilled, by the header ``RateLimit``.
+
+    As the drafts of the IETF have it:
+    https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers
+
+    >>> until_refilled('"minute";r=0;t=30, "day";r=90;t=7200'), until_refilled("limit=5, remaining=0, reset=7")
+    (30.0, 7.0)
+    """
+    each = limits.split(",") if ";" in limits else [limits]
+    found = [dict[str, str](_PARAMETER.findall(one)) for one in each]
+    waits = [one.get("t") or one.get("reset") for one in found if (one.get("r") or one.get("remaining")) == "0"]
+    return max((float(wait) for wait in waits if wait), default=0) or None
 
 
 def _wait(reset: str, now: datetime) -> float | None:

@@ -52,6 +52,7 @@ from rxworker.providers.failure import (
     kind_of,
     read_failure,
     readable,
+    until_refilled,
     until_reset,
 )
 from rxworker.providers.fit import fitted
@@ -394,7 +395,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if seconds:
         return seconds
     if value is None or seconds == 0:
-        return None
+        return until_refilled(headers.get("ratelimit", ""))
     try:
         date = parsedate_to_datetime(value)
     except (TypeError, ValueError):

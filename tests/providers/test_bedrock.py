@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -653,3 +654,17 @@ def test_a_request_by_invoke_names_its_version_and_betas_in_the_body() -> None:
     assert "model" not in body
     assert "stream" not in body
     assert body["tools"][0]["name"] == "look"
+
+
+@pytest.mark.parametrize("end", ["a", "_", "."])
+def test_long_ids_that_differ_stay_different(end: str) -> None:
+    """Bedrock takes 64 letters; a call and its result have the same id still."""
+    ids = ["x" * 64 + end + last for last in ("1", "2")]
+    calls = Message.assistant(*(ToolCall(one, "look", {}) for one in ids))
+    results = Message("user", tuple(ToolResult(one, "seen") for one in ids))
+    body = encoded(Message.user("hi"), calls, results, tools=(LOOK,))
+    _, called, answered = body["messages"]
+    sent = [block["toolUse"]["toolUseId"] for block in called["content"]]
+    assert len(set(sent)) == 2
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", one) for one in sent)
+    assert [block["toolResult"]["toolUseId"] for block in answered["content"] if "toolResult" in block] == sent

@@ -30,8 +30,8 @@ from rxworker.events import (
 )
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.meta import TRUNCATED
-from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
-from rxworker.providers import Gemini
+from rxworker.messages import Conversation, Message, StopKind, StopReason, Text, Thinking
+from rxworker.providers import Gemini, Options
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import lint
 from rxworker.views import CalledTool, Summary, summarise
@@ -192,6 +192,24 @@ def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_users() -> None:
     message = fold(events)
     assert message is not None
     assert message.content == (Text("abc", (), {"length": 3, "seals": [[1, 2, "S"], [3, 3, "T"]]}),)
+
+
+@pytest.mark.parametrize("name", ["thoughtSignature", "thought_signature"])
+def test_a_seal_in_snake_case_is_a_seal(name: str) -> None:
+    """On a text, on a thought, alone, and on a call, to which no value is added that skips the check."""
+    sealed = events_of(
+        piece({"text": "hm", "thought": True, name: "R"}),
+        piece({"text": "a", name: "S"}),
+        piece({"text": "", name: "T"}),
+        piece(call("look") | {name: "U"}, stop="STOP"),
+    )
+    message = fold(sealed)
+    assert message is not None
+    asked = Conversation((Message.user("hi"), message))
+    back = json.loads(Gemini("gemini-3-pro-preview", api_key="k").request(asked, (), Options()).body)
+    seals = [{"thoughtSignature": "R"}, {"thoughtSignature": "S"}, {"thoughtSignature": "T"}, {name: "U"}]
+    parts = back["contents"][1]["parts"]
+    assert [{key: value for key, value in part.items() if "ignature" in key} for part in parts] == seals
 
 
 @pytest.mark.parametrize("part", [{"text": "", "thoughtSignature": "S"}, {"thoughtSignature": "S"}])

@@ -191,14 +191,9 @@ def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
     if given is None:
         return None
     if isinstance(given, str):
-        modes: dict[str, Literal["auto", "none", "any"]] = {
-            "auto": "auto",
-            "none": "none",
-            "required": "any",
-        }
-        if given not in modes:
+        if given not in ("auto", "none", "required"):
             raise LocalProtocolError(f"tool_choice: {given!r} is not supported")
-        return ToolChoice(modes[given])
+        return ToolChoice(given)
     match given:
         case {"type": "function", "name": str(name)} | {
             "type": "function",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Thinking, ToolMeta
-from rxworker.providers.base import Options, Request, ToolChoice
+from rxworker.providers.base import AUTO, Options, Request, ToolChoice
 from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.models import ADAPTIVE
@@ -168,7 +168,7 @@ def code_tool(extra: JsonObject) -> str | None:
 
 def encode_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject:
     """Whether the model must call a tool, and how many at once."""
-    choice = choice or ToolChoice()
+    choice = choice or AUTO
     encoded: JsonObject = {"type": choice.mode}
     if choice.mode == "tool":
         encoded["name"] = choice.name

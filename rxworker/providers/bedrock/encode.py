@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -39,7 +40,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.anthropic.options import encode_thinking, longest
-from rxworker.providers.base import Options, Request, ToolChoice, cached_parts
+from rxworker.providers.base import AUTO, Options, Request, cached_parts
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -51,7 +52,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
-from rxworker.providers.ids import in_letters
+from rxworker.providers.ids import in_letters, shortened
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
 
@@ -64,6 +65,7 @@ See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 UNMARKED = frozenset({"reasoningContent", "document"})
 
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_ID = 64
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 
 FORMATS = {
@@ -173,7 +175,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
     Raises:
         ConfigurationError: A tool or the choice requires something that the protocol does not have.
     """
-    choice = options.tool_choice or ToolChoice()
+    choice = options.tool_choice or AUTO
     if options.parallel_tool_calls is False and tools:
         raise ConfigurationError(
             "Converse has no setting for one call at a time: leave parallel_tool_calls out, or use AnthropicBedrock"
@@ -408,13 +410,14 @@ def _source(block: Image | Document) -> JsonObject:
     )
 
 
+@lru_cache(maxsize=1024)  # every request of a run needs each id twice
 def safe_id(tool_id: str) -> str:
     """A call's id in the letters and the length that Bedrock allows.
 
     >>> safe_id("tooluse_1"), safe_id("functions.look:0")
     ('tooluse_1', 'functions_look_0_ec000204')
     """
-    return in_letters(tool_id, _NOT_AN_ID)[:64] or "_"
+    return shortened(in_letters(tool_id, _NOT_AN_ID), _LONGEST_ID) or "_"
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.

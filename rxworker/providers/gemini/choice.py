@@ -35,6 +35,7 @@ from rxworker.providers.gemini.part import (
     CONTINUES,
     KINDS,
     SIGNATURE,
+    SNAKE,
     PendingCall,
     Signatures,
     beside,
@@ -154,6 +155,8 @@ class Choice:
             return chain(self._grow_text({"thought": part.get("thought")}, text), called)
         if not kind and (isinstance(text, str) or SIGNATURE not in part):
             return self._grow_text(part, text if isinstance(text, str) else "")
+        if SNAKE in part:
+            return self._take_part({SIGNATURE if name == SNAKE else name: value for name, value in part.items()})
         if isinstance(text, str) and text and kind not in KINDS:
             return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
         return self._take_whole(part)

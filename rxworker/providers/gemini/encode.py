@@ -48,7 +48,7 @@ from rxworker.providers.content import arguments, check_media, check_role, split
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
-from rxworker.providers.gemini.part import CALL, SIGNATURE, split
+from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 
 UNKNOWN = 1 << 30  # results of no call come last
@@ -232,7 +232,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
 
 def _seal_first_call(parts: list[Part]) -> None:
     first = next((part for _, part in parts if CALL in part), None)
-    if first is not None:
+    if first is not None and SNAKE not in first:
         first.setdefault(SIGNATURE, NO_SEAL)
 
 

@@ -29,6 +29,7 @@ CALL = "functionCall"
 LENGTH = "length"
 SEALS = "seals"  # the name in stored conversations
 SIGNATURE = "thoughtSignature"
+SNAKE = "thought_signature"  # the same at some gateways
 CONTINUES = "willContinue"
 
 

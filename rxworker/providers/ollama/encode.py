@@ -38,7 +38,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import is_made
-from rxworker.providers.base import Request, ToolChoice
+from rxworker.providers.base import AUTO, Request
 from rxworker.providers.content import (
     arguments,
     check_media,
@@ -97,7 +97,7 @@ def encode(model: str, request: Request) -> Body:
         ConfigurationError: A tool requires something that the protocol does not have.
         LocalProtocolError: The conversation has content that the protocol does not have.
     """
-    options, choice = request.options, request.options.tool_choice or ToolChoice()
+    options, choice = request.options, request.options.tool_choice or AUTO
     body: Body = {
         "model": model,
         "messages": list(encode_messages(request.conversation)),
