@@ -103,6 +103,8 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
         seq = record.seq
         if record.path != path:
             if record.path[: len(path)] == path:
+                if step_row is _step_turn:  # a start begins the counts anew: it comes before what is inside
+                    state, row, step_row = step_row(state, row), [], None
                 state = _step_inner(state, record)
             continue
         event: Any = record.event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rxworker.events import (
@@ -364,9 +364,13 @@ def test_a_snapshot_and_the_tail_are_the_whole(events: list[Event], cut: int) ->
     assert fold_run(story[cut:], fold_run(story[:cut])) == fold_run(story)
 
 
-@given(st.lists(middle, max_size=25))
-def test_all_at_once_is_the_same_as_one_record_at_a_time(events: list[Event]) -> None:
-    story = records([RunStart(HELLO), *events])
+@given(st.lists(st.tuples(st.sampled_from([(), ("a",)]), middle), max_size=25))
+@example([(("a",), ToolStart(ToolCall("call_1", "look", {})))])  # within a hook, before the first turn
+def test_all_at_once_is_the_same_as_one_record_at_a_time(events: list[tuple[tuple[str, ...], Event]]) -> None:
+    story = [
+        Record(seq, "r", 1, 1, 0.0, event, path)
+        for seq, (path, event) in enumerate([((), RunStart(HELLO)), *events], 1)
+    ]
     state = RunState()
     for record in story:
         state = step_run(state, record)
