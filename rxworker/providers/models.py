@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rxworker.messages.settings import Settings
 from rxworker.messages.usage import Prices, Usage
 
-DATED = "2026-11-26"
+DATED = "2026-11-29"
 SOURCES = {
     "anthropic": (
         "https://platform.claude.com/docs/en/about-claude/pricing",
@@ -43,6 +43,7 @@ SOURCES = {
     "gemini": (
         "https://ai.google.dev/gemini-api/docs/pricing",
         "https://ai.google.dev/gemini-api/docs/deprecations",
+        "https://ai.google.dev/gemini-api/docs/models/gemini-3.7-flash: replaced, and the same for 3.5",
         "https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/thinking",
         "https://ai.google.dev/gemini-api/docs/generate-content/caching",
     ),
@@ -65,6 +66,9 @@ SOURCES = {
         "https://platform.minimax.io/docs/api-reference/text-openai-api",
         "https://platform.minimax.io/docs/api-reference/responses-create",
         "https://java.agentscope.io/v2/en/integration/model/minimax",
+        "https://help.aliyun.com/en/model-studio/minimax-m3-1-flash",
+        "https://vercel.com/ai-gateway/models/minimax-m3.1-flash.md",
+        "https://dev.to/aihubmix/fixing-requires-adaptive-thinking-2013-when-moving-from-minimax-m27-to-m31-flash-1iif",
     ),
     "xai": (
         "https://docs.x.ai/developers/models",
@@ -336,10 +340,12 @@ _GROK = ModelInfo(
 MODELS: tuple[ModelInfo, ...] = (
     # The first row of a vendor is that of its unknown models.
     *_priced(_CLAUDE_ALWAYS, {"claude-opus-5-5": (4.0, 20.0, 0.2, 5.0)}),
-    replace(_CLAUDE_ALWAYS, names="claude-(fable|mythos)-5-2"),
     *_priced(
         _CLAUDE_ALWAYS,
-        {"claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5)},
+        {
+            "claude-(fable|mythos)-5-2": (8.0, 40.0, 0.2, 10.0),
+            "claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5),
+        },
     ),
     *_priced(
         replace(_CLAUDE, off=None),
@@ -494,7 +500,10 @@ MODELS: tuple[ModelInfo, ...] = (
         _GEMINI,
         {"gemini-4-(argon|carbon)": (4.0, 20.0, 0.2)},
     ),
-    *_priced(_GEMINI_3, {r"gemini-3\.[78]-flash": (1.5, 7.5, 0.15)}),
+    *_priced(_GEMINI_3, {r"gemini-3\.8-flash": (1.5, 7.5, 0.15)}),
+    # Requests for these have gone to the next version since then.
+    *_priced(_GEMINI_3, {r"gemini-3\.7-flash": (1.5, 7.5, 0.15)}, "2026-10-09"),
+    *_priced(_GEMINI_FLASH, {r"gemini-3\.5-flash": (1.5, 9.0, 0.15)}, "2026-10-09"),
     *_priced(
         _GEMINI_3,
         {r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2)},
@@ -504,7 +513,6 @@ MODELS: tuple[ModelInfo, ...] = (
         _GEMINI_FLASH,
         {
             r"gemini-3\.6-flash": (1.5, 7.5, 0.15),
-            r"gemini-3\.5-flash": (1.5, 9.0, 0.15),
             r"gemini-3\.5-flash-lite": (0.3, 2.5, 0.03),
             "gemini-3-flash-preview": (0.5, 3.0, 0.05),
         },
@@ -567,15 +575,21 @@ MODELS: tuple[ModelInfo, ...] = (
         },
     ),
     replace(_GLM, names="glm-(4|z|5v|5-).*"),
+    *_priced(
+        replace(_MINIMAX, budget=None, efforts=(ADAPTIVE, *_EFFORTS), off=None, stops=False),
+        {r"MiniMax-M3\.1-Flash(-Preview)?": (0.15, 0.6, 0.015)},
+    ),
     *_priced(_MINIMAX, {"MiniMax-M3": (0.3, 1.2, 0.06)}, tiered=True),
     *_priced(
         replace(_MINIMAX, off=None, context=204_800, output=None),
         {
             r"MiniMax-M2\.7": (0.3, 1.2, 0.06, 0.375),
             r"MiniMax-M2\.7-highspeed": (0.6, 2.4, 0.06),
-            r"MiniMax-M2(\.[15])?(-.*)?": (),
+            r"MiniMax-M2\.5(-.*)?": (),
         },
+        "2026-11-18",
     ),
+    replace(_MINIMAX, names=r"MiniMax-M2(\.1)?(-.*)?", off=None, context=204_800, output=None),
     *_priced(
         replace(_GROK, efforts=("low", "medium", "high", "xhigh")),
         {r"grok-4\.6": (2.0, 6.0, 0.5)},
@@ -624,8 +638,9 @@ _HOSTS = {
 def model_info(model: str, host: str | None = None) -> ModelInfo:
     """What a model takes and costs, by the table.
 
-    A name that is not in the table has the newest row of its vendor, which its beginning shows, or the host. Any other
-    name has a row that takes everything.
+    A name that is not in the table takes what the newest row of its vendor takes, which its beginning shows, or the
+    host; its prices and its limits are not known, and ``names`` is empty. Any other name has a row that takes
+    everything.
 
     Args:
         model: The name of the model, as a provider takes it.
@@ -633,8 +648,8 @@ def model_info(model: str, host: str | None = None) -> ModelInfo:
 
     >>> model_info("claude-opus-5-5").prices.cache_creation_1h
     8.0
-    >>> model_info("gpt-5.1").off, model_info("gpt-7").efforts
-    (0, ('low', 'medium', 'high', 'xhigh', 'max'))
+    >>> model_info("gpt-5.1").off, model_info("gpt-7").efforts, model_info("gpt-7").prices
+    (0, ('low', 'medium', 'high', 'xhigh', 'max'), None)
     """
     at = _HOSTS.get(host or "")
     for row in MODELS:
@@ -642,7 +657,8 @@ def model_info(model: str, host: str | None = None) -> ModelInfo:
             return row
     named = (vendor for vendor, family in _FAMILIES.items() if family.match(_bare(model)))
     vendor = next(named, at)
-    return next((row for row in MODELS if row.vendor == vendor), UNKNOWN)
+    newest = next((row for row in MODELS if row.vendor == vendor), UNKNOWN)
+    return replace(newest, names="", prices=None, context=None, output=None, cache_least=None)
 
 
 class Cost(Struct, frozen=True):
