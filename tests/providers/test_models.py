@@ -664,7 +664,7 @@ def test_a_model_has_its_own_prices(model: str, prices: tuple[float, ...]) -> No
     assert (found.input, found.output, found.cache_read) == prices
 
 
-def test_a_model_that_always_thinks_is_not_told_to_stop() -> None:
+def test_a_model_that_always_thinks_cannot_be_kept_from_it() -> None:
     with pytest.raises(ConfigurationError, match="always thinks"):
         sent("chat, minimax", "MiniMax-M3.1-Flash", thinking=0)
     assert sent("chat, minimax", "MiniMax-M3.1-Flash", thinking="low")["reasoning_effort"] == "low"

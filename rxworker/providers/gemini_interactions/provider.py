@@ -40,7 +40,7 @@ class GeminiInteractions(GoogleService):
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
 
     Args:
-        model: The name of the model, for example ``gemini-3.5-flash``.
+        model: The name of the model, for example ``gemini-3.8-flash``.
         api_key: As for `Gemini`.
         base_url: As for `Gemini`.
         project: As for `Gemini`.
@@ -55,7 +55,7 @@ class GeminiInteractions(GoogleService):
 
     >>> from rxworker.providers import Options
     >>> from rxworker.messages import Conversation
-    >>> provider = GeminiInteractions("gemini-3.5-flash", api_key="AIza-secret")
+    >>> provider = GeminiInteractions("gemini-3.8-flash", api_key="AIza-secret")
     >>> provider.request(Conversation(), (), Options()).url
     'https://generativelanguage.googleapis.com/v1beta/interactions'
     """
