@@ -296,7 +296,7 @@ def test_no_call_is_refused_where_the_history_has_calls() -> None:
             Image(url="https://example.com/a.png"),
             "takes no web address of a Image: use Image.from_file",
         ),
-        (Image(media_type="image/tiff", data="AAAA"), "takes no Image of 'image/tiff'"),
+        (Image(media_type="image/tiff", data="AAAA"), "takes no picture of type image/tiff"),
         (Document(file_id="file_1"), "takes no file id for Document"),
         (Audio(), "Audio has no data"),
     ],

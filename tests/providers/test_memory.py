@@ -9,7 +9,7 @@ import pytest
 from rxworker.messages import Conversation, Image, Message, Text, ToolCall, ToolResult
 from rxworker.providers import PROVIDERS, Options
 
-DATA = "A" * 5_000_000
+DATA = "iVBORw0KGgoA" + "A" * 5_000_000  # begins as a PNG does
 # The buffer of the JSON encoder grows by half. The two protocols of OpenAI have the data in a `data:` URL besides.
 MOST = {"openai_chat": 2.6, "openai_responses": 2.6}
 CONVERSATIONS = {

@@ -69,7 +69,9 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import in_letters
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed
+from rxworker.providers.takes import ANTHROPIC
 
 NAME = "anthropic"
 
@@ -358,7 +360,8 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     if isinstance(block.content, str):
         content = block.content
     else:
-        parts = (USER[type(part)](part, False) for part in block.content)
+        shown = readable(block.content, lambda part: USER[type(part)](part, False))
+        parts = (USER[type(part)](part, False) for part in shown)
         content = [part for part in parts if part is not None]
     encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_id(block.tool_use_id)}
     if block.is_error:
@@ -374,7 +377,7 @@ def _audio(_block: Audio, _: bool) -> JsonObject:
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    return {"type": "image", "source": _source(block)}
+    return {"type": "image", "source": _source(picture(block, ANTHROPIC))}
 
 
 def _document(block: Document, _: bool) -> JsonObject:

@@ -54,7 +54,9 @@ from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters, shortened
 from rxworker.providers.models import ModelInfo
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.takes import BEDROCK
 
 NAME = "bedrock"
 MOST_POINTS = 4
@@ -69,10 +71,6 @@ _LONGEST_ID = 64
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 
 FORMATS = {
-    "image/jpeg": "jpeg",
-    "image/png": "png",
-    "image/gif": "gif",
-    "image/webp": "webp",
     "application/pdf": "pdf",
     "text/csv": "csv",
     "application/msword": "doc",
@@ -344,7 +342,11 @@ def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
 
 
 def _result(block: ToolResult, _: bool) -> JsonObject:
-    parts = (Text(block.content),) if isinstance(block.content, str) else block.content
+    parts = (
+        (Text(block.content),)
+        if isinstance(block.content, str)
+        else readable(block.content, lambda part: USER[type(part)](part, False))
+    )
     made = (USER[type(part)](part, False) for part in parts)
     content: list[Json] = [encoded for encoded in made if encoded is not None]
     if not content and block.is_error:
@@ -356,7 +358,8 @@ def _result(block: ToolResult, _: bool) -> JsonObject:
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    return {"image": {"format": _format(block), "source": _source(block)}}
+    block = picture(block, BEDROCK)
+    return {"image": {"format": block.media_type.partition("/")[2], "source": _source(block)}}
 
 
 def _audio(block: Audio, _: bool) -> JsonObject:
@@ -381,7 +384,7 @@ def _cache_point(block: CachePoint, _: bool) -> JsonObject:
     return _point(block)
 
 
-def _format(block: Image | Document | Audio) -> str:
+def _format(block: Document | Audio) -> str:
     known = FORMATS.get(block.media_type.partition(";")[0].lower())
     if known is None:
         kind = type(block).__name__
@@ -391,7 +394,7 @@ def _format(block: Image | Document | Audio) -> str:
     return known
 
 
-FORMATS_OF = {"Image": "PNG", "Document": "PDF", "Audio": "WAV"}
+FORMATS_OF = {"Document": "PDF", "Audio": "WAV"}
 
 
 def _source(block: Image | Document) -> JsonObject:

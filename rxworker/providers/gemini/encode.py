@@ -24,6 +24,7 @@ from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.messages import (
     Audio,
@@ -49,7 +50,9 @@ from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.takes import GEMINI
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
@@ -144,7 +147,11 @@ def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
 
 def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
     blocks = () if isinstance(result.content, str) else result.content
-    return [block for block in blocks if isinstance(block, Image | Document | Audio)]
+    return [
+        picture(block, GEMINI) if isinstance(block, Image) else block
+        for block in blocks
+        if isinstance(block, Image | Document | Audio)
+    ]
 
 
 def _is_nested(block: Image | Document | Audio) -> bool:
@@ -240,6 +247,8 @@ def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, ToolResult):
+            if not isinstance(block.content, str):
+                block = replace(block, content=readable(block.content, _media))
             within = nested(block) if since_3 else []
             parts.append((calls.place(block), calls.answer(block, within)))
             parts += [(_AFTER, part) for part in shown(block, since_3=since_3)]
@@ -265,6 +274,8 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 
 def _media(block: Image | Document | Audio) -> list[JsonObject]:
     check_media(block)
+    if isinstance(block, Image):
+        block = picture(block, GEMINI)
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
         title = [{"text": f"{block.title}:"}]

@@ -58,7 +58,9 @@ from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.takes import GEMINI_INTERACTIONS
 
 NAME = "gemini_interactions"
 INPUT, RESULT = "user_input", "function_result"
@@ -163,7 +165,7 @@ def encode_result(result: ToolResult, name: str) -> JsonObject:
         reason = "The tool failed and gave no reason." if result.is_error else ""
         step["result"] = result.text or reason
     else:
-        step["result"] = [part for block in result.content for part in _contents(block)]
+        step["result"] = [part for block in readable(result.content, _contents) for part in _contents(block)]
     if result.is_error:
         step["is_error"] = True
     return step
@@ -174,6 +176,8 @@ def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObje
     if isinstance(block, Text | Refusal):
         return [{"type": "text", "text": block.text}] if block.text else []
     check_media(block)
+    if isinstance(block, Image):
+        block = picture(block, GEMINI_INTERACTIONS)
     title = block.title if isinstance(block, Document) else None
     named: list[JsonObject] = [{"type": "text", "text": f"{title}:"}] if title else []
     if isinstance(block, Document) and block.data and _is_text(block.media_type):

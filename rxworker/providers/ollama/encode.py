@@ -49,7 +49,9 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.takes import OLLAMA
 
 # The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {
@@ -180,7 +182,11 @@ def _call(call: ToolCall, own: bool) -> JsonObject:
 
 
 def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
-    blocks = (Text(result.content),) if isinstance(result.content, str) else result.content
+    blocks = (
+        (Text(result.content),)
+        if isinstance(result.content, str)
+        else readable(result.content, lambda block: _text_and_images((block,)))
+    )
     encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
     if not encoded["content"] and result.is_error:
         encoded["content"] = "The tool failed and gave no reason."
@@ -219,10 +225,7 @@ def _bytes(block: object) -> str | None:
     if not isinstance(block, Image):
         return None
     refuse_file_id(block, "Ollama")
-    check_media(block)
-    if block.url:
-        return block.url.partition(",")[2] if block.url.startswith("data:") else None
-    return block.data
+    return picture(block, OLLAMA).data
 
 
 def _words(block: object) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 from msgspec.json import encode as to_json
+from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
@@ -54,6 +55,7 @@ from rxworker.providers.openai_chat.choice import (
 )
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
 from rxworker.providers.openai_chat.tools import CUSTOM
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import (
     answer_schema,
     refuse_grammar,
@@ -61,6 +63,7 @@ from rxworker.providers.schema import (
     refuse_programmatic,
     strict_arguments,
 )
+from rxworker.providers.takes import OPENAI_CHAT
 
 NAME = "openai_chat"
 decode_messages = msgspec.json.Decoder(list[JsonObject]).decode
@@ -179,6 +182,8 @@ class MessagesEncoder(MessageEncoder):
             parts: list[JsonObject] = []
             for block in message.content:
                 if isinstance(block, ToolResult):
+                    if not isinstance(block.content, str):
+                        block = replace(block, content=readable(block.content, _parts))
                     results.append(_result(block, self._ids, self.dialect))
                     if isinstance(block.content, str):
                         continue
@@ -353,7 +358,7 @@ def _audio(block: Audio) -> list[JsonObject]:
 
 def _image(block: Image) -> list[JsonObject]:
     refuse_file_id(block, "OpenAIChat")
-    return [{"type": "image_url", "image_url": {"url": data_url(block)}}]
+    return [{"type": "image_url", "image_url": {"url": data_url(picture(block, OPENAI_CHAT))}}]
 
 
 def _document(block: Document) -> list[JsonObject]:

@@ -73,6 +73,7 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     parts_of,
 )
+from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import (
     DIRECT,
     PROGRAMMATIC,
@@ -80,6 +81,7 @@ from rxworker.providers.schema import (
     refuse_native,
     strict_arguments,
 )
+from rxworker.providers.takes import OPENAI_RESPONSES
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -246,6 +248,7 @@ def _item(block: OpaqueBlock) -> JsonObject:
 def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
+        result = replace(result, content=readable(result.content, _parts))
         parts = [part for one in result.content for part in _parts(one)]
         output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
     if not output and result.is_error:
@@ -268,7 +271,7 @@ def _audio(_block: Audio) -> list[JsonObject]:
 
 
 def _image(block: Image) -> list[JsonObject]:
-    check_media(block)
+    block = picture(block, OPENAI_RESPONSES)
     if not (block.data or block.url):
         return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
