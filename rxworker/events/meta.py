@@ -41,6 +41,7 @@ class Status(Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_de
         provider: The name of the provider whose answer is used, if several received the request; with ``STARTED``.
         echo: Content that the provider requires back with the message, see `rxworker.messages.Message`.
         stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not report it.
+        service: The host of that provider; with ``provider``.
     """
 
     status: ResponseStatus
@@ -49,6 +50,7 @@ class Status(Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_de
     stop_reason: StopReason | None = None
     provider: str | None = None
     echo: JsonObject | None = None
+    service: str | None = None
 
 
 class Error(Struct, frozen=True, tag="error", omit_defaults=True, repr_omit_defaults=True):

@@ -73,6 +73,7 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
             of the model itself.
         is_unpriced: Whether the prices are not known, though the table of models has some for the name, such as those
             of its vendor for another service.
+        service: The host that receives it, as in messages; empty where the model has none.
     """
 
     provider: str = ""
@@ -80,6 +81,7 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
     own_tools: tuple[str, ...] | None = None
     prices: Prices | None = None
     is_unpriced: bool = False
+    service: str = ""
 
 
 class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):

@@ -216,7 +216,7 @@ def _key(value: object, ids: dict[str, str]) -> str:
 
 def _essence(value: Any, ids: dict[str, str]) -> object:
     if isinstance(value, Message):
-        value = replace(value, provider=None, model=None)
+        value = replace(value, provider=None, model=None, service=None)
     if isinstance(value, Struct):
         # Only the fields of Structs are left out: the JSON objects in them, such as arguments, may have any names.
         essence: dict[str, object] = {"": type(value).__name__}

@@ -27,6 +27,8 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         model: The model that spoke.
         echo: What that provider needs back with the next request, for the message as a whole, such as the container in
             which its code ran.
+        service: The host that answered. What it has sealed, such as signatures and encrypted reasoning, is sent back
+            to that service alone, and to models of the same maker. ``None``: not known.
     """
 
     role: Role
@@ -34,6 +36,7 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     provider: str | None = None
     model: str | None = None
     echo: JsonObject | None = None
+    service: str | None = None
 
     @classmethod
     def system(cls, text: str) -> Message:

@@ -153,6 +153,17 @@ RETRYABLE_KINDS: Final = frozenset({"rate_limit", "overloaded", "server", "timeo
 FINAL_KINDS: Final = frozenset({"quota", "context_length", "authentication", "permission"})
 """The kinds that no status makes retryable."""
 
+SEALED: Final = re.compile(
+    # Anthropic, Bedrock; Gemini; OpenAI; xAI: of the conversation, not of the request, whose signature is a 403.
+    r"signature\W.{0,60}(block|required|decod)|signature .{0,20}(not valid|invalid)"
+    r"|(invalid|corrupted|unverified|could not verify)\b.{0,30}signature"
+    r"|encrypted.?content|could not (be )?decrypt"
+    r"|\bitem\b.{0,90}(not found|not persisted|without its required|did not match)"
+    r"|\bcontainer\b.{0,90}(not found|expired|not exist)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How services refuse a request for what an earlier answer holds sealed."""
+
 _VAGUE: Final = frozenset({"unknown", "invalid_request"})
 _UNKNOWN: Final = frozenset({"unknown"})
 _ANY: Final = _VAGUE | {"server", "permission", "rate_limit"}

@@ -10,11 +10,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from rxworker.errors import ProviderError
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.error_table import (
     MINIMAX,
     RETRYABLE_KINDS,
+    SEALED,
     SENTENCES,
     STATUSES,
     WORDS,
@@ -71,6 +73,15 @@ class Failure(Struct, frozen=True):
     def event(self) -> Error:
         """The failure as an event within a stream."""
         return Error(**asdict(self), retryable=self.kind in RETRYABLE_KINDS)
+
+
+def names_sealed(error: ProviderError) -> bool:
+    """Whether a request was refused for what an earlier answer holds sealed.
+
+    >>> names_sealed(ProviderError("messages.1.content.0: Invalid `signature` in `thinking` block", status=400))
+    True
+    """
+    return error.status in (400, 404, 422) and SEALED.search(str(error)) is not None
 
 
 def read_failure(body: Json, status: int | None = None) -> Failure | None:

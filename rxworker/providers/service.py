@@ -58,6 +58,7 @@ from rxworker.providers.failure import (
 from rxworker.providers.fit import fitted
 from rxworker.providers.hosts import Host, openai_host
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
+from rxworker.providers.origin import Origin, foreign, service_at
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
@@ -175,6 +176,9 @@ class Service(ABC):
         url = self._address or self._url()
         info = self._info_at(url)
         options = fitted(self.model, info, options, self._room)
+        others = foreign(conversation.messages, Origin(self.name, service_at(url), self.model))
+        if others is not None:
+            conversation = conversation.with_messages(others)
         draft = Draft(conversation, tuple(tools), options, url=url, info=info)
         settled = self._settled(draft)
         if settled is not options:
@@ -198,6 +202,11 @@ class Service(ABC):
             is_background=self.is_background(options),
             authorize=authorize,
         )
+
+    @property
+    def service(self) -> str:
+        """Where the model is, as messages carry it; see `rxworker.messages.Message`."""
+        return service_at(self._address or self._url())
 
     @property
     def compacts(self) -> bool:

@@ -49,6 +49,7 @@ class ResponseState(Struct, frozen=True):
         response_id: The provider's name for it; the last one, where it changes.
         model: The model that answers.
         provider: The name of the provider whose answer is used, if several received the request.
+        service: Its host.
         error: The error.
         echo: Content that the provider requires back with the message.
         open: The blocks that are open, by index, in the order in which they opened.
@@ -62,6 +63,7 @@ class ResponseState(Struct, frozen=True):
     response_id: str | None = None
     model: str | None = None
     provider: str | None = None
+    service: str | None = None
     error: Error | None = None
     echo: JsonObject | None = None
     open: dict[int, BlockState] = {}
@@ -194,16 +196,18 @@ def _started(state: ResponseState, event: Status) -> ResponseState:
         response_id=event.response_id,
         model=event.model or state.model,
         provider=event.provider or state.provider,
+        service=event.service if event.provider else state.service,
         echo=event.echo,
     )
 
 
-def message_of(state: ResponseState, provider: str) -> Message | None:
+def message_of(state: ResponseState, provider: str, service: str = "") -> Message | None:
     """The assistant's message that the response makes, as far as it has come; ``None`` where nothing is worth keeping.
 
     Args:
         state: The response.
         provider: The name of the provider, if the response does not contain one.
+        service: The host of that provider.
     """
     content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
     if state.status is not COMPLETED:
@@ -216,6 +220,7 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
         provider=state.provider or provider or None,
         model=state.model,
         echo=state.echo,
+        service=(state.service if state.provider else service) or None,
     )
 
 

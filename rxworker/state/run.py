@@ -104,7 +104,7 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
         if record.path != path:
             if record.path[: len(path)] == path:
                 if step_row is _step_turn:  # a start begins the counts anew: it comes before what is inside
-                    state, row, step_row = step_row(state, row), [], None
+                    state, row, step_row = _step_turn(state, row), [], None
                 state = _step_inner(state, record)
             continue
         event: Any = record.event
@@ -317,6 +317,7 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
         state,
         attempts=state.attempts + 1,
         provider=event.provider or state.provider,
+        service=event.service,
         model=event.model or state.model,
         own_tools=event.own_tools,
         prices={**state.prices, event.model: event.prices} if event.prices or event.is_unpriced else state.prices,

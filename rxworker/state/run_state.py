@@ -65,6 +65,7 @@ class RunState(Struct, frozen=True):
         response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
             retracted one, and after the turn.
         provider: The name of the provider.
+        service: The host that received the last request; empty where it is not known.
         model: The name of the model of the last request.
         own_tools: The names of the tools that the worker ran itself when the last request went out; ``None`` where it
             is not recorded.
@@ -109,6 +110,7 @@ class RunState(Struct, frozen=True):
     conversation: Conversation = Conversation()
     response: ResponseState | None = None
     provider: str = ""
+    service: str = ""
     model: str = ""
     own_tools: tuple[str, ...] | None = None
     turns: int = 0
@@ -244,7 +246,7 @@ def close(state: RunState) -> RunState:
 
 
 def _close(state: RunState, response: ResponseState, stop_reason: StopReason | None) -> RunState:
-    message = None if state.is_closed else message_of(response, state.provider)
+    message = None if state.is_closed else message_of(response, state.provider, state.service)
     if message is None:
         return replace(state, response=response, stop_reason=stop_reason, is_closed=True)
     conversation, known = state.conversation.add(message), state.calls

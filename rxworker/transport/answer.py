@@ -156,6 +156,8 @@ class Answer(Receiver, abc.DisposableBase):
         background: Creates, from a decoder, the `Background` of a response that continues without its connection;
             ``None`` for any other.
         hide: Removes the secrets of the request from a text of an error.
+        instead: Returns the answer to another request, which is sent once in place of one that failed before its first
+            event; ``None`` where there is none for the error.
     """
 
     def __init__(
@@ -169,6 +171,7 @@ class Answer(Receiver, abc.DisposableBase):
         clock: abc.SchedulerBase | None,
         background: Callable[[ResponseDecoder], Background] | None = None,
         hide: Callable[[str], str] = str,
+        instead: Callable[[Exception], Observable[bytes] | None] | None = None,
     ) -> None:
         super().__init__(make, observer, hide)
         self._make_background = background
@@ -176,6 +179,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._first = source
         self._source = source
         self._explain = explain
+        self._instead = instead
         self._timeouts = timeouts
         self._step = step = _step(timeouts)
         self._ticker: Ticker | None = None
@@ -297,9 +301,13 @@ class Answer(Receiver, abc.DisposableBase):
         if self._clock is None or self._has_emitted:
             self._observer.on_error(error)
             return
-        self._failures += 1
         try:
-            delay = self._retry.delay(error, self._failures)
+            other = self._instead(error) if self._instead is not None else None
+            if other is not None:
+                self._first, self._instead, delay = other, None, 0.0
+            else:
+                self._failures += 1
+                delay = self._retry.delay(error, self._failures)
         except Exception as other:
             self._observer.on_error(other)
             return

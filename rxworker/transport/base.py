@@ -57,6 +57,18 @@ class Model(Protocol):
         ...
 
 
+def service_of(model: object) -> str:
+    """The host of a model or a provider, as messages carry it: its attribute ``service``; empty without one.
+
+    >>> from rxworker.providers import Ollama
+    >>> from rxworker.transport import Client
+    >>> service_of(Client(Ollama("qwen3", base_url="http://127.0.0.1:8080")))
+    '127.0.0.1:8080'
+    """
+    service = getattr(model, "service", "")
+    return service if isinstance(service, str) else ""
+
+
 class Pressure(Protocol):
     """A consumer that may be unable to accept more."""
 

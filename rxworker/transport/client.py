@@ -7,6 +7,7 @@ request ─▶ HttpRequest ─▶ bytes ─▶ decoder ─▶ events
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
@@ -16,8 +17,8 @@ import reactivex
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError
-from rxworker.events import ResponseEvent
+from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolError, ProviderError
+from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import (
@@ -42,12 +43,16 @@ from rxworker.providers.base import (
     secrets_of_url,
 )
 from rxworker.providers.endpoint import masked
+from rxworker.providers.failure import names_sealed
 from rxworker.providers.models import UNKNOWN, ModelInfo
+from rxworker.providers.origin import UNSEALED, Refused
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
-from rxworker.transport.base import ACCOUNT, Model, Transport
+from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
+
+logger = logging.getLogger("rxworker.transport")
 
 
 def as_model(model: Provider | Model) -> Model:
@@ -133,6 +138,7 @@ class Client:
         self.timeouts = timeouts or Timeouts()
         self.max_frame = max_frame
         self._scheduler = scheduler
+        self._refused = Refused()
 
     def __repr__(self) -> str:
         return f"Client({self.provider!r})"
@@ -153,6 +159,11 @@ class Client:
     def model(self) -> str:
         """The model's name."""
         return self.provider.model
+
+    @property
+    def service(self) -> str:
+        """The host of the provider's service, as messages carry it; empty if the provider has none."""
+        return service_of(self.provider)
 
     @property
     def _info(self) -> ModelInfo:
@@ -225,6 +236,7 @@ class Client:
                     self._scheduler or clock,
                     background,
                     partial(_without_secrets, requests, full_request),
+                    None if sent.is_background else partial(self._unsealed, full_request, send, observer),
                 )
             except Exception as error:
                 observer.on_error(error)
@@ -238,10 +250,32 @@ class Client:
 
     def _request(self, request: Request) -> HttpRequest:
         try:
-            return self.provider.request(request.conversation, request.tools, request.options)
+            return self.provider.request(self._refused.without(request.conversation), request.tools, request.options)
         except UnicodeEncodeError as error:
             message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
             raise LocalProtocolError(message) from error
+
+    def _unsealed(
+        self,
+        request: Request,
+        send: Callable[[HttpRequest], Observable[bytes]],
+        observer: abc.ObserverBase[ResponseEvent],
+        error: Exception,
+    ) -> Observable[bytes] | None:
+        """The same request without what earlier answers hold sealed, if that is why it was refused."""
+        if not (isinstance(error, ProviderError) and names_sealed(error)):
+            return None
+        count = self._refused.add(request.conversation.messages)
+        if not count:
+            return None
+        logger.warning(
+            "%s refused what %d earlier answers hold sealed (%s): the request is sent again without it",
+            self.provider.name,
+            count,
+            error.code or error.status,
+        )
+        observer.on_next(Opaque(UNSEALED, {"messages": count, "reason": str(error)}))
+        return send(self._request(request))
 
     def _explained(self, error: Exception) -> Exception:
         """An answer that is not a stream, in the provider's words."""

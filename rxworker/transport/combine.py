@@ -28,7 +28,7 @@ from rxworker.events import (
 from rxworker.messages import Prices
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import Options, Provider, Request, is_background
-from rxworker.transport.base import Model
+from rxworker.transport.base import Model, service_of
 from rxworker.transport.client import as_model
 
 
@@ -150,7 +150,7 @@ class _Candidate:
                 event = replace(self.others + event, raw=event.raw)
         elif isinstance(event, Status) and event.status is ResponseStatus.STARTED:
             self._counted = False
-            event = replace(event, provider=event.provider or self.model.name)
+            event = event if event.provider else _named(event, self.model)
         elif isinstance(event, Status) and not self._counted and self.others != Usage():
             self._observer.on_next(self.others)  # this model emits no events of its own
         self._observer.on_next(event)
@@ -270,4 +270,8 @@ class _Race:
 
 
 def _started(model: Model) -> Status:
-    return Status(ResponseStatus.STARTED, model=model.model, provider=model.name)
+    return _named(Status(ResponseStatus.STARTED, model=model.model), model)
+
+
+def _named(started: Status, model: Model) -> Status:
+    return replace(started, provider=model.name, service=service_of(model) or None)

@@ -30,7 +30,7 @@ from rxworker.events import (
 )
 from rxworker.messages.usage import NOTHING, less
 from rxworker.providers.models import model_info
-from rxworker.transport.base import ACCOUNT, Model
+from rxworker.transport.base import ACCOUNT, Model, service_of
 from rxworker.worker.context import OwnRequest, RunContext
 from rxworker.worker.limits import model_prices
 
@@ -131,4 +131,4 @@ def attempt_start(context: RunContext, model: Model) -> AttemptStart:
     prices = worker.prices if model is worker.model else model_prices(model)
     own = None if prices == known else prices
     is_unpriced = prices is None and known is not None
-    return AttemptStart(model.name, model.model, worker.tools.own_names, own, is_unpriced)
+    return AttemptStart(model.name, model.model, worker.tools.own_names, own, is_unpriced, service_of(model))

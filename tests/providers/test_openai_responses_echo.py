@@ -36,7 +36,8 @@ def answer_of(events: Sequence[ResponseEvent]) -> Message | None:
 
 
 def body_of(*messages: Message, tools: Sequence[ToolMeta] = ()) -> dict[str, Any]:
-    request = PROVIDER.request(Conversation(messages), tools, Options())
+    model = next((message.model for message in messages if message.model), PROVIDER.model)
+    request = OpenAIResponses(model, api_key="k").request(Conversation(messages), tools, Options())
     return msgspec.json.decode(request.body)
 
 

@@ -15,6 +15,7 @@ import msgspec
 import openai
 import pytest
 from aiohttp import WSMsgType, web
+from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker import Session, Worker, tool
@@ -58,10 +59,10 @@ def client(service: Service, transport: Transport | None = None, retry: Retry | 
 
 
 async def run(service: Service, transport: Transport | None) -> list[Message]:
-    """A run of the loop."""
+    """A run of the loop; its messages without the address."""
     provider = OpenAIResponses("gpt-5", api_key=KEY, base_url=service.address)
     worker = Worker(Client(provider, transport=transport, retry=NEVER), tools=[look])
-    return list((await worker.run("hello")).conversation.messages)
+    return [replace(message, service=None) for message in (await worker.run("hello")).conversation.messages]
 
 
 async def taken(model: Client, request: Request | Conversation = HELLO) -> tuple[list[ResponseEvent], Exception | None]:
