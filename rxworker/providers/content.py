@@ -6,6 +6,8 @@ import base64
 import binascii
 from collections.abc import Sequence
 
+from msgspec.json import encode as to_json
+
 from rxworker.errors import LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
@@ -17,6 +19,7 @@ from rxworker.messages import (
     JsonObject,
     Message,
     OpaqueBlock,
+    OutputFormat,
     ToolCall,
 )
 from rxworker.messages.speech import is_stray
@@ -163,3 +166,13 @@ def _data(block: Image | Document) -> str:
             f"{type(block).__name__} has a file id only, and this provider needs its bytes: pass data="
         )
     return block.data
+
+
+def with_schema(system: str | None, output: OutputFormat) -> str:
+    r"""The system text with the schema of the answer, for a service that cannot hold the model to it.
+
+    >>> with_schema("Be brief.", OutputFormat({"type": "integer"}, "int"))
+    'Be brief.\n\nAnswer with JSON that conforms to this JSON schema: {"type":"integer"}'
+    """
+    schema = to_json(output.schema).decode()
+    return f"{system or ''}\n\nAnswer with JSON that conforms to this JSON schema: {schema}".strip()

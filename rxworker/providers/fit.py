@@ -61,8 +61,9 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
             # An effort counts against the limit as its budget would have.
             most = room + budget
             changed["max_tokens"] = min(most, info.output or most)
+    given = {"temperature": options.temperature} if options.temperature is not None else {}
+    given |= options.extra
     if info.sampling != "always" and _thinks(info, options.thinking):
-        given = {**options.extra, "temperature": options.temperature}
         for name in SAMPLING:
             if given.get(name) not in (None, 1):  # the default, which every model takes
                 unless = "" if info.sampling == "never" else " unless thinking=0"
@@ -72,8 +73,14 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     if info.output is not None and (options.max_tokens or 0) > info.output:
         raise refused(model, f"writes at most {info.output} tokens: lower max_tokens")
     choice = options.tool_choice
-    if not info.forced and choice is not None and choice.mode in ("any", "tool"):
-        raise refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
+    if info.forced != "always" and choice is not None and choice.mode in ("any", "tool"):
+        if info.forced == "never":
+            raise refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
+        if not info.idle if options.thinking is None else options.thinking not in (0, *OFF):
+            off = "thinking=0" if info.off is not None else "another model"
+            raise refused(model, f"cannot be forced to call a tool while it thinks: use {off}, or ToolChoice('auto')")
+    if not info.together and given.get("temperature") is not None and given.get("top_p") is not None:
+        raise refused(model, "takes temperature or top_p, not both: leave one of them out")
     if info.structured is False and options.output is not None:
         raise refused(model, "cannot be held to a schema: leave output out, and describe the form")
     return replace(options, **changed) if changed else options

@@ -99,13 +99,15 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
         off: What is sent so that it does not think: ``0`` for the word that the protocol has for it, another word, or
             nothing (an empty text); ``None``: it always thinks.
         idle: Whether it does not think unless it is requested.
-        forced: Whether a request may force it to call a tool.
+        together: Whether it takes ``temperature`` and ``top_p`` in one request.
+        forced: Whether a request may force it to call a tool: always, only when it does not think, or never.
         bound: Whether its thinking is only read again as long as nothing before it has changed, so that a request with
             a changed conversation is refused by default.
         chat_tools: Whether Chat Completions at its vendor takes tools: always, only where no thinking is requested, or
             only without thinking.
         stops: Whether Chat Completions takes texts at which it stops.
         structured: Whether an answer can be held to a schema; ``None``: not known.
+        structured_with_tools: Whether it can in a request with tools; without it, the model reads the schema there.
         caching: How prompts are cached: by ``marks`` in the request; ``automatic``; automatically, and by
             ``breakpoints``, which may be set beside; or automatically, and by an ``explicit`` cache that is created;
             ``None``: not known.
@@ -130,11 +132,13 @@ class ModelInfo(Settings, frozen=True, kw_only=True):
     efforts: tuple[str, ...] | None = None
     off: int | str | None = 0
     idle: bool = False
-    forced: bool = True
+    together: bool = True
+    forced: Literal["always", "without thinking", "never"] = "always"
     bound: bool = False
     chat_tools: Literal["always", "not requested", "without thinking"] = "always"
     stops: bool = True
     structured: bool | None = None
+    structured_with_tools: bool = True
     caching: Literal["marks", "automatic", "breakpoints", "explicit"] | None = None
     marked: tuple[Literal["tools", "system"], ...] = ("tools", "system")
     cache_least: int | None = None
@@ -235,7 +239,7 @@ _CLAUDE = ModelInfo(
 )
 # Since Claude Fable 5.1, see https://platform.claude.com/docs/en/build-with-claude/preserved-thinking/prefix-checks
 _CLAUDE_BOUND = replace(_CLAUDE, bound=True)
-_CLAUDE_ALWAYS = replace(_CLAUDE_BOUND, off=None, forced=False)
+_CLAUDE_ALWAYS = replace(_CLAUDE_BOUND, off=None, forced="never")
 # Until Claude 4.6: a budget, and sampling parameters where it does not think.
 _CLAUDE_BUDGET = replace(
     _CLAUDE,
@@ -243,6 +247,8 @@ _CLAUDE_BUDGET = replace(
     budget=1_024,
     efforts=(),
     idle=True,
+    together=False,
+    forced="without thinking",
     context=200_000,
     output=64_000,
 )
@@ -292,7 +298,7 @@ _GEMINI = ModelInfo(
 _GEMINI_3 = replace(_GEMINI, caching="explicit")  # until Gemini 4
 # ``minimal`` matches no thinking for most requests, as the pages of Google have it.
 _GEMINI_FLASH = replace(_GEMINI_3, efforts=(ADAPTIVE, "minimal", "low", "medium", "high"), off="minimal")
-_GEMINI_2_5 = replace(_GEMINI_3, cache_least=2_048, budget=1, efforts=(ADAPTIVE,), off=0)
+_GEMINI_2_5 = replace(_GEMINI_3, cache_least=2_048, budget=1, efforts=(ADAPTIVE,), off=0, structured_with_tools=False)
 
 _DEEPSEEK = ModelInfo(
     vendor="deepseek",
@@ -316,7 +322,7 @@ _KIMI = ModelInfo(
     output=1_048_576,
 )
 # A tool cannot be forced.
-_GLM = ModelInfo(vendor="zai", forced=False, caching="automatic")
+_GLM = ModelInfo(vendor="zai", forced="never", caching="automatic")
 _GLM_5_3 = replace(
     _GLM,
     budget=None,
@@ -325,7 +331,7 @@ _GLM_5_3 = replace(
     context=1_048_576,
     output=131_072,
 )
-_MINIMAX = ModelInfo(vendor="minimax", forced=False, caching="automatic", context=_MILLION, output=524_288)
+_MINIMAX = ModelInfo(vendor="minimax", forced="never", caching="automatic", context=_MILLION, output=524_288)
 _GROK = ModelInfo(
     vendor="xai",
     budget=None,
@@ -353,13 +359,13 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     replace(_CLAUDE, names="claude-mythos", off=None, until="2026-06-30"),
     *_priced(
-        replace(_CLAUDE_BOUND, off="between_tools", forced=False),
+        replace(_CLAUDE_BOUND, off="between_tools", forced="never"),
         {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)},
     ),
     *_priced(_CLAUDE_BOUND, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}, tiered=True),
     *_priced(_CLAUDE, {"claude-opus-5": _OPUS, "claude-sonnet-5": (2.0, 10.0, 0.2, 2.5)}),
     # They do not think unless it is requested, and there is a doubt whether they take ``disabled``.
-    *_priced(replace(_CLAUDE, off="", idle=True), {"claude-opus-4-[78]": _OPUS}),
+    *_priced(replace(_CLAUDE, off="", idle=True, forced="without thinking"), {"claude-opus-4-[78]": _OPUS}),
     *_priced(replace(_CLAUDE_4_6, output=128_000), {"claude-opus-4-6": _OPUS}),
     *_priced(replace(_CLAUDE_4_6, output=None), {"claude-sonnet-4-6": (3.0, 15.0, 0.3, 3.75)}),
     *_priced(_CLAUDE_BUDGET, {"claude-haiku-4-5": (1.0, 5.0, 0.1, 1.25)}),
@@ -536,7 +542,8 @@ MODELS: tuple[ModelInfo, ...] = (
         output=None,
         until="2026-06-01",
     ),
-    replace(_DEEPSEEK, names="deepseek-flash|deepseek-v4-(pro|flash)"),
+    replace(_DEEPSEEK, names="deepseek-flash|deepseek-v4-flash"),
+    replace(_DEEPSEEK, names="deepseek-v4-pro", forced="without thinking"),
     replace(_DEEPSEEK, names="deepseek-(chat|reasoner)", until="2026-07-24"),
     *_priced(
         _KIMI,
@@ -560,6 +567,7 @@ MODELS: tuple[ModelInfo, ...] = (
         budget=1,
         efforts=None,
         off=0,
+        forced="without thinking",
         context=262_144,
         output=None,
         until="2026-12-31",
@@ -599,8 +607,9 @@ MODELS: tuple[ModelInfo, ...] = (
     *_priced(replace(_GROK, off=0, context=_MILLION), {r"grok-4\.3": (1.25, 2.5, 0.2)}),
     replace(_GROK, names="grok-4(-0709)?", efforts=(), context=256_000),
     ModelInfo(vendor="xai", names=r"grok-([23]|4-|4\.[12]|build|code).*"),
-    # Of these the table has the caching alone.
+    # Of these the table has the caching and the forced calls alone.
     ModelInfo(vendor="amazon", names="nova-.*", caching="marks", marked=("system",)),
+    ModelInfo(vendor="qwen", names=r"qwen3\.7.*", forced="without thinking", caching="marks", cache_least=1_024),
     ModelInfo(vendor="qwen", names="qwen.*", caching="marks", cache_least=1_024),
 )
 """The rows, the newest families of a vendor first."""
@@ -631,6 +640,9 @@ _HOSTS = {
     "api.minimax.io": "minimax",
     "api.minimaxi.com": "minimax",
     "api.x.ai": "xai",
+    "dashscope.aliyuncs.com": "qwen",
+    "dashscope-intl.aliyuncs.com": "qwen",
+    "dashscope-us.aliyuncs.com": "qwen",
 }
 
 

@@ -33,6 +33,7 @@ from rxworker.providers.base import (
     is_secret,
 )
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
+from rxworker.providers.content import with_schema
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
@@ -176,6 +177,9 @@ class Service(ABC):
         url = self._address or self._url()
         info = self._info_at(url)
         options = fitted(self.model, info, options, self._room)
+        if options.output is not None and tools and not self._structures(info, url):
+            conversation = replace(conversation, system=with_schema(conversation.system, options.output))
+            options = replace(options, output=None)
         others = foreign(conversation.messages, Origin(self.name, service_at(url), self.model))
         if others is not None:
             conversation = conversation.with_messages(others)
@@ -241,6 +245,11 @@ class Service(ABC):
             return self._info
         row = model_info(self.model, host_of(url) if self._shows_vendor else "")
         return row if row.vendor in self._vendors else UNKNOWN
+
+    def _structures(self, info: ModelInfo, url: str) -> bool:
+        """Whether an answer can be held to a schema in a request with tools, at this address."""
+        del url
+        return info.structured_with_tools
 
     def _settled(self, request: Draft) -> Options:
         """The settings, as the rest of the request demands them."""
@@ -364,7 +373,7 @@ class OpenAIService(HostedService):
 
     _variable = "OPENAI_API_KEY"
     _key_headers = ("authorization", "api-key")
-    _vendors = ("openai", "deepseek", "moonshot", "zai", "minimax", "xai")
+    _vendors = ("openai", "deepseek", "moonshot", "zai", "minimax", "xai", "qwen")
     _host_at = staticmethod(openai_host)
     _own = Host(_variable)
     _path: str

@@ -344,7 +344,7 @@ BEDROCK_ROWS: dict[str, tuple[str, Conversation, list[str]]] = {
     "none behind documents": (
         SONNET,
         Conversation((Message.user("hi", DOCUMENT), own(Text("so")), Message.user(DOCUMENT))),
-        ["tools", "hi"],
+        ["tools", "hi", "document 2"],  # the text that a document needs beside it
     ),
     "none behind thinking": (
         SONNET,

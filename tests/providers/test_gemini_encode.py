@@ -29,6 +29,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, ToolChoice
+from rxworker.providers.content import with_schema
 from rxworker.providers.ids import made_id
 from rxworker.state import ResponseState, message_of, step_response
 
@@ -143,14 +144,14 @@ def test_settings_have_gemini_names() -> None:
     )
     body = encode(ask("hi"), LOOK, options=options)
     assert body == {
+        # Until Gemini 3, no form of the answer beside tools: the model reads it.
+        "systemInstruction": {"role": "user", "parts": [{"text": with_schema(None, OutputFormat(EMPTY))}]},
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "generationConfig": {
             "maxOutputTokens": 5,
             "temperature": 0.5,
             "stopSequences": ["END"],
             "thinkingConfig": {"includeThoughts": False, "thinkingBudget": 1024},
-            "responseMimeType": "application/json",
-            "responseJsonSchema": EMPTY,
             "seed": 1,
         },
         "toolConfig": {

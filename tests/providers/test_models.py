@@ -589,7 +589,7 @@ def test_an_announced_end_is_that_of_the_official_client() -> None:
         ("my-deployment", "mine.openai.azure.com", ""),
         ("my-fine-model", "api.openai.com", ""),
         ("deepseek-v4-pro", "127.0.0.1", ""),
-        ("deepseek-v4-pro", None, "deepseek-flash|deepseek-v4-(pro|flash)"),
+        ("deepseek-v4-pro", None, "deepseek-v4-pro"),
         ("kimi-for-coding", "api.kimi.com", ""),
         ("kimi-k3", "127.0.0.1", ""),
         ("glm-6", "open.bigmodel.cn", ""),

@@ -475,6 +475,8 @@ GLM = NO_SCHEMAS | STREAMED
 # An answer with calls needs the member, also where another model made it.
 REASONED: dict[str, Any] = json.loads(json.dumps({"messages": INTENTS["result"].chat["messages"]}))
 REASONED["messages"][1]["reasoning_content"] = ""
+KIMI: dict[str, Any] = json.loads(json.dumps(REASONED))
+KIMI["messages"][1]["reasoning_content"] = " "  # an empty text counts as none there
 
 HOSTS: dict[str, Host] = {
     "OpenAI": chat("https://api.openai.com", "https://api.openai.com/v1", words=NEWER),
@@ -483,11 +485,11 @@ HOSTS: dict[str, Host] = {
         "https://api.deepseek.com/v1",
         words={**NO_SCHEMAS, "result": REASONED},
     ),
-    "Kimi": chat("https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": REASONED, **NEWER}),
+    "Kimi": chat("https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": KIMI, **NEWER}),
     "Kimi for coding": chat(
         "https://api.kimi.com",
         "https://api.kimi.com/coding/v1",
-        words={"result": REASONED, **NEWER},
+        words={"result": KIMI, **NEWER},
     ),
     "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=GLM),
     "GLM in China": chat("https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM),

@@ -59,6 +59,7 @@ ANSWERS = {
 }
 HM = {"reasoning_content": "hm"}
 NONE = {"reasoning_content": ""}
+BLANK = {"reasoning_content": " "}
 
 
 def messages(base_url: str, *said: Message) -> list[dict[str, Any]]:
@@ -98,10 +99,10 @@ def messages(base_url: str, *said: Message) -> list[dict[str, Any]]:
         (DEEPSEEK, "vllm", HM),  # in the member that it demands
         (KIMI, "vllm", HM),
         (KIMI, "deepseek", HM),
-        (KIMI, "plain", NONE),
-        (KIMI, "anthropic", NONE),
-        ("https://api.moonshot.cn/v1", "plain", NONE),
-        ("https://api.kimi.com/coding/v1", "plain", NONE),
+        (KIMI, "plain", BLANK),
+        (KIMI, "anthropic", BLANK),
+        ("https://api.moonshot.cn/v1", "plain", BLANK),
+        ("https://api.kimi.com/coding/v1", "plain", BLANK),
         (OWN_SERVER, "anthropic", {}),
     ],
 )

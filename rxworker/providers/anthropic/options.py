@@ -21,6 +21,7 @@ from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Thinki
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice
 from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
+from rxworker.providers.fit import SAMPLING, refused
 from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
 
@@ -241,6 +242,38 @@ BINDING: JsonObject = {
     "block_binding": {"prefix_mismatch_behavior": "drop_block"},
 }
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+VERSIONS: dict[str, tuple[str, ...]] = {"2026-10-21": SAMPLING, "2023-06-01": ()}
+"""The versions of the API, the newest first, and the members that each refuses, whatever their value. As of 2026-11-29.
+
+https://platform.claude.com/docs/en/api/versioning; nothing else of what it has changed concerns what is sent here.
+"""
+
+
+def at_version(model: str, options: Options, version: str) -> Options:
+    """The settings as a version of the API takes them; one that is not in the table is read as the one before it.
+
+    Args:
+        model: The name of the model, for errors.
+        options: The settings.
+        version: The value of the header ``anthropic-version``.
+
+    Raises:
+        ConfigurationError: The version has no such setting, and the value is not the default.
+
+    >>> at_version("claude-opus-4-5", Options(temperature=1.0), "2026-10-21").temperature is None
+    True
+    """
+    gone = next((members for known, members in VERSIONS.items() if version >= known), ())
+    given = {"temperature": options.temperature, **options.extra}
+    for name in gone:
+        if given.get(name) not in (None, 1):
+            raise refused(model, f"takes no {name} with anthropic-version {version}: leave it out")
+    if not any(name in given for name in gone):
+        return options
+    extra = {name: value for name, value in options.extra.items() if name not in gone}
+    return replace(options, temperature=None, extra=extra)
 
 
 def with_binding(request: Request, given: str | None) -> Options:

@@ -8,16 +8,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import ClassVar, Unpack
 
+from msgspec.structs import replace
+
 from rxworker.messages.settings import check_plain
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import numbers
 from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS
-from rxworker.providers.anthropic.options import BETAS, encode_tool, with_binding
+from rxworker.providers.anthropic.options import BETAS, at_version, encode_tool, with_binding
 from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
+    checked_headers,
     current_secrets,
     endpoint,
     host_of,
@@ -28,7 +31,7 @@ from rxworker.providers.service import Draft, HostedService, Settings
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
-VERSION = "2023-06-01"
+VERSION_HEADER, VERSION = "anthropic-version", "2023-06-01"
 OWN_HOSTS = ("anthropic.com", "azure.com", "googleapis.com", "amazonaws.com", "api.aws")
 """Where Claude itself answers, which demands the signatures of its thinking."""
 TOKEN = "ANTHROPIC_AUTH_TOKEN"
@@ -74,7 +77,7 @@ class Anthropic(HostedService):
     _compacting_hosts = ("anthropic.com", "azure.com", "api.aws")
     _frame_decoder = AnthropicDecoder
     _numbers = staticmethod(numbers)
-    _own_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
+    _own_headers: ClassVar[Mapping[str, str]] = {VERSION_HEADER: VERSION}
 
     def __init__(
         self,
@@ -111,8 +114,16 @@ class Anthropic(HostedService):
         return (*super()._secrets(), *current_secrets(None, TOKEN))
 
     def _settled(self, request: Draft) -> Options:
+        options = request.options
+        version = self._headers[VERSION_HEADER]
+        if options.headers:
+            version = checked_headers(options.headers).get(VERSION_HEADER, version)
+        if version != VERSION:
+            options = at_version(self.model, options, version)
         if not (request.info.bound and host_of(request.url).endswith(OWN_HOSTS)):
-            return request.options
+            return options
+        if options is not request.options:
+            request = replace(request, options=options)
         return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Draft) -> bytes:

@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 import msgspec
 
@@ -220,6 +221,7 @@ def _tool(tool: ToolMeta) -> JsonObject:
 def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
     """The messages: roles alternate, none is empty, and results come first in theirs."""
     open_role, blocks = "", list[JsonObject]()
+    names: set[str] = set()  # of documents, of which each needs its own
     for message in messages:
         check_role(message)
         role = "assistant" if message.role == "assistant" else "user"
@@ -230,6 +232,9 @@ def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
             encoded = encoder(block, own) if encoder else None
             if encoded is None:
                 continue
+            if type(block) is Document or (type(block) is ToolResult and not isinstance(block.content, str)):
+                for document in _documents(encoded):
+                    document["name"] = _own_name(str(document["name"]), names)
             if role != open_role and blocks:  # a message of which nothing is left ends none
                 yield _message(open_role, blocks)
                 blocks = []
@@ -239,9 +244,31 @@ def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
         yield _message(open_role, blocks)
 
 
+def _documents(block: JsonObject) -> list[JsonObject]:
+    """The documents in a block, those of a result included."""
+    result = block.get("toolResult")
+    within = result["content"] if isinstance(result, dict) else [block]
+    found = [each.get("document") for each in within if isinstance(each, dict)] if isinstance(within, list) else []
+    return [document for document in found if isinstance(document, dict)]
+
+
+def _own_name(name: str, names: set[str]) -> str:
+    """A name that no other document of the request has: the service refuses equal ones."""
+    own, number = name, 1
+    while own in names:
+        number += 1
+        own = f"{name} {number}"
+    names.add(own)
+    return own
+
+
 def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
     results = [block for block in blocks if "toolResult" in block]
     others = [block for block in blocks if "toolResult" not in block]
+    kinds = {*chain(*others)}
+    if "document" in kinds and "text" not in kinds:  # the service demands one beside a document
+        document = next(block["document"] for block in others if "document" in block)
+        others.append({"text": cast("JsonObject", document)["name"]})
     return {"role": role, "content": [*results, *others]}
 
 

@@ -11,6 +11,7 @@ from rxworker.framing import NdjsonDecoder
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
+from rxworker.providers.models import ModelInfo
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.finish import numbers
@@ -110,6 +111,10 @@ class Ollama(Service):
     def _authorization(self, url: str, given: str | None) -> dict[str, str]:
         key = read_key(given, self._variable, needed=host_of(url) == CLOUD)
         return {"authorization": f"Bearer {key}"} if key else {}
+
+    def _structures(self, info: ModelInfo, url: str) -> bool:
+        del info, url
+        return False  # its grammar of the answer leaves no calls
 
     def _body(self, request: Draft) -> bytes:
         return msgspec.json.encode(encode(self.model, request))

@@ -44,6 +44,12 @@ class Dialect(Struct, frozen=True):
         cache_marks: The vendors of whose models it takes marks of what may be cached, as `ModelInfo.vendor` has them.
         flags: Members of its own that each request has as ``true``, unless ``extra`` gives another value.
         tool_flags: The same, for requests with tools.
+        after_results: What the assistant says between the results of tools and a message of the user's, where the
+            server demands an answer there; empty: nothing.
+        documents: The type of the part that a document is sent as; empty: it takes none.
+        no_reasoning: What counts as ``reasoning_content`` of an answer that has none.
+        schemas_beside_tools: Whether it takes a form for the answer in a request with tools; without it, the model
+            reads the schema.
     """
 
     limit: str = "max_tokens"
@@ -57,6 +63,10 @@ class Dialect(Struct, frozen=True):
     cache_marks: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     tool_flags: tuple[str, ...] = ()
+    after_results: str = ""
+    documents: Literal["file", "document_url", ""] = "file"
+    no_reasoning: str = ""
+    schemas_beside_tools: bool = True
 
     def named(self, call_id: str, own: bool) -> str:
         """How a call is named to the server, the same each time.
@@ -75,10 +85,27 @@ class Dialect(Struct, frozen=True):
 
 COMPATIBLE = Dialect()
 OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
-MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9, usage_option=False)
+UNDERSTOOD = "Understood."
+# A document: https://docs.mistral.ai/studio-api/document-processing/document_qna. The order of messages, which the
+# template of its models demands at other servers, too: https://github.com/avante-corp/avante.nvim/pull/2695
+MISTRAL = Dialect(
+    echoes=(),
+    ids=re.compile("[a-zA-Z0-9]{9}"),
+    id_length=9,
+    usage_option=False,
+    after_results=UNDERSTOOD,
+    documents="document_url",
+)
 REASONED = Dialect(echoes=(REASONING,))
 CONTENT = Dialect(echoes=(REASONING_CONTENT,))
-KIMI = Dialect("max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True)
+# An empty text counts as none: https://github.com/theopenco/llmgateway/pull/2093
+KIMI = Dialect(
+    "max_completion_tokens",
+    (REASONING_CONTENT,),
+    demands_reasoning="calls",
+    switch=True,
+    no_reasoning=" ",
+)
 # Without the flag, the arguments of a call come at once when they are whole:
 # https://docs.z.ai/guides/capabilities/stream-tool
 GLM = Dialect(echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",))
@@ -95,12 +122,19 @@ DIALECTS = {
     "openai.com": OPENAI,
     "openai.azure.com": OPENAI,
     "cognitiveservices.azure.com": OPENAI,
-    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False),
+    "deepseek.com": Dialect(
+        echoes=(REASONING_CONTENT,),
+        demands_reasoning="answers",
+        switch=True,
+        has_schemas=False,
+        documents="",
+    ),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
     "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("anthropic", "qwen")),
-    "groq.com": REASONED,
+    # https://console.groq.com/docs/structured-outputs, https://console.groq.com/docs/vision
+    "groq.com": replace(REASONED, documents="", schemas_beside_tools=False),
     "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
     "together.xyz": REASONED,
     "together.ai": REASONED,
@@ -127,3 +161,13 @@ def dialect_of(url: str) -> Dialect:
     ('answers', '')
     """
     return row_of(DIALECTS, url, COMPATIBLE)
+
+
+@lru_cache(maxsize=64)
+def for_maker(dialect: Dialect, maker: str) -> Dialect:
+    """The dialect with what the template of a maker's models demands, whichever server has them.
+
+    >>> for_maker(COMPATIBLE, "mistral").after_results
+    'Understood.'
+    """
+    return replace(dialect, after_results=UNDERSTOOD) if maker == "mistral" else dialect

@@ -42,6 +42,7 @@ from rxworker.providers.content import (
     plain_text,
     refuse_file_id,
     user_echo,
+    with_schema,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
@@ -109,7 +110,7 @@ def encode(
             mark["ttl"] = options.cache_ttl
     body: Body = {
         "model": model,
-        "messages": encoder.messages(_with_schema(conversation.system, options, dialect), mark),
+        "messages": encoder.messages(_system_text(conversation.system, options, dialect), mark),
         "stream": True,
     }
     if dialect.usage_option:
@@ -152,7 +153,7 @@ class MessagesEncoder(MessageEncoder):
         breakpoints: The same.
     """
 
-    __slots__ = ("_answered", "_asked", "_ids", "_rest", "breakpoints", "dialect", "has_tools")
+    __slots__ = ("_answered", "_asked", "_has_results", "_ids", "_rest", "breakpoints", "dialect", "has_tools")
 
     def __init__(
         self,
@@ -170,6 +171,7 @@ class MessagesEncoder(MessageEncoder):
         self._rest: list[Part] = []
         self._asked = 0  # how many of these were before the last answer
         self._ids: dict[str, str] = {}  # how the calls are named to the service
+        self._has_results = False  # since the last answer
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
@@ -183,14 +185,15 @@ class MessagesEncoder(MessageEncoder):
             for block in message.content:
                 if isinstance(block, ToolResult):
                     if not isinstance(block.content, str):
-                        block = replace(block, content=readable(block.content, _parts))
+                        block = replace(block, content=readable(block.content, self._encode))
                     results.append(_result(block, self._ids, self.dialect))
                     if isinstance(block.content, str):
                         continue
                 elif isinstance(block, CachePoint):
                     set_breakpoint(parts, block, wanted=self.breakpoints)
-                parts += _parts(block)
+                parts += self._encode(block)
             if results:
+                self._has_results = True
                 self._answered += self.parts(results)
             if parts:
                 self._rest += self.parts([{"role": "user", "content": flat(parts)}])
@@ -212,7 +215,7 @@ class MessagesEncoder(MessageEncoder):
                 before ended.
         """
         before = _system(system)
-        parts: list[Part] = [*before, *self._answered, *self._rest]
+        parts: list[Part] = [*before, *self._answered, *self._since_results()]
         if mark is not None and parts:
             ends = {0 if before else -1, len(before) + self._asked - 1, len(parts) - 1}
             for at in ends - {-1}:
@@ -251,16 +254,30 @@ class MessagesEncoder(MessageEncoder):
         if thinking or is_demanded:
             encoded |= _thinking(thinking, bool(calls), dialect, is_demanded=is_demanded)
         self._asked = len(self._answered) + len(self._rest)
-        self._answered += [*self._rest, *self.parts([encoded])]
+        self._answered += [*self._since_results(), *self.parts([encoded])]
         self._rest.clear()
+        self._has_results = False
+
+    def _since_results(self) -> list[Part]:
+        """The messages after the results of the last answer."""
+        between = self.dialect.after_results
+        if not (between and self._has_results and self._rest):
+            return self._rest
+        return [*self.parts([{"role": "assistant", "content": between}]), *self._rest]
+
+    def _encode(self, block: object) -> list[JsonObject]:
+        """The parts of a block of the user's, or of a result."""
+        if isinstance(block, Document):
+            return _document(block, self.dialect.documents)
+        if isinstance(block, ToolResult):
+            return _of_result(block, self._encode)
+        encoder = PARTS.get(type(block))
+        return encoder(block) if encoder else []
 
 
-def _with_schema(system: str | None, options: Options, dialect: Dialect) -> str | None:
+def _system_text(system: str | None, options: Options, dialect: Dialect) -> str | None:
     """The system text, with the schema of the answer where the server takes none."""
-    if options.output is None or dialect.has_schemas:
-        return system
-    schema = to_json(options.output.schema).decode()
-    return f"{system or ''}\n\nAnswer with JSON that conforms to this JSON schema: {schema}".strip()
+    return system if options.output is None or dialect.has_schemas else with_schema(system, options.output)
 
 
 def _system(text: str | None) -> list[bytes]:
@@ -308,7 +325,7 @@ def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect, *, is_
     if called or is_demanded:  # it goes back under the name that it came by
         encoded |= {field: text for field, text in texts.items() if field in dialect.echoes}
     if is_demanded:
-        encoded.setdefault(REASONING_CONTENT, texts.get(REASONING, ""))
+        encoded[REASONING_CONTENT] = texts.get(REASONING_CONTENT) or texts.get(REASONING) or dialect.no_reasoning
     if details and DETAILS in dialect.echoes:
         encoded[DETAILS] = merge_details(details)
     return encoded
@@ -339,11 +356,6 @@ def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> Jso
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def _parts(block: object) -> list[JsonObject]:
-    encoder = PARTS.get(type(block))
-    return encoder(block) if encoder else []
-
-
 def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "text", "text": block.text}] if block.text else []
 
@@ -361,15 +373,19 @@ def _image(block: Image) -> list[JsonObject]:
     return [{"type": "image_url", "image_url": {"url": data_url(picture(block, OPENAI_CHAT))}}]
 
 
-def _document(block: Document) -> list[JsonObject]:
+def _document(block: Document, form: str) -> list[JsonObject]:
     check_media(block)
     title = block.title or "document"
     if block.url:  # the protocol has no document by its address
         return [{"type": "text", "text": f"{title}: {block.url}"}]
+    if block.data and block.media_type.startswith("text/"):
+        return [{"type": "text", "text": f"{title}:\n{plain_text(block)}"}]
+    if not form:
+        raise LocalProtocolError(f"this service takes no document of type {block.media_type}; send its text")
     if not block.data:
         return [{"type": "file", "file": {"file_id": block.file_id}}]
-    if block.media_type.startswith("text/"):
-        return [{"type": "text", "text": f"{title}:\n{plain_text(block)}"}]
+    if form == "document_url":
+        return [{"type": form, form: data_url(block), "document_name": title}]
     return [{"type": "file", "file": {"filename": title, "file_data": data_url(block)}}]
 
 
@@ -377,11 +393,11 @@ def _opaque(block: OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block)]
 
 
-def _of_result(block: ToolResult) -> list[JsonObject]:
+def _of_result(block: ToolResult, encode: Callable[[object], list[JsonObject]]) -> list[JsonObject]:
     """The media of a result, after a line that names its call."""
     if isinstance(block.content, str):
         return []
-    shown = [p for one in block.content if not isinstance(one, Text) for p in _parts(one)]
+    shown = [p for one in block.content if not isinstance(one, Text) for p in encode(one)]
     label: JsonObject = {"type": "text", "text": f"From the result of call {block.tool_use_id}:"}
     return [label, *shown] if shown else []
 
@@ -414,9 +430,7 @@ def _tool_choice(choice: ToolChoice) -> Any:
 PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Image: _image,
-    Document: _document,
     Audio: _audio,
     OpaqueBlock: _opaque,
     Refusal: _text,
-    ToolResult: _of_result,
 }

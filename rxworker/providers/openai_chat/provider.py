@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from rxworker.providers.base import Options
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
-from rxworker.providers.models import model_info
+from rxworker.providers.models import ModelInfo, model_info
 from rxworker.providers.openai_cache import cache_settings, takes_breakpoints
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
-from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of
+from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of, for_maker
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import numbers
+from rxworker.providers.origin import maker_of
 from rxworker.providers.service import Draft, OpenAIService, Settings
 
 
@@ -59,6 +60,9 @@ class OpenAIChat(OpenAIService):
         super().__init__(model, **settings)
         self._dialect = dialect
 
+    def _structures(self, info: ModelInfo, url: str) -> bool:
+        return info.structured_with_tools and (self._dialect or dialect_of(url)).schemas_beside_tools
+
     def _settled(self, request: Draft) -> Options:
         info, options = request.info, request.options
         if self._info is None and model_info(self.model).vendor != info.vendor:
@@ -83,7 +87,7 @@ class OpenAIChat(OpenAIService):
         return replace(options, thinking=0) if needs_off else options
 
     def _body(self, request: Draft) -> bytes:
-        dialect = self._dialect or dialect_of(request.url)
+        dialect = self._dialect or for_maker(dialect_of(request.url), maker_of(self.model))
         info, host = self._cached, host_of(request.url)
         marks = info.caching == "marks" and info.vendor in dialect.cache_marks
         points = takes_breakpoints(host, info)
