@@ -131,6 +131,18 @@ Authorize: TypeAlias = Callable[["HttpRequest"], "HttpRequest | Awaitable[HttpRe
 """Adds to a request what needs time or the whole of it, such as a token or a signature."""
 
 
+class Renamed(Struct, frozen=True):
+    """A tool under another name.
+
+    Attributes:
+        name: The other name.
+        keys: The other names of its arguments, by their names; of those alone that have others.
+    """
+
+    name: str
+    keys: Mapping[str, str]
+
+
 class HttpRequest(Struct, frozen=True):
     """An HTTP request of a provider. Its ``repr`` shows neither keys nor body.
 
@@ -144,6 +156,7 @@ class HttpRequest(Struct, frozen=True):
             `BackgroundProvider`.
         authorize: Adds what needs time or the whole request, such as a token or a signature; called each time that the
             request is sent. What is not a coroutine function is called in a thread.
+        renamed: The own names of tools that the service knows under others, by these: see `fit_tools`.
     """
 
     url: str
@@ -153,6 +166,7 @@ class HttpRequest(Struct, frozen=True):
     method: str = "POST"
     is_background: bool = False
     authorize: Authorize | None = None
+    renamed: Mapping[str, Renamed] = {}
 
     def __repr__(self) -> str:
         url, headers = hidden_url(self.url), hidden(self.headers)

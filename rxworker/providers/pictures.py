@@ -71,8 +71,8 @@ def picture(block: Image, takes: Takes) -> Image:
     Raises:
         LocalProtocolError: The picture has no content, or the service does not take its media type.
 
-    >>> from rxworker.providers.takes import ANTHROPIC
-    >>> picture(Image(data="/9j/4AAQSkZJRgABAQAAAQABAAA="), ANTHROPIC).media_type
+    >>> from rxworker.providers.takes import TAKES
+    >>> picture(Image(data="/9j/4AAQSkZJRgABAQAAAQABAAA="), TAKES["anthropic"]).media_type
     'image/jpeg'
     """
     check_media(block)
@@ -101,8 +101,8 @@ def readable(content: Sequence[ResultBlock], encode: Callable[[Any], object]) ->
         content: The content.
         encode: Encodes a block, and raises for one that the service does not take.
 
-    >>> from rxworker.providers.takes import OLLAMA
-    >>> readable((Image("image/heic", "AAAA"),), lambda block: picture(block, OLLAMA))[0].text
+    >>> from rxworker.providers.takes import TAKES
+    >>> readable((Image("image/heic", "AAAA"),), lambda block: picture(block, TAKES["ollama"]))[0].text
     '[left out of this result: Ollama takes no picture of type image/heic, only png, jpeg and webp]'
     """
 

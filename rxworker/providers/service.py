@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from operator import is_
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
 from msgspec.structs import replace
@@ -57,9 +58,11 @@ from rxworker.providers.failure import (
     until_reset,
 )
 from rxworker.providers.fit import fitted
+from rxworker.providers.fit_tools import FittedTools, fit_tools
 from rxworker.providers.hosts import Host, openai_host
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
+from rxworker.providers.takes import ANYTHING, TAKES
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""
@@ -154,6 +157,7 @@ class Service(ABC):
         self._base_url = base_url
         self._address = address
         self._last_key: str | None = None  # what a function returned, to be masked
+        self._fitted: tuple[tuple[ToolMeta, ...], FittedTools] = (), FittedTools()  # of the last request
         named = {"content-type": "application/json", "accept": self._accept[0], **self._own_headers}
         self._headers = named | checked_headers(headers or {})
 
@@ -183,7 +187,13 @@ class Service(ABC):
         others = foreign(conversation.messages, Origin(self.name, service_at(url), self.model))
         if others is not None:
             conversation = conversation.with_messages(others)
-        draft = Draft(conversation, tuple(tools), options, url=url, info=info)
+        given, fit = self._fitted
+        if len(given) != len(tools) or not all(map(is_, given, tools)):  # as in `encode_cache`
+            fit = fit_tools(tools, TAKES.get(self.name, ANYTHING))
+            self._fitted = tuple(tools), fit
+        if fit.sent:
+            conversation, options = fit.rename(conversation, options)
+        draft = Draft(conversation, fit.tools, options, url=url, info=info)
         settled = self._settled(draft)
         if settled is not options:
             options, draft = settled, replace(draft, options=settled)
@@ -205,6 +215,7 @@ class Service(ABC):
             self._accept,
             is_background=self.is_background(options),
             authorize=authorize,
+            renamed=fit.own,
         )
 
     @property

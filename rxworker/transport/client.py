@@ -44,6 +44,7 @@ from rxworker.providers.base import (
 )
 from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import names_sealed
+from rxworker.providers.fit_tools import OwnNames
 from rxworker.providers.models import UNKNOWN, ModelInfo
 from rxworker.providers.origin import UNSEALED, Refused
 from rxworker.redact import without_secrets
@@ -226,6 +227,8 @@ class Client:
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame or maxsize)
+                if sent.renamed:
+                    make = partial(OwnNames, make, sent.renamed)
                 answer = Answer(
                     send(first),
                     make,

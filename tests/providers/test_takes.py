@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -16,14 +16,20 @@ import pytest
 
 from rxworker import Finished, Worker, tool
 from rxworker.errors import LocalProtocolError
+from rxworker.events import BlockStart, BlockStop, Record, ToolUseMetadata
 from rxworker.log import MemoryLog
 from rxworker.log.format import records_of
-from rxworker.messages import Conversation, Document, Image, Message, Text, ToolCall, ToolResult
+from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import ResultBlock
-from rxworker.providers import PROVIDERS, Options, Provider
+from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
+from rxworker.providers.fit_tools import fit_tools
+from rxworker.providers.takes import TAKES
 from rxworker.state import fold_run
-from rxworker.testing import ReplayServer, ServedResponse, call, say
+from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, lint, say
 from rxworker.testing.server import AnswerLike, Received
+from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
+from rxworker.tools import ToolContext
+from rxworker.transport import Client, Retry
 
 REST = bytes(range(64))
 BYTES = {
@@ -117,8 +123,11 @@ def provider_of(service: str, base_url: str | None = None) -> Provider:
     return PROVIDERS[service](model, api_key="k", base_url=base_url)
 
 
-def body_of(service: str, *messages: Message) -> Any:
-    return msgspec.json.decode(provider_of(service).request(Conversation(messages), (), Options()).body)
+def body_of(
+    service: str, *messages: Message, tools: Sequence[ToolMeta] = (), tool_choice: ToolChoice | None = None
+) -> Any:
+    options = Options(tool_choice=tool_choice)
+    return msgspec.json.decode(provider_of(service).request(Conversation(messages), tools, options).body)
 
 
 def answered(*content: ResultBlock) -> tuple[Message, ...]:
@@ -171,6 +180,195 @@ def test_a_text_in_place_of_a_part_states_the_reason_and_no_remedy() -> None:
     assert pdf == "[left out of this result: Ollama takes no Document of application/pdf]"
 
 
+EITHER: JsonObject = {
+    "anyOf": [
+        {"properties": {"id": {"type": "integer"}, "kind": {"const": "a"}}, "required": ["id", "kind"]},
+        {"type": "object", "properties": {"name": {}, "kind": {"const": "b"}}, "required": ["kind", "name"]},
+    ]
+}
+SCHEMAS: dict[str, JsonObject] = {
+    "anyOf at the top": EITHER,
+    "oneOf beside properties": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {}},
+        "required": [],
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
+    "allOf with variants within it": {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, EITHER, True]},
+    "a const and an enum at the top": {"type": "object", "const": {}, "enum": [{}], "not": {"required": ["a"]}},
+    "no properties": {"type": "object"},
+    "nothing": {},
+    "no type": {"properties": {"a": {}}},
+    "an empty list of PHP": {"type": "object", "properties": [], "required": None, "anyOf": None},
+    "a type that is a list": {"type": ["object", "null"], "properties": {"a": {}}},
+    "names of arguments": {
+        "type": "object",
+        "properties": {
+            "$filter": {"type": "object", "properties": {"$gt": {"type": "integer"}}},
+            "filter[id]": {"description": "Of the filter."},
+            "Account Number": {"title": "The account"},
+            "Account_Number": {},
+            "\u540d\u524d": True,
+            "\u5730\u5740": {},
+            "x" * 80: {},
+            "x" * 64: {},
+            "": {},
+            "usual.name-1": {},
+        },
+        "required": ["$filter", "usual.name-1"],
+    },
+}
+NAMES = ("7zip", "_7zip", "-7zip", "7" * 64, "usual")
+TEXT = "word " * 1000
+
+
+def keys_of(schema: Any) -> list[str]:
+    """The names of the arguments, of all variants."""
+    variants = [one for key in ("allOf", "anyOf", "oneOf") for one in schema.get(key) or () if one is not True]
+    return [*dict.fromkeys([*schema.get("properties", ()), *(key for one in variants for key in keys_of(one))])]
+
+
+class Odd:
+    """A tool with a schema of any kind, which keeps what it is called with."""
+
+    def __init__(self, schema: JsonObject, name: str = "odd", description: str = "An odd tool.") -> None:
+        self.meta = ToolMeta(name, description, schema)
+        self.calls: list[Any] = []
+
+    async def execute(self, input_json: str | bytes, _: ToolContext, /) -> str:
+        self.calls.append(msgspec.json.decode(input_json))
+        return "done"
+
+
+ALL = (*(Odd(schema, f"odd{n}") for n, schema in enumerate(SCHEMAS.values())), *(Odd({}, name) for name in NAMES))
+METAS = (*(odd.meta for odd in ALL), ToolMeta("long", TEXT, {"type": "object", "description": "Short."}))
+KEYS = {odd.meta.name: keys_of(odd.meta.input_schema) or ["usual"] for odd in ALL}
+
+
+def tools_of(service: str, body: Any) -> dict[str, tuple[JsonObject, str]]:
+    """The schema and the description of each tool in the body of a request, by the name that is sent."""
+    given = body["toolConfig"]["tools"] if service == "bedrock" else body["tools"]
+    if service == "gemini":
+        [group] = given
+        given = group["functionDeclarations"]
+    flat = [tool.get("toolSpec") or tool.get("function") or tool for tool in given]
+    schemas = [one.get("input_schema") or one.get("parameters") or one.get("parametersJsonSchema") for one in flat]
+    schemas = [schema or one.get("inputSchema", {}).get("json") for one, schema in zip(flat, schemas, strict=True)]
+    return {one["name"]: (schema or {}, one.get("description", "")) for one, schema in zip(flat, schemas, strict=True)}
+
+
+def calls_of(body: Any) -> Iterator[tuple[str, Any]]:
+    """The name and the arguments of every call in the body of a request, in any of the protocols."""
+    for part in parts_of([body.get(key) for key in ("messages", "contents", "input")]):
+        match part:
+            case {"type": "tool_use", "name": name, "input": given} | {"toolUse": {"name": name, "input": given}}:
+                yield name, given
+            case {"functionCall": {"name": name, "args": given}}:
+                yield name, given
+            case {"type": "function_call", "name": name, "arguments": given}:
+                yield name, given
+            case {"function": {"name": name, "arguments": given}}:
+                yield name, given
+            case _:
+                pass
+
+
+LETTERS = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+GOOGLE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
+def refused_tool(service: str, body: Any) -> str | None:
+    """Why a service refuses a tool of a request. A call that no tool fits would confuse the model: refused, too."""
+    known = tools_of(service, body)
+    for name, (schema, text) in known.items():
+        top = {*schema}
+        if not isinstance(schema.get("properties", {}), dict):
+            return f"{name}: properties: Input should be an object"
+        if service in ("anthropic", "bedrock"):
+            if schema.get("type") != "object":
+                return f"{name}: input_schema.type: Field required"
+            if top & {"oneOf", "allOf", "anyOf"}:
+                return f"{name}: input_schema does not support oneOf, allOf, or anyOf at the top level"
+            if not all(map(LETTERS.fullmatch, keys_of(schema))):
+                return f"{name}: Property keys should match pattern"
+        if service.startswith("openai"):
+            if schema.get("type") != "object" or top & {"oneOf", "anyOf", "allOf", "enum", "const", "not"}:
+                return f"{name}: schema must have type 'object' and not have 'oneOf' ..."
+            if "properties" not in schema:
+                return f"{name}: object schema missing properties"
+        if service == "openai_chat" and len(text) > 1024:
+            return f"{name}: string too long. Expected a string with maximum length 1024"
+        if service.startswith("gemini") and not GOOGLE_NAME.fullmatch(name):
+            return f"{name}: Invalid function name. Must start with a letter or an underscore."
+        needed: Any = schema.get("required") or ()
+        if not {*needed} <= {*keys_of(schema)}:
+            return f"{name}: {needed} required and not described"
+    for name, given in calls_of(body):
+        arguments = msgspec.json.decode(given) if isinstance(given, str) else given
+        if name not in known or not {*arguments} <= {*keys_of(known[name][0]), "usual"}:
+            return f"a call of {name} with {[*arguments]}, which no tool has"
+    return None
+
+
+def earlier_calls(*metas: ToolMeta) -> list[Message]:
+    """A call of each tool under its own names, and its result."""
+    calls = [ToolCall(f"c{n}", one.name, dict.fromkeys(KEYS.get(one.name, ()), 1)) for n, one in enumerate(metas)]
+    results = [ToolResult(one.id, "done", name=one.name) for one in calls]
+    return [Message.user("go"), Message.assistant(*calls), Message.user(*results)]
+
+
+@pytest.mark.parametrize("meta", METAS, ids=[*SCHEMAS, *(f"the name {name:.9}" for name in NAMES), "a long text"])
+@pytest.mark.parametrize("service", PROVIDERS)
+def test_an_odd_tool_is_sent_as_its_service_takes_it(service: str, meta: ToolMeta) -> None:
+    before = msgspec.json.encode(meta)
+    body = body_of(service, *earlier_calls(meta), tools=(meta,))
+    assert refused_tool(service, body) is None
+    assert msgspec.json.encode(meta) == before
+    [(schema, text)] = tools_of(service, body).values()
+    described = f"{text} {schema.get('description', '')}".split()
+    assert described[: len(meta.description.split())] == meta.description.split()
+
+
+@pytest.mark.parametrize("service", PROVIDERS)
+def test_all_odd_tools_at_once_keep_names_of_their_own(service: str) -> None:
+    choice = ToolChoice("tool", "7zip") if service.startswith("gemini") else None
+    body = body_of(service, *earlier_calls(*METAS), tools=METAS, tool_choice=choice)
+    assert refused_tool(service, body) is None
+    assert len(tools_of(service, body)) == len(METAS)
+    [long] = [schema for name, (schema, _) in tools_of(service, body).items() if name == "odd9"]
+    assert len(keys_of(long)) == len(KEYS["odd9"])
+    if service.startswith("gemini"):
+        assert "'7zip'" not in str(body)
+
+
+def test_a_tool_that_its_service_takes_is_sent_unchanged() -> None:
+    usual = (Odd({"type": "object", "properties": {"a": {"anyOf": [{}, {"const": 1}]}}}).meta,)
+    for takes in TAKES.values():
+        fitted = fit_tools(usual, takes)
+        assert fitted.tools[0] is usual[0]
+        assert not fitted.sent
+
+
+def test_variants_become_one_object_that_requires_what_all_of_them_require() -> None:
+    fitted = fit_tools(METAS, TAKES["openai_chat"]).tools
+    schemas = dict(zip(SCHEMAS, [one.input_schema for one in fitted], strict=False))
+    merged = schemas["anyOf at the top"]
+    assert merged["required"] == ["kind"]
+    assert merged["properties"] == {
+        "id": {"type": "integer"},
+        "kind": {"anyOf": [{"const": "a"}, {"const": "b"}]},
+        "name": {},
+    }
+    assert schemas["allOf with variants within it"]["required"] == ["a", "kind"]
+    assert schemas["oneOf beside properties"]["properties"] == {"a": {"type": "string"}, "b": {}}
+    assert not schemas["oneOf beside properties"].get("required")
+
+
+def test_examples_of_a_call_have_the_names_that_are_sent() -> None:
+    tool_meta = ToolMeta("find", "", {"type": "object", "properties": {"$id": {}}}, input_examples=({"$id": 1},))
+    assert fit_tools([tool_meta], TAKES["anthropic"]).tools[0].input_examples == ({"_id": 1},)
+
+
 PATHS = {
     "/messages": "anthropic",
     "/converse-stream": "bedrock",
@@ -182,19 +380,29 @@ PATHS = {
 }
 
 
-def refusing(*answers: AnswerLike) -> Any:
-    """A service of any protocol that gives these answers, and then `ok`, but refuses what the real one refuses."""
+def refusing(*answers: AnswerLike | None) -> Any:
+    """A service of any protocol that gives these answers, and then `ok`, but refuses what the real one refuses.
+
+    `None` is an answer that calls every tool, with all of its arguments, under the names that were sent.
+    """
     numbers = count()
 
     def answer(received: Received) -> AnswerLike:
-        path = received.path.partition("?")[0]
+        path, body = received.path.partition("?")[0], received.body
         service = next(name for end, name in PATHS.items() if path.endswith(end))
-        if reason := refused_picture(service, received.body):
+        has_tools = isinstance(body, dict) and ("tools" in body or "toolConfig" in body)
+        if reason := refused_picture(service, body) or (refused_tool(service, body) if has_tools else None):
             return ServedResponse.from_json({"error": {"message": reason}, "message": reason}, status=400)
         number = next(numbers)
-        return answers[number] if number < len(answers) else say("ok")
+        given = answers[number] if number < len(answers) else say("ok")
+        return given if given is not None else calls_of_all(service, body)
 
     return answer
+
+
+def calls_of_all(service: str, body: Any) -> Reply:
+    called = {name: keys_of(schema) or ["usual"] for name, (schema, _) in tools_of(service, body).items()}
+    return Reply(tool_calls=tuple(Call(name, {key: [key, 1] for key in keys}) for name, keys in called.items()))
 
 
 @pytest.mark.parametrize("service", PROVIDERS)
@@ -216,3 +424,52 @@ async def test_a_picture_of_a_tool_that_is_refused_ends_no_run_of_its_session(se
             result = await after.run("and now?")
             assert isinstance(result, Finished), other
             assert result.text == "ok"
+
+
+@pytest.mark.parametrize("service", PROVIDERS)
+async def test_odd_tools_are_called_under_their_own_names_and_end_no_run_of_their_session(service: str) -> None:
+    odd = [Odd(one.meta.input_schema and {**one.meta.input_schema, "type": "object"}, one.meta.name) for one in ALL]
+    async with ReplayServer(refusing(None)) as server, MemoryLog() as log:
+        worker = Worker(provider_of(service, server.base_url), tools=odd, log=log)
+        run = worker.run("go")
+        records: list[Record] = []
+        run.subscribe(records.append)
+        assert (await run).text == "ok"
+        assert lint(records) == []
+        blocks = [record.event for record in records if isinstance(record.event, BlockStart | BlockStop)]
+        begun = [one.metadata.name for one in blocks if isinstance(one.metadata, ToolUseMetadata)]
+        assert begun.count("7zip") == 2
+        assert {*begun} == {*KEYS}
+        for one in odd:
+            [given] = one.calls
+            assert {*given} == {*KEYS[one.meta.name]}
+        assert (await worker.run("again")).text == "ok"
+        entries = [entry async for entry in log.read(run.id)]
+        kept = fold_run(list(records_of(entries, run.id))).conversation  # what another process finds
+        named = {call.name: call.input for message in kept.messages for call in message.tool_calls}
+        assert named == {one.meta.name: one.calls[0] for one in odd}
+        for other in PROVIDERS:
+            after = Worker(provider_of(other, server.base_url), tools=odd, conversation=kept)
+            assert (await after.run("and now?")).text == "ok", other
+
+
+async def test_a_response_in_the_background_is_taken_up_again_where_a_tool_has_another_name() -> None:
+    odd = Odd({}, "7zip")
+    frames = gemini_interactions_frames(call("_7zip", usual=1), is_background=True)
+    cuts = [ServedResponse.from_frames(frames, cut_after=n) for n in range(3, len(frames) - 1)]
+    answers = [*cuts, ServedResponse.from_frames(frames)]
+    async with ReplayServer([*answers, say("ok")]) as server:
+        client = Client(provider_of("gemini_interactions", server.base_url), retry=Retry(len(cuts), first=0))
+        worker = Worker(client, tools=[odd], options=Options(extra={"background": True}))
+        assert (await worker.run("go")).text == "ok"
+        assert [received.method for received in server.requests] == ["POST", *["GET" for _ in cuts], "POST"]
+    assert odd.calls == [{"usual": 1}]
+
+
+async def test_arguments_that_are_not_whole_have_no_effect_on_what_follows() -> None:
+    answers: list[AnswerLike] = [ServedResponse.from_reply(call("odd", _id=1), cut_after=4), call("odd", _id=2)]
+    odd = Odd({"type": "object", "properties": {"$id": {}}})
+    async with ReplayServer(refusing(*answers)) as server:
+        worker = Worker(provider_of("anthropic", server.base_url), tools=[odd], response_retry=Retry(first=0))
+        assert (await worker.run("go")).text == "ok"
+    assert odd.calls == [{"$id": 2}]

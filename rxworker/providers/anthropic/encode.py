@@ -71,7 +71,7 @@ from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import in_letters
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed
-from rxworker.providers.takes import ANTHROPIC
+from rxworker.providers.takes import TAKES
 
 NAME = "anthropic"
 
@@ -377,7 +377,7 @@ def _audio(_block: Audio, _: bool) -> JsonObject:
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    return {"type": "image", "source": _source(picture(block, ANTHROPIC))}
+    return {"type": "image", "source": _source(picture(block, TAKES[NAME]))}
 
 
 def _document(block: Document, _: bool) -> JsonObject:

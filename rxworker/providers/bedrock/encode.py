@@ -57,7 +57,7 @@ from rxworker.providers.ids import in_letters, shortened
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
-from rxworker.providers.takes import BEDROCK
+from rxworker.providers.takes import TAKES
 
 NAME = "bedrock"
 MOST_POINTS = 4
@@ -385,7 +385,7 @@ def _result(block: ToolResult, _: bool) -> JsonObject:
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    block = picture(block, BEDROCK)
+    block = picture(block, TAKES[NAME])
     return {"image": {"format": block.media_type.partition("/")[2], "source": _source(block)}}
 
 

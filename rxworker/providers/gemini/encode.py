@@ -52,7 +52,7 @@ from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
-from rxworker.providers.takes import GEMINI
+from rxworker.providers.takes import TAKES
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
@@ -148,7 +148,7 @@ def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
 def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
     blocks = () if isinstance(result.content, str) else result.content
     return [
-        picture(block, GEMINI) if isinstance(block, Image) else block
+        picture(block, TAKES[NAME]) if isinstance(block, Image) else block
         for block in blocks
         if isinstance(block, Image | Document | Audio)
     ]
@@ -275,7 +275,7 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 def _media(block: Image | Document | Audio) -> list[JsonObject]:
     check_media(block)
     if isinstance(block, Image):
-        block = picture(block, GEMINI)
+        block = picture(block, TAKES[NAME])
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
         title = [{"text": f"{block.title}:"}]

@@ -60,7 +60,7 @@ from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
-from rxworker.providers.takes import GEMINI_INTERACTIONS
+from rxworker.providers.takes import TAKES
 
 NAME = "gemini_interactions"
 INPUT, RESULT = "user_input", "function_result"
@@ -177,7 +177,7 @@ def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObje
         return [{"type": "text", "text": block.text}] if block.text else []
     check_media(block)
     if isinstance(block, Image):
-        block = picture(block, GEMINI_INTERACTIONS)
+        block = picture(block, TAKES[NAME])
     title = block.title if isinstance(block, Document) else None
     named: list[JsonObject] = [{"type": "text", "text": f"{title}:"}] if title else []
     if isinstance(block, Document) and block.data and _is_text(block.media_type):

@@ -51,7 +51,7 @@ from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
-from rxworker.providers.takes import OLLAMA
+from rxworker.providers.takes import TAKES
 
 # The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {
@@ -225,7 +225,7 @@ def _bytes(block: object) -> str | None:
     if not isinstance(block, Image):
         return None
     refuse_file_id(block, "Ollama")
-    return picture(block, OLLAMA).data
+    return picture(block, TAKES[NAME]).data
 
 
 def _words(block: object) -> str:

@@ -64,7 +64,7 @@ from rxworker.providers.schema import (
     refuse_programmatic,
     strict_arguments,
 )
-from rxworker.providers.takes import OPENAI_CHAT
+from rxworker.providers.takes import TAKES
 
 NAME = "openai_chat"
 decode_messages = msgspec.json.Decoder(list[JsonObject]).decode
@@ -370,7 +370,7 @@ def _audio(block: Audio) -> list[JsonObject]:
 
 def _image(block: Image) -> list[JsonObject]:
     refuse_file_id(block, "OpenAIChat")
-    return [{"type": "image_url", "image_url": {"url": data_url(picture(block, OPENAI_CHAT))}}]
+    return [{"type": "image_url", "image_url": {"url": data_url(picture(block, TAKES[NAME]))}}]
 
 
 def _document(block: Document, form: str) -> list[JsonObject]:

@@ -81,7 +81,7 @@ from rxworker.providers.schema import (
     refuse_native,
     strict_arguments,
 )
-from rxworker.providers.takes import OPENAI_RESPONSES
+from rxworker.providers.takes import TAKES
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -271,7 +271,7 @@ def _audio(_block: Audio) -> list[JsonObject]:
 
 
 def _image(block: Image) -> list[JsonObject]:
-    block = picture(block, OPENAI_RESPONSES)
+    block = picture(block, TAKES[NAME])
     if not (block.data or block.url):
         return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
