@@ -262,7 +262,7 @@ def at_version(model: str, options: Options, version: str) -> Options:
     Raises:
         ConfigurationError: The version has no such setting, and the value is not the default.
 
-    >>> at_version("claude-opus-4-5", Options(temperature=1.0), "2026-10-21").temperature is None
+    >>> at_version("claude-haiku-4-5", Options(temperature=1.0), "2026-10-21").temperature is None
     True
     """
     gone = next((members for known, members in VERSIONS.items() if version >= known), ())

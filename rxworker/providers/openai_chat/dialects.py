@@ -44,7 +44,7 @@ class Dialect(Struct, frozen=True):
         cache_marks: The vendors of whose models it takes marks of what may be cached, as `ModelInfo.vendor` has them.
         flags: Members of its own that each request has as ``true``, unless ``extra`` gives another value.
         tool_flags: The same, for requests with tools.
-        after_results: What the assistant says between the results of tools and a message of the user's, where the
+        after_results: What is sent as an answer between the results of tools and a message of the user's, where the
             server demands an answer there; empty: nothing.
         documents: The type of the part that a document is sent as; empty: it takes none.
         no_reasoning: What counts as ``reasoning_content`` of an answer that has none.
