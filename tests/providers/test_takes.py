@@ -22,8 +22,8 @@ from rxworker.log.format import records_of
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
-from rxworker.providers.fit_tools import fit_tools
-from rxworker.providers.takes import TAKES
+from rxworker.providers.fit_tools import FittedTools, fit_tools
+from rxworker.providers.takes import TAKES, Takes
 from rxworker.state import fold_run
 from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, lint, say
 from rxworker.testing.server import AnswerLike, Received
@@ -339,6 +339,22 @@ def test_all_odd_tools_at_once_keep_names_of_their_own(service: str) -> None:
     assert len(keys_of(long)) == len(KEYS["odd9"])
     if service.startswith("gemini"):
         assert "'7zip'" not in str(body)
+
+
+@pytest.mark.parametrize("service", PROVIDERS)
+def test_the_tools_of_a_worker_are_fitted_once(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[object] = []
+
+    def counted(tools: Sequence[ToolMeta], takes: Takes) -> FittedTools:
+        fitted.append(takes)
+        return fit_tools(tools, takes)
+
+    monkeypatch.setattr("rxworker.providers.service.fit_tools", counted)
+    provider = provider_of(service)
+    bodies = [provider.request(Conversation((Message.user("go"),)), METAS, Options()).body for _ in range(3)]
+    assert (len(fitted), len({*bodies})) == (1, 1)
+    provider.request(Conversation((Message.user("go"),)), METAS[1:], Options())
+    assert len(fitted) == 2
 
 
 def test_a_tool_that_its_service_takes_is_sent_unchanged() -> None:
