@@ -61,6 +61,8 @@ export interface Status {
   provider?: string | null;
   /** Content that the provider requires back with the message, see `rxworker.messages.Message`. */
   echo?: { [key: string]: unknown } | null;
+  /** The host of that provider; with ``provider``. */
+  service?: string | null;
 }
 
 /** The response failed. Nothing but a ``Status`` comes after it. */
@@ -359,6 +361,8 @@ export interface Message {
   model?: string | null;
   /** What that provider needs back with the next request, for the message as a whole, such as the container in which its code ran. */
   echo?: { [key: string]: unknown } | null;
+  /** The host that answered. What it has sealed, such as signatures and encrypted reasoning, is sent back to that service alone, and to models of the same maker. ``None``: not known. */
+  service?: string | null;
 }
 
 /** All messages so far. A value: adding to one returns a new one. */
@@ -441,6 +445,8 @@ export interface AttemptStart {
   prices?: Prices | null;
   /** Whether the prices are not known, though the table of models has some for the name, such as those of its vendor for another service. */
   is_unpriced?: boolean;
+  /** The host that receives it, as in messages; empty where the model has none. */
+  service?: string;
 }
 
 /** The events of this attempt are retracted; another attempt follows. */
