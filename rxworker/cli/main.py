@@ -219,6 +219,15 @@ examples:
 
 The page skill is written for coding assistants. With --all, all pages are one text, for those that read everything.
 """
+PROVIDERS = """print what is known of a model, and what a request must keep to at its service
+
+examples:
+  rxworker providers check claude-opus-5-5
+  rxworker providers check mistral-large-2512 --base-url https://api.mistral.ai
+  rxworker providers check my-model --provider ollama --json
+
+Nothing is sent, and no key is needed. The exit code is 1 if the model is not in the table, or has ended.
+"""
 NEW = """write a project to start from
 
 examples:
@@ -459,6 +468,15 @@ def _add_docs(docs: Parser) -> None:
     docs.add_argument("--all", dest="whole", action="store_true", help="print all pages")
 
 
+def _add_providers(providers: Parser) -> None:
+    actions = providers.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
+    add = _add_parser(actions, "check", "print what is known of a model, and what a request must keep to").add_argument
+    add("model", metavar="MODEL", help="the model's name")
+    add("--provider", help="the provider, by default that of the model's maker, or else openai-chat")
+    add("--base-url", metavar="URL", help="the address of the service")
+    add("--json", dest="as_json", action="store_true", help="print one JSON object")
+
+
 def _add_new(new: Parser) -> None:
     names = ("chat", "board", "tool-server", "moderator", "fleet")
     new.add_argument("template", choices=names, help=f"what it is: {', '.join(names)}")
@@ -531,6 +549,7 @@ COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
     "runs": ("runs:runs", RUNS, _add_runs),
     "dash": ("dash:dash", DASH, _add_dash),
     "docs": ("docs:docs", DOCS, _add_docs),
+    "providers": ("check:providers", PROVIDERS, _add_providers),
     "new": ("new:new", NEW, _add_new),
     "work": ("work:work", WORK, _add_work),
     "submit": ("work:submit", SUBMIT, _add_submit),

@@ -246,6 +246,11 @@ class Service(ABC):
         return self._has_background and options.extra.get("background") is True
 
     @property
+    def structures_beside_tools(self) -> bool:
+        """Whether an answer can be held to a schema in a request with tools; without it, the model reads the schema."""
+        return self._structures(self.info, self._address or self._url())
+
+    @property
     def info(self) -> ModelInfo:
         """What the model takes and costs: what was given, or else the row of the table."""
         return self._info_at((self._address or self._url()) if self._shows_vendor else "")

@@ -60,8 +60,16 @@ class OpenAIChat(OpenAIService):
         super().__init__(model, **settings)
         self._dialect = dialect
 
+    @property
+    def dialect(self) -> Dialect:
+        """The requirements of the server, as far as they are known."""
+        return self._dialect_at(self._address or self._url())
+
+    def _dialect_at(self, url: str) -> Dialect:
+        return self._dialect or for_maker(dialect_of(url), maker_of(self.model))
+
     def _structures(self, info: ModelInfo, url: str) -> bool:
-        return info.structured_with_tools and (self._dialect or dialect_of(url)).schemas_beside_tools
+        return info.structured_with_tools and self._dialect_at(url).schemas_beside_tools
 
     def _settled(self, request: Draft) -> Options:
         info, options = request.info, request.options
@@ -87,7 +95,7 @@ class OpenAIChat(OpenAIService):
         return replace(options, thinking=0) if needs_off else options
 
     def _body(self, request: Draft) -> bytes:
-        dialect = self._dialect or for_maker(dialect_of(request.url), maker_of(self.model))
+        dialect = self._dialect_at(request.url)
         info, host = self._cached, host_of(request.url)
         marks = info.caching == "marks" and info.vendor in dialect.cache_marks
         points = takes_breakpoints(host, info)
