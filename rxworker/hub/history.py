@@ -107,11 +107,14 @@ class History:
 
     def unseen(self, after: int) -> Iterable[Record]:
         """The same, with the first entry cut to the records after this number."""
-        entries = iter(self.entries(after))
-        first = next(entries, None)
+        entries = self.entries(after)
+        if isinstance(entries, list) and not (entries and entries[0].first <= after):
+            return entries  # of the tail, as nearly always
+        rest = iter(entries)
+        first = next(rest, None)
         if first is None:
             return ()
-        return chain((first if first.first > after else _rest(first, after),), entries)
+        return chain((first if first.first > after else _rest(first, after),), rest)
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record after ``after``, as it was pushed, up to and including ``until``."""

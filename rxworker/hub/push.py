@@ -57,39 +57,33 @@ class ImmediateWatchers:
     def push(self, entries: Sequence[Record]) -> None:
         """Push the newest entries, and whatever is added to the history meanwhile."""
         self.is_pushing = True
-        history = self._history
+        history, clock = self._history, watchdog.clock
         try:
-            while True:
-                self._pushed_to = history.last_seq
-                self._push_round(entries)
-                if self._pushed_to >= history.last_seq:
-                    return
-                entries = list(history.unseen(self._pushed_to))
+            while entries:
+                self._pushed_to = until = history.last_seq
+                event: Any = entries[0].event
+                only = entries[0] if len(entries) == 1 and event.__class__ is not Deltas else None
+                records: list[Record] = []  # made for the first watcher that takes records
+                for watcher in self.watchers:
+                    begun = clock() - watchdog.reported
+                    try:
+                        if only is not None:
+                            watcher.push_record(only)
+                        elif watcher.takes == "events":
+                            watcher.push_many([entry.event for entry in entries if not entry.path])
+                        elif watcher.takes == "entries":
+                            watcher.push_many(entries)
+                        else:
+                            records = records or list(chain.from_iterable(map(expand, entries)))
+                            watcher.push_many(records)
+                    except BaseException as error:
+                        self.remove(watcher)
+                        fail_stream(watcher.observer, watcher.name, error, self._on_raise)
+                    if clock() - watchdog.reported - begun > watchdog.limit:
+                        watchdog.end(begun, "watcher", watcher.name)
+                entries = () if until >= history.last_seq else list(history.unseen(until))
         finally:
             self.is_pushing = False
-
-    def _push_round(self, entries: Sequence[Record]) -> None:
-        event: Any = entries[0].event
-        only = entries[0] if len(entries) == 1 and event.__class__ is not Deltas else None
-        clock = watchdog.clock
-        records: list[Record] = []  # made for the first watcher that takes records
-        for watcher in self.watchers:
-            begun = clock() - watchdog.reported
-            try:
-                if only is not None:
-                    watcher.push_record(only)
-                elif watcher.takes == "events":
-                    watcher.push_many([entry.event for entry in entries if not entry.path])
-                elif watcher.takes == "entries":
-                    watcher.push_many(entries)
-                else:
-                    records = records or list(chain.from_iterable(map(expand, entries)))
-                    watcher.push_many(records)
-            except BaseException as error:
-                self.remove(watcher)
-                fail_stream(watcher.observer, watcher.name, error, self._on_raise)
-            if clock() - watchdog.reported - begun > watchdog.limit:
-                watchdog.end(begun, "watcher", watcher.name)
 
     def add(self, watcher: Watcher) -> bool:
         """Push everything that the others have received, and add it to them. ``False`` if it has raised."""

@@ -101,7 +101,7 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
         if record.seq <= seq:
             continue
         seq = record.seq
-        if record.path != path:
+        if record.path is not path and record.path != path:
             if record.path[: len(path)] == path:
                 if step_row is _step_turn:  # a start begins the counts anew: it comes before what is inside
                     state, row, step_row = _step_turn(state, row), [], None

@@ -102,8 +102,8 @@ class Definition(RunSettings):
         self.hooks = Hooks()
         if hooks != ():
             self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
-        self.options = optional("options", options, Options, "options=Options(...)") or SETTINGS
-        self.limits = optional("limits", limits, Limits, "limits=Limits(max_turns=3)") or USUAL
+        self.options = SETTINGS if options is None else expect("options", options, Options, "options=Options(...)")
+        self.limits = USUAL if limits is None else expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
         if self.limits.names_cost:
             check_priced(self.limits, self.prices, self.model.model)
         self.operators = () if operators == () else expect_operators(operators)

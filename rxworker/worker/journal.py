@@ -106,7 +106,7 @@ class Journal:
                 self._count(kind)
             covers = len(event) if kind is Deltas else 1
             seq += covers
-            entries.append(Record(seq, run, self.turn, self._attempt, now, event, covers=covers))
+            entries.append(Record(seq, run, self.turn, self._attempt, now, event, (), covers))
         if self._grammar is not None:
             for entry in entries:
                 self._check(entry, self._grammar)
