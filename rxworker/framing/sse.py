@@ -32,7 +32,6 @@ STRAY = "stray"
 CR = ord("\r")
 
 BARE = b"data: "
-BETWEEN = b"\n\n" + BARE
 
 LONGEST_HEAD = 64  # bytes, of those that are remembered
 
@@ -59,24 +58,25 @@ class SseDecoder:
     [SseFrame(data=b'1', event='ping', id=None, retry=None), SseFrame(data=b'2', event='message', id=None, retry=None)]
     """
 
+    _ready: list[SseFrame] | None = None  # the frames before one that was too large
+    _size = 0  # bytes of the lines of the frame that is not whole
+    _line_size = 0  # and of the line that is not
+    _begun_size = 0
+    is_clear = False
+    _head: bytes | None = b""  # the first bytes, while they may be a BOM
+    _after_cr = False
+    _event = ""
+    _id: str | None = None
+    _retry: int | None = None
+
     def __init__(self, stray: bool = False, limit: int | None = MAX_FRAME) -> None:
         self._keep_stray = stray
         self.limit = maxsize if limit is None else limit
-        self._ready: list[SseFrame] | None = None  # the frames before one that was too large
-        self._size = 0  # bytes of the lines of the frame that is not whole
-        self._line_size = 0  # and of the line that is not
-        self._begun_size = 0
-        self.is_clear = False
-        self._head: bytes | None = b""  # the first bytes, while they may be a BOM
         # The pieces of what has no end yet; nothing was pending before.
         self._begun: list[bytes] = []
-        self._after_cr = False
         self._line: list[bytes] = []  # the pieces of the unfinished line
         self._data: list[bytes] = []
         self._stray: list[bytes] = []
-        self._event = ""
-        self._id: str | None = None
-        self._retry: int | None = None
 
     def feed(self, data: bytes, /) -> list[SseFrame]:
         """Take the next bytes; return the frames they completed.
@@ -90,9 +90,12 @@ class SseDecoder:
         """The same; frames that arrived together may be created when they are accessed."""
         if not data:
             return []
+        if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
+            self._head, self.is_clear = None, True
         if CR in data and not self._after_cr:
-            # The usual line end of some servers; from here on, LF is the only one. Between frames alone it is replaced
-            # in half the time.
+            if self.is_clear and len(data) <= self.limit and (run := self._bare_run(data, b"\r\n\r\n")):
+                return run
+            # From here on, LF is the only line end. Between frames alone, CR LF is replaced in half the time.
             lines = b"\n\n".join(data.split(b"\r\n\r\n"))
             if CR in lines:
                 lines = data.replace(b"\r\n", b"\n")
@@ -107,8 +110,6 @@ class SseDecoder:
             data = b"".join((*self._begun, data))
             self._begun.clear()
             self.is_clear = True
-        if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
-            self._head, self.is_clear = None, True
         if not self.is_clear or CR in data or len(data) > self.limit:
             return self._take_slowly(data)
         # The usual case: a provider sends one event a chunk.
@@ -151,10 +152,8 @@ class SseDecoder:
         end = data.rfind(b"\n\n") + 2
         if end < len(data):
             return self._take_begun(data, end)
-        if data.startswith(BARE):  # a provider that names no event names none
-            datas = data[len(BARE) : -2].split(BETWEEN)
-            if b"\n" not in b"".join(datas):
-                return SseRun(datas, b"", self._id)
+        if run := self._bare_run(data, b"\n\n"):
+            return run
         if head := _HEAD.match(data):
             datas = _BEFORE.split(data)
             datas[0] = datas[0][head.end() :]
@@ -164,6 +163,16 @@ class SseDecoder:
         frames: list[SseFrame] = []
         self._take_all(data, frames)
         return frames
+
+    def _bare_run(self, data: bytes, end: bytes) -> Sequence[SseFrame] | None:
+        """Frames of one line of data each: a provider that names no event names none. ``None`` for any other."""
+        if not (data.startswith(BARE) and data.endswith(end)):
+            return None
+        datas = data[len(BARE) : -len(end)].split(end + BARE)
+        lines = b"".join(datas)
+        if b"\n" in lines or CR in lines:
+            return None
+        return SseRun(datas, b"", self._id) if len(datas) > 1 else [SseFrame(datas[0], "message", self._id)]
 
     def _take_begun(self, data: bytes, end: int) -> Sequence[SseFrame]:
         """The same up to the last end of a frame; what has only begun waits as it is."""

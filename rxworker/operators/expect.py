@@ -135,7 +135,8 @@ def expect_choice(name: str, choice: object) -> None:
     if isinstance(choice, Observable):
         message = f"{name} makes an operator and is not one: write {name}(), with parentheses"
         raise ConfigurationError(message)
-    check_number(f"{name}(choice)", choice, whole=True)
+    if type(choice) is not int or choice < 0:
+        check_number(f"{name}(choice)", choice, whole=True)
 
 
 def operator(

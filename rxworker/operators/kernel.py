@@ -49,7 +49,7 @@ from reactivex.disposable import Disposable
 from reactivex.internal import default_error, noop
 from reactivex.scheduler import CurrentThreadScheduler
 
-from rxworker.events.deltas import Parts, flatten
+from rxworker.events.deltas import Deltas, Parts, flatten
 from rxworker.messages.settings import AWAITED, check_plain
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.factories import expect_operator
@@ -118,8 +118,8 @@ class Guard(abc.ObserverBase[A]):
 
     def on_many(self, parts: Parts[A]) -> None:
         """Pass on several that arrived together, one by one."""
-        push = self._on_next
-        for value in flatten(parts):
+        push: Callable[[Any], None] = self._on_next
+        for value in flatten(parts) if Deltas in map(type, parts) else parts:
             if self._is_stopped:
                 return
             push(value)

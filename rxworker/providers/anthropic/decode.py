@@ -122,12 +122,8 @@ class AnthropicDecoder(LenientDecoder):
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
-        is_plain = not (self._is_careful or self._over)
         datas = datas_of(frames)
-        try:
-            events = [*map(decode_event, datas)] if is_plain else None
-        except UNREADABLE:
-            events = None
+        events = self._all_of(datas, decode_event)
         if events is None:
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
@@ -349,7 +345,7 @@ def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
     return (SseFrame(msgspec.json.encode(frame)) for frame in frames)
 
 
-HEADS = (WireMessageStart, WireMessageDelta)
+HEADS = frozenset((WireMessageStart, WireMessageDelta))
 """The messages of the wire that hold more than content."""
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
+from msgspec.structs import astuple
 
 from rxworker.events import (
     BlockType,
@@ -52,6 +53,7 @@ SOURCES = {
 }
 
 
+_NO_OTHERS = (None,) * (len(WireCandidate.__struct_fields__) - 2)  # but content and index
 _TEXT_KEYS = frozenset({"text", "thought"})
 # Constants, since a member of an enumeration is slow to look up.
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
@@ -98,19 +100,19 @@ class Choice:
 
         ``None`` for any other.
         """
-        parts = None if wire.content is None else wire.content.parts
-        if self._open_text is None or parts is None or len(parts) != 1 or not wire.is_plain():
+        content, place = wire.content, self._open_text
+        if place is None or content is None or astuple(wire)[2:] != _NO_OTHERS:
+            return None
+        if (parts := content.parts) is None or len(parts) != 1:
             return None
         part = parts[0]
         if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
             return None
         text, kind = part.get("text"), THINKING if part.get("thought") else TEXT
-        if kind is not self._kind or not isinstance(text, str) or not text:
+        if kind is not self._kind or type(text) is not str or not text:
             return None
         self._signatures.length += len(text)
-        if kind is TEXT:
-            return TextDelta(self._open_text, text, self.index)
-        return ThinkingDelta(self._open_text, text, self.index)
+        return (TextDelta if kind is TEXT else ThinkingDelta)(place, text, self.index)
 
     def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""

@@ -27,11 +27,13 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
+from rxworker.events.deltas import gather
 from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
+from rxworker.providers.batch_decoder import Part
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
@@ -109,6 +111,19 @@ class GeminiDecoder(LenientDecoder):
         except UNREADABLE:
             return self._take_garbage(frame)
         return self._continue(chunk) or list(self._take(chunk, frame.data))
+
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
+        """Take several frames; return what happened, with deltas that add to the same text as one thing."""
+        datas = datas_of(frames)
+        chunks = self._all_of(datas, decode_chunk)
+        if chunks is None or has_event(frames, STRAY) or has_event(frames, "error"):
+            return gather(event for frame in frames for event in self.feed(frame))
+        made: list[ResponseEvent] = []
+        for chunk, data in zip(chunks, datas, strict=True):
+            if self._over:
+                break
+            made += self._continue(chunk) or self._take(chunk, data)
+        return gather(made)
 
     def _continue(self, chunk: WireChunk) -> Events:
         """The events of a chunk that adds to the open text of one candidate, and may have new totals.

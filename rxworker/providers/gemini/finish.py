@@ -66,7 +66,9 @@ def merge_usage(raw: JsonObject, update: JsonObject) -> JsonObject:
     >>> merge_usage({"a": 1, "b": 2}, {"a": 3, "b": None, "c": 4})
     {'a': 3, 'b': 2, 'c': 4}
     """
-    return raw | {key: value for key, value in update.items() if value is not None}
+    if None in update.values():
+        update = {key: value for key, value in update.items() if value is not None}
+    return raw | update
 
 
 def read_usage(raw: JsonObject) -> Usage:

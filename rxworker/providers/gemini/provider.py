@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from functools import lru_cache
 from typing import Unpack
 from urllib.parse import parse_qsl, urlsplit
 
@@ -30,6 +31,7 @@ DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"
 
 
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def developer_url(base_url: str, model: str) -> str:
     """The address of a model at the developer API.
 

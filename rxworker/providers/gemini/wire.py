@@ -25,9 +25,9 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
 
     Attributes:
         content: The new parts; often absent in the last piece.
+        index: Which candidate; absent for the only one.
         finish_reason: Why it ended. Older servers send ``STOP`` with every piece, so the last one holds.
         finish_message: Details about the finish reason.
-        index: Which candidate; absent for the only one.
         safety_ratings: The ratings of a safety filter.
         citation_metadata: The sources that its text repeats.
         grounding_metadata: The results of a Google search.
@@ -35,24 +35,13 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
     """
 
     content: WireContent | None = None
+    index: int | None = None
     finish_reason: Json = None
     finish_message: Json = None
-    index: int | None = None
     safety_ratings: Json = None
     citation_metadata: Json = None
     grounding_metadata: Json = None
     url_context_metadata: Json = None
-
-    def is_plain(self) -> bool:
-        """Whether it has content and nothing else."""
-        return (
-            self.finish_reason is None
-            and self.finish_message is None
-            and self.safety_ratings is None
-            and self.citation_metadata is None
-            and self.grounding_metadata is None
-            and self.url_context_metadata is None
-        )
 
 
 class WireChunk(Struct, frozen=True, gc=False, rename="camel"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv6Address
 
 import msgspec
@@ -25,6 +26,7 @@ _ANY = re.compile(r"^(https?://)(0\.0\.0\.0|\[::\])(?=[:/]|$)")
 _HOST_AND_PORT = re.compile(r"^(?P<host>\[[^]]*\]|[^:/]*)(?P<port>:\d+)?(?P<path>/.*)?$")
 
 
+@lru_cache(maxsize=64)  # used for each request, and always the same
 def chat_address(host: str) -> str:
     """The address of the chat endpoint.
 

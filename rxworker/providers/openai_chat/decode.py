@@ -122,14 +122,10 @@ class OpenAIChatDecoder(LenientDecoder):
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = not (self._is_careful or self._over or has_event(frames, "error"))
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
-        try:
-            chunks = [*map(decode_chunk, datas[:-1] if ends else datas)] if is_plain else None
-        except UNREADABLE:
-            chunks = None
-        if chunks is None:
+        chunks = self._all_of(datas[:-1] if ends else datas, decode_chunk)
+        if chunks is None or has_event(frames, "error"):
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
         growths = [*map(growth_of, chunks), NO_GROWTH]

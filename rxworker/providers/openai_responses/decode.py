@@ -29,7 +29,7 @@ from rxworker.messages.lenient_json import read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import DONE, UNREADABLE, EventDecoder, named_event
+from rxworker.providers.malformed import DONE, EventDecoder, named_event
 from rxworker.providers.openai_responses.finish import (
     COMPLETED,
     INCOMPLETE,
@@ -95,15 +95,11 @@ class OpenAIResponsesDecoder(EventDecoder):
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        is_plain = not (self._is_careful or self._over)
         datas = datas_of(frames)
         ends = datas[-1:] == [DONE]
         if ends:
             datas = datas[:-1]
-        try:
-            decoded = [*map(decode_event, datas)] if is_plain else None
-        except UNREADABLE:
-            decoded = None
+        decoded = self._all_of(datas, decode_event)
         if decoded is None:
             return gather(event for frame in frames for event in self.feed(frame))
         made: list[Part] = []
