@@ -12,6 +12,7 @@ import pytest
 from rxworker import providers
 from rxworker.messages import Conversation
 from rxworker.providers import Options, Provider
+from rxworker.providers.openai_chat.dialects import DIALECTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "hosts.md"
 ROWS = [
@@ -37,3 +38,26 @@ def test_what_a_row_types_is_sent_to_its_address_with_its_key(
 
 
 PROVIDERS = {name: getattr(providers, name) for name in providers.__all__}
+
+
+def rule_rows() -> list[str]:
+    """The table of what hosts refuse, as their rows in the library have it."""
+    hosts: dict[str, list[str]] = {}
+    for host, dialect in DIALECTS.items():
+        beside = "" if dialect.schemas_beside_tools else ", beside tools as a text"
+        cells = (
+            f"`{dialect.limit}`",
+            ", ".join(f"`{name}`" for name in dialect.echoes) or "none",
+            ("a schema" if dialect.has_schemas else "JSON, and the schema as a text") + beside,
+            f"`{dialect.documents}`" if dialect.documents else "none",
+            "an answer after results" if dialect.after_results else "any",
+        )
+        hosts.setdefault(" | ".join(cells), []).append(f"`{host}`")
+    return [f"| {', '.join(names)} | {cells} |" for cells, names in hosts.items()]
+
+
+def test_the_rules_of_hosts_are_those_of_the_library() -> None:
+    page = PAGE.read_text().splitlines()
+    start = page.index("### What they refuse")
+    table = [line for line in page[start : page.index("", start + 5)] if line.startswith("| `")]
+    assert table == rule_rows()
