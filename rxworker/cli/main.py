@@ -196,6 +196,7 @@ ACTIONS = {
     "import": "store a run that was exported",
     "delete": "delete a run",
     "prune": "delete the oldest runs that have ended",
+    "upgrade": "store conversations once from now on, in a log that an older version has made",
 }
 DASH = """print what the panels of a dashboard show of the runs of a log
 
@@ -493,7 +494,7 @@ def _add_runs(runs: Parser) -> None:
     actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
     for name, what in ACTIONS.items():
         add = _add_parser(actions, name, what).add_argument
-        if name not in ("list", "import", "prune"):
+        if name not in ("list", "import", "prune", "upgrade"):
             add("run_id", metavar="RUN", help="the id of the run")
         match name:
             case "list":

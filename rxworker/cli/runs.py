@@ -334,4 +334,5 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "import": _import,
     "delete": _delete,
     "prune": _prune,
+    "upgrade": EventLog.upgrade,
 }

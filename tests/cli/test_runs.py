@@ -6,8 +6,9 @@ import asyncio
 import io
 import json
 import re
+import sqlite3
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -218,3 +219,23 @@ async def test_an_export_that_lacks_something_is_refused() -> None:
             assert await other.list() == []
             assert await import_run(other, lines) == run.id
             assert [e async for e in other.read(run.id)] == [e async for e in log.read(run.id)]
+
+
+def test_a_log_of_an_older_version_is_upgraded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "runs.db"
+    upgrade = ["runs", "--log", f"sqlite:{path}", "upgrade"]
+    assert main(upgrade) == 1
+    assert "there is no log at" in capsys.readouterr().err
+
+    async def keeps_bases() -> bool:
+        async with SQLiteLog(path) as log:
+            return log.keeps_bases
+
+    assert asyncio.run(keeps_bases())
+    with closing(sqlite3.connect(path)) as db:  # as an older version has made it
+        for name in ("keep_entries", "keep_runs"):
+            db.execute(f"DROP TRIGGER IF EXISTS {name}")
+        db.execute("DROP TABLE bases")
+    assert not asyncio.run(keeps_bases())
+    assert main(upgrade) == 0
+    assert asyncio.run(keeps_bases())
