@@ -121,19 +121,20 @@ def foreign(messages: Sequence[Message], at: Origin) -> tuple[Message, ...] | No
 class Refused:
     """The messages whose sealed parts a service refuses, as after a change of the account.
 
-    The last `MOST_REFUSED` are known by their identity, so that the next request does not fail again.
+    The last `MOST_REFUSED`, and as many as one request has, are known by their identity, so that the next request does
+    not fail again.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, tuple[Message, Message]] = OrderedDict()
 
-    def add(self, messages: Iterable[Message]) -> int:
-        """Take messages whose sealed parts were refused; return how many of them are new, and may have some."""
-        new = {id(m): (m, replace(m, provider=None)) for m in messages if m.provider and id(m) not in self._known}
-        self._known |= new
-        while len(self._known) > MOST_REFUSED:
+    def add(self, messages: Iterable[Message]) -> None:
+        """Take the messages of a request that was refused; all of them are known until the next call."""
+        answers = {id(m): m for m in messages if m.provider}
+        for key, m in answers.items():
+            self._known[key] = self._known.pop(key, None) or (m, replace(m, provider=None))
+        while len(self._known) > max(MOST_REFUSED, len(answers)):
             self._known.popitem(last=False)
-        return len(new)
 
     def without(self, conversation: Conversation) -> Conversation:
         """The conversation, in which these messages have no provider."""

@@ -215,7 +215,8 @@ class Client:
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
-                sent = self._request(full_request)
+                told = self._refused.without(full_request.conversation)
+                sent = self._request(full_request, told)
                 requests = [sent]
                 send = partial(_sent, self.transport, requests)
                 cursor = full_request.cursor
@@ -239,7 +240,7 @@ class Client:
                     self._scheduler or clock,
                     background,
                     partial(_without_secrets, requests, full_request),
-                    None if sent.is_background else partial(self._unsealed, full_request, send, observer),
+                    None if cursor else partial(self._unsealed, full_request, told, send, observer),
                 )
             except Exception as error:
                 observer.on_error(error)
@@ -251,9 +252,9 @@ class Client:
         stage.is_direct = getattr(self.transport, "is_direct", False)
         return stage
 
-    def _request(self, request: Request) -> HttpRequest:
+    def _request(self, request: Request, conversation: Conversation) -> HttpRequest:
         try:
-            return self.provider.request(self._refused.without(request.conversation), request.tools, request.options)
+            return self.provider.request(conversation, request.tools, request.options)
         except UnicodeEncodeError as error:
             message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
             raise LocalProtocolError(message) from error
@@ -261,6 +262,7 @@ class Client:
     def _unsealed(
         self,
         request: Request,
+        told: Conversation,
         send: Callable[[HttpRequest], Observable[bytes]],
         observer: abc.ObserverBase[ResponseEvent],
         error: Exception,
@@ -268,9 +270,11 @@ class Client:
         """The same request without what earlier answers hold sealed, if that is why it was refused."""
         if not (isinstance(error, ProviderError) and names_sealed(error)):
             return None
-        count = self._refused.add(request.conversation.messages)
+        # Of what was sent: another run may have added the same messages since.
+        count = sum(message.provider is not None for message in told.messages)
         if not count:
             return None
+        self._refused.add(request.conversation.messages)
         logger.warning(
             "%s refused what %d earlier answers hold sealed (%s): the request is sent again without it",
             self.provider.name,
@@ -278,7 +282,7 @@ class Client:
             error.code or error.status,
         )
         observer.on_next(Opaque(UNSEALED, {"messages": count, "reason": str(error)}))
-        return send(self._request(request))
+        return send(self._request(request, self._refused.without(request.conversation)))
 
     def _explained(self, error: Exception) -> Exception:
         """An answer that is not a stream, in the provider's words."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from itertools import product
@@ -285,10 +286,34 @@ async def test_without_anything_sealed_it_is_sent_once() -> None:
         assert len(server.requests) == 1
 
 
+async def test_runs_at_once_each_go_on_without_what_is_refused() -> None:
+    async with ReplayServer(strict("Done.", "Done.")) as server:
+        conversation = said("anthropic", server.base_url, "claude-opus-4-8")
+        worker = worker_for(server, conversation=conversation)
+        other = Worker(worker.model, tools=[look], conversation=conversation)
+        results = await asyncio.gather(worker.run("And?"), other.run("And?"))
+        assert ([result.text for result in results], len(server.requests)) == (["Done.", "Done."], 4)
+
+
+async def test_a_response_in_the_background_is_requested_without_what_is_refused() -> None:
+    message = "The encrypted content gAAA could not be verified."
+    async with ReplayServer(lambda one: refused(message) if SEAL in json.dumps(one.body) else "Done.") as server:
+        client = Client(OpenAIResponses("gpt-5.1", api_key="k", base_url=server.base_url), retry=NEVER)
+        conversation = said("openai_responses", server.base_url, "gpt-5.1")
+        options = Options(extra={"background": True})
+        worker = Worker(client, tools=[look], conversation=conversation, options=options)
+        assert ((await worker.run("And?")).text, len(server.requests)) == ("Done.", 2)
+
+
 def test_the_last_refused_messages_are_known() -> None:
+    """And all of one conversation, however long it is: it would be refused in each later run."""
     messages = [Message("assistant", (Text(str(n)),), "anthropic") for n in range(MOST_REFUSED + 5)]
     known = Refused()
-    assert (known.add(messages), known.add(messages[5:])) == (MOST_REFUSED + 5, 0)
+    known.add(messages[:5])
+    known.add(messages[5:])
     kept = known.without(Conversation(tuple(messages))).messages
     assert [message.provider for message in kept] == ["anthropic"] * 5 + [None] * MOST_REFUSED
-    assert known.without(Conversation(tuple(messages))).messages[-1] is kept[-1]
+    known.add(messages)
+    everything = known.without(Conversation(tuple(messages))).messages
+    assert {message.provider for message in everything} == {None}
+    assert everything[-1] is kept[-1]
