@@ -1,12 +1,17 @@
-"""Ids for tool calls to which the provider gave none."""
+"""Ids and names of tool calls, as services take them."""
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from uuid import uuid4
 
 from rxworker.messages.content import AGAIN, MADE
+
+
+LONGEST_NAME = 64
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def made_id() -> str:
@@ -51,6 +56,19 @@ def shortened(tool_id: str, longest: int) -> str:
     ('call_1', 40)
     """
     return tool_id if len(tool_id) <= longest else hashed(tool_id)[:longest]
+
+
+@lru_cache(maxsize=1024)  # the same few for each request
+def call_name(name: str) -> str:
+    """The name of an earlier call as each service takes it: models also call what is no tool, by any name.
+
+    https://github.com/pydantic/pydantic-ai/issues/4585, https://github.com/mcp-use/mcp-use/issues/90
+
+    >>> call_name("look"), call_name("functions.look")
+    ('look', 'functions_look_c15535c1')
+    """
+    safe = in_letters(name, _NOT_IN_A_NAME) or "_"
+    return safe if len(safe) <= LONGEST_NAME else f"{safe[: LONGEST_NAME - 9]}_{hashed(name)[:8]}"
 
 
 def hashed(tool_id: str) -> str:

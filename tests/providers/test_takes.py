@@ -380,6 +380,19 @@ def test_variants_become_one_object_that_requires_what_all_of_them_require() -> 
     assert not schemas["oneOf beside properties"].get("required")
 
 
+@pytest.mark.parametrize("service", sorted({*PROVIDERS} - {"ollama"}))
+def test_a_call_of_what_is_no_tool_has_a_name_that_its_service_takes(service: str) -> None:
+    """Models call tools that there are not, by any name: the call is part of each later request."""
+    names = ["functions.look", "functions look", "look<|channel|>commentary", "", "x" * 80, "x" * 81]
+    answer = Message("assistant", tuple(ToolCall(f"c{n}", name, {}) for n, name in enumerate(names)), service)
+    results = Message.user(*[ToolResult(f"c{n}", "no such tool", name=name) for n, name in enumerate(names)])
+    body = body_of(service, Message.user("go"), answer, results, tools=[ToolMeta("look", "", {"type": "object"})])
+    sent = [name for name, _ in calls_of(body)]
+    assert len({*sent, "look"}) == len(names) + 1
+    for name in [*sent, *(part["name"] for part in parts_of(body) if "name" in part)]:
+        assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)
+
+
 def test_examples_of_a_call_have_the_names_that_are_sent() -> None:
     tool_meta = ToolMeta("find", "", {"type": "object", "properties": {"$id": {}}}, input_examples=({"$id": 1},))
     assert fit_tools([tool_meta], TAKES["anthropic"]).tools[0].input_examples == ({"_id": 1},)

@@ -68,7 +68,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.ids import in_letters
+from rxworker.providers.ids import call_name, in_letters
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed
 from rxworker.providers.takes import TAKES
@@ -341,7 +341,7 @@ def _tool_call(block: ToolCall, own: bool) -> JsonObject:
     call: JsonObject = {
         "type": "tool_use",
         "id": safe_id(block.id),
-        "name": block.name,
+        "name": call_name(block.name),
         "input": arguments(block) if isinstance(block.input, str) else block.input,
     }
     return block.echo | call if own and block.echo else call

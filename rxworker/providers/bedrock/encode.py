@@ -53,7 +53,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
-from rxworker.providers.ids import in_letters, shortened
+from rxworker.providers.ids import call_name, in_letters, shortened
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
@@ -187,7 +187,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
         if tool.cache_control is not None:
             encoded.append(_point(tool.cache_control))
     names = {tool.name for tool in tools}
-    for name in dict.fromkeys(call.name for message in messages for call in message.tool_calls):
+    for name in dict.fromkeys(call_name(call.name) for message in messages for call in message.tool_calls):
         if name not in names:
             anything: JsonObject = {"json": {"type": "object"}}
             encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
@@ -356,7 +356,7 @@ def _thinking(block: Thinking, own: bool) -> JsonObject | None:
 
 
 def _call(block: ToolCall, _: bool) -> JsonObject:
-    call: JsonObject = {"toolUseId": safe_id(block.id), "name": block.name}
+    call: JsonObject = {"toolUseId": safe_id(block.id), "name": call_name(block.name)}
     return {"toolUse": {**call, "input": arguments(block)}}
 
 

@@ -50,6 +50,7 @@ from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
+from rxworker.providers.ids import call_name
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 from rxworker.providers.takes import TAKES
@@ -90,10 +91,11 @@ class Calls:
     def encode(self, call: ToolCall, own: bool) -> JsonObject:
         """The part that calls; only Gemini's own calls have signatures, and ids that it knows."""
         tool_id = call.id if own and not is_made(call.id) else ""
-        self._known[call.id] = KnownCall(self._count, call.name, tool_id)
+        name = call_name(call.name)
+        self._known[call.id] = KnownCall(self._count, name, tool_id)
         self._count += 1
         function: JsonObject = {"id": tool_id} if tool_id else {}
-        function |= {"name": call.name, "args": arguments(call)}
+        function |= {"name": name, "args": arguments(call)}
         echo: JsonObject = call.echo if own and call.echo else {}
         part: JsonObject = {CALL: function}
         return echo | part
@@ -110,7 +112,7 @@ class Calls:
             result: The result.
             parts: Its pictures and documents, for models that take them there.
         """
-        call = self._known.get(result.tool_use_id) or KnownCall(UNKNOWN, result.name or "unknown")
+        call = self._known.get(result.tool_use_id) or KnownCall(UNKNOWN, call_name(result.name or "unknown"))
         response: JsonObject = {"id": call.id} if call.id else {}
         response |= {"name": call.name, "response": _response(result)}
         if parts:

@@ -58,6 +58,7 @@ from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
+from rxworker.providers.ids import call_name
 from rxworker.providers.pictures import picture, readable
 from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
 from rxworker.providers.takes import TAKES
@@ -130,7 +131,7 @@ def encode_steps(messages: Sequence[Message]) -> list[JsonObject]:
         own = message.provider == NAME
         for block in message.content:
             if isinstance(block, ToolCall):
-                names[block.id] = block.name
+                names[block.id] = call_name(block.name)
             _add_block(block, own, steps)
     return steps
 
@@ -160,7 +161,7 @@ def encode_result(result: ToolResult, name: str) -> JsonObject:
     """
     step: JsonObject = {"type": RESULT, "call_id": result.tool_use_id}
     if name or result.name:
-        step["name"] = name or result.name
+        step["name"] = name or call_name(result.name)
     if isinstance(result.content, str) or not result.content:
         reason = "The tool failed and gave no reason." if result.is_error else ""
         step["result"] = result.text or reason
@@ -201,7 +202,7 @@ def _add_block(block: Content, own: bool, steps: list[JsonObject]) -> None:
     found = echo.get(STEP)
     kept: JsonObject = found if isinstance(found, dict) else {}
     if isinstance(block, ToolCall):
-        call: JsonObject = {"id": block.id, "name": block.name, "arguments": arguments(block)}
+        call: JsonObject = {"id": block.id, "name": call_name(block.name), "arguments": arguments(block)}
         steps.append({"type": CALL, **kept, **call})
     elif isinstance(block, Thinking):
         if own:

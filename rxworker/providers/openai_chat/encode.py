@@ -47,6 +47,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.openai_cache import set_breakpoint
+from rxworker.providers.ids import call_name
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
     FIELD,
@@ -336,13 +337,13 @@ def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObje
     encoded: JsonObject = {
         "id": call_id,
         "type": "function",
-        "function": {"name": call.name, "arguments": text},
+        "function": {"name": call_name(call.name), "arguments": text},
     }
     if not own or not call.echo:
         return encoded
     if call.echo.get("type") == CUSTOM:
         given = call.input if isinstance(call.input, str) else text
-        return {"id": call_id, "type": CUSTOM, CUSTOM: {"name": call.name, "input": given}}
+        return {"id": call_id, "type": CUSTOM, CUSTOM: {"name": call_name(call.name), "input": given}}
     return {field: value for field, value in call.echo.items() if field in dialect.echoes} | encoded
 
 

@@ -61,7 +61,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.ids import shortened
+from rxworker.providers.ids import call_name, shortened
 from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
@@ -347,7 +347,7 @@ def encode_call(call: ToolCall) -> JsonObject:
     return {
         "type": FUNCTION_CALL,
         "call_id": call.id,
-        "name": call.name,
+        "name": call_name(call.name),
         "arguments": json_text(arguments(call)),
     }
 
@@ -403,7 +403,7 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
 def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
     return (item or {"type": CUSTOM_CALL}) | {
         "call_id": call.id,
-        "name": call.name,
+        "name": call_name(call.name),
         "input": _same(call.input, item.get("input")),
     }
 
@@ -418,13 +418,13 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
         item = item | {"arguments": text}
     is_same = isinstance(text, str) and parse_arguments(text) == call.input
     named = item.get("type"), item.get("call_id"), item.get("name")
-    if is_same and named == (FUNCTION_CALL, call.id, call.name):
+    if is_same and named == (FUNCTION_CALL, call.id, call_name(call.name)):
         return item
     sent = text if is_same else _same(arguments(call), text)
     return item | {
         "type": FUNCTION_CALL,
         "call_id": call.id,
-        "name": call.name,
+        "name": call_name(call.name),
         "arguments": sent,
     }
 
