@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from rxworker.messages.content import AGAIN, MADE
 
-
 LONGEST_NAME = 64
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -60,7 +59,7 @@ def shortened(tool_id: str, longest: int) -> str:
 
 @lru_cache(maxsize=1024)  # the same few for each request
 def call_name(name: str) -> str:
-    """The name of an earlier call as each service takes it: models also call what is no tool, by any name.
+    """The name of an earlier call as each service takes it: a model may call a tool that is not there, by any name.
 
     https://github.com/pydantic/pydantic-ai/issues/4585, https://github.com/mcp-use/mcp-use/issues/90
 

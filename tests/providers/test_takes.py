@@ -381,8 +381,8 @@ def test_variants_become_one_object_that_requires_what_all_of_them_require() -> 
 
 
 @pytest.mark.parametrize("service", sorted({*PROVIDERS} - {"ollama"}))
-def test_a_call_of_what_is_no_tool_has_a_name_that_its_service_takes(service: str) -> None:
-    """Models call tools that there are not, by any name: the call is part of each later request."""
+def test_a_call_of_a_tool_that_is_not_there_has_a_name_that_its_service_takes(service: str) -> None:
+    """A model may call any name, and the call is part of each later request."""
     names = ["functions.look", "functions look", "look<|channel|>commentary", "", "x" * 80, "x" * 81]
     answer = Message("assistant", tuple(ToolCall(f"c{n}", name, {}) for n, name in enumerate(names)), service)
     results = Message.user(*[ToolResult(f"c{n}", "no such tool", name=name) for n, name in enumerate(names)])

@@ -46,8 +46,8 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.ids import call_name
+from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
     FIELD,
