@@ -69,21 +69,22 @@ def picture(block: Image, takes: Takes) -> Image:
         takes: What the service takes.
 
     Raises:
-        LocalProtocolError: The picture has no content, or the service does not take its media type.
+        LocalProtocolError: The picture has no content or a part of it, or the service does not take its media type.
 
     >>> from rxworker.providers.takes import TAKES
     >>> picture(Image(data="/9j/4AAQSkZJRgABAQAAAQABAAA="), TAKES["anthropic"]).media_type
     'image/jpeg'
     """
-    check_media(block)
-    if block.url and block.url.startswith("data:"):
-        named, _, data = block.url.removeprefix("data:").partition(",")
+    if block.url and block.url[:5].lower() == "data:":
+        named, _, data = block.url[5:].partition(",")
         if not named.endswith(";base64"):
             data = b64encode(unquote_to_bytes(data)).decode()
         block = replace(block, media_type=named or "text/plain", data=data, url=None)
+    check_media(block)
+    data = block.data
     kind = block.media_type.partition(";")[0].strip().lower()
-    if block.data and not block.url:
-        kind = media_type_of(block.data) or kind
+    if data and not block.url and (found := media_type_of(data)):
+        kind, data = found, _base64(data)
     kind = _OTHER_NAMES.get(kind, kind)
     if kind not in takes.pictures:
         *known, last = [each.removeprefix("image/") for each in takes.pictures]
@@ -91,7 +92,21 @@ def picture(block: Image, takes: Takes) -> Image:
             f"{takes.name} takes no picture of type {kind}, only {', '.join(known)} and {last}; convert it before",
             page="history",
         )
-    return block if kind == block.media_type else replace(block, media_type=kind)
+    if kind == block.media_type and data == block.data:
+        return block
+    return replace(block, media_type=kind, data=data)
+
+
+def _base64(data: str) -> str:
+    """The same bytes in the letters that services take, and with the padding that they demand."""
+    if "-" in data or "_" in data:
+        data = data.replace("-", "+").replace("_", "/")
+    if len(data) % 4:
+        data = "".join(data.split()).rstrip("=")
+        if len(data) % 4 == 1:
+            raise LocalProtocolError("the base64 of a picture is not whole: pass data=b64encode(...).decode()")
+        data += "=" * (-len(data) % 4)
+    return data
 
 
 def readable(content: Sequence[ResultBlock], encode: Callable[[Any], object]) -> tuple[ResultBlock, ...]:

@@ -272,6 +272,11 @@ def test_each_document_has_a_name_of_its_own() -> None:
     assert len(names) == 6
     assert len({*names}) == 6
     assert names[:2] == ["Report", "Report 2"]
+    long = Document("application/pdf", "JVBERi0x", title="a" * 190 + " " + "b" * 90)
+    first, second = documents(converse(Message.user("Read.", long, long)))
+    assert first != second
+    assert max(len(first), len(second)) == 200
+    assert "  " not in second
 
 
 def test_a_document_has_a_text_beside_it() -> None:

@@ -58,7 +58,12 @@ PICTURES: dict[str, tuple[Image, str]] = {
     "a gif in an address": (Image(url=f"data:image/png;base64,{DATA['image/gif']}"), "image/gif"),
     "an svg in an address": (Image(url="data:image/svg+xml,%3Csvg%20width='9'/%3E"), "image/svg+xml"),
     "an error page under the name of a png": (Image(data=DATA["unknown"]), "unknown"),
+    "a png in the letters of addresses": (Image(data=DATA["image/png"].replace("/", "_")), "image/png"),
+    "a jpeg without padding": (Image(data=DATA["image/jpeg"].rstrip("=")), "image/jpeg"),
+    "a png that is not whole": (Image(data=DATA["image/png"] + "A"), "half"),
+    "a png in an address in capitals": (Image(url=f"DATA:image/png;base64,{DATA['image/png']}"), "image/png"),
     "nothing": (Image(data=""), "nothing"),
+    "nothing in an address": (Image(url="data:image/png;base64,"), "nothing"),
 }
 USUAL = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 GOOGLE = {"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}
@@ -112,7 +117,8 @@ def pictures_of(body: Any) -> Iterator[tuple[str | None, str]]:
 def refused_picture(service: str, body: Any) -> str | None:
     """Why a service refuses a picture in a request: it looks at the bytes and at the name."""
     for named, data in pictures_of(body):
-        true = next((kind for kind, held in BYTES.items() if b64decode(data) == held), "nothing")
+        decoded = b64decode("".join(data.split()), validate=True)
+        true = next((kind for kind, held in BYTES.items() if decoded == held), "nothing")
         if true not in TAKEN[service] or named not in (None, true):
             return f"{service} refuses a picture of {true} named {named}"
     return None
@@ -162,7 +168,7 @@ def test_a_picture_of_the_user_is_sent_as_what_it_is_or_raises(service: str, nam
         assert refused_picture(service, body) is None
         assert len(list(pictures_of(body))) == 1
     else:
-        reason = "neither data" if true == "nothing" else re.escape(f"of type {true}, only")
+        reason = {"nothing": "neither data", "half": "not whole"}.get(true, re.escape(f"of type {true}, only"))
         with pytest.raises(LocalProtocolError, match=reason):
             body_of(service, Message.user("see", picture))
 

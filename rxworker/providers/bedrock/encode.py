@@ -69,6 +69,7 @@ UNMARKED = frozenset({"reasoningContent", "document"})
 
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 64
+LONGEST_NAME = 200  # of a document
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 
 FORMATS = {
@@ -257,7 +258,7 @@ def _own_name(name: str, names: set[str]) -> str:
     own, number = name, 1
     while own in names:
         number += 1
-        own = f"{name} {number}"
+        own = f"{name[: LONGEST_NAME - 9].strip()} {number}"
     names.add(own)
     return own
 
@@ -395,7 +396,7 @@ def _audio(block: Audio, _: bool) -> JsonObject:
 
 
 def _document(block: Document, _: bool) -> JsonObject:
-    title = _NOT_A_TITLE.sub(" ", block.title or "").strip()[:200]
+    title = _NOT_A_TITLE.sub(" ", block.title or "").strip()[:LONGEST_NAME]
     source = _source(block)
     encoded: JsonObject = {"format": _format(block), "name": title or "document", "source": source}
     if block.context:
