@@ -20,6 +20,7 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     Error,
+    Opaque,
     ResponseEvent,
     ResponseStatus,
     Status,
@@ -28,6 +29,7 @@ from rxworker.events import (
 from rxworker.messages import Prices
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import Options, Provider, Request, is_background
+from rxworker.providers.origin import UNSEALED
 from rxworker.transport.base import Model, service_of
 from rxworker.transport.client import as_model
 
@@ -186,7 +188,8 @@ class _Fallback:
                 starts_anew = False
                 if not (isinstance(event, Status) and event.status is ResponseStatus.STARTED):
                     self._observer.on_next(_started(candidate.model))
-            self._begun = True
+            # Before an answer begins, only this is reported: nothing was taken yet.
+            self._begun = self._begun or not (isinstance(event, Opaque) and event.kind == UNSEALED)
             candidate.say(event)
 
         def on_error(error: Exception) -> None:

@@ -214,6 +214,20 @@ async def test_a_run_goes_on_at_another_service() -> None:
         assert ((await later.run("And?")).text, len(other.requests)) == ("Yes.", 3)
 
 
+async def test_a_request_that_was_refused_twice_leaves_the_usage_of_a_fallback_whole() -> None:
+    async with (
+        ReplayServer([refused(), ServedResponse.from_status(529, body={})]) as one,
+        ReplayServer(["Ok."]) as other,
+    ):
+        clients = [
+            Client(Anthropic("claude-opus-4-8", api_key="k", base_url=server.base_url), retry=NEVER)
+            for server in (one, other)
+        ]
+        conversation = said("anthropic", one.base_url, "claude-opus-4-8")
+        result = await Worker(fallback(*clients), tools=[look], conversation=conversation).run("And?")
+        assert (result.text, len(one.requests), result.usage.is_partial) == ("Ok.", 2, False)
+
+
 def worker_for(server: ReplayServer, **named: Any) -> Worker:
     client = Client(Anthropic("claude-opus-4-8", api_key="k", base_url=server.base_url), retry=NEVER)
     return Worker(client, tools=[look], **named)
