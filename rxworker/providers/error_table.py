@@ -157,6 +157,7 @@ SEALED: Final = re.compile(
     # Anthropic, Bedrock; Gemini; OpenAI; xAI: of the conversation, not of the request, whose signature is a 403.
     r"signature\W.{0,60}(block|required|decod)|signature .{0,20}(not valid|invalid)"
     r"|(invalid|corrupted|unverified|could not verify)\b.{0,30}signature"
+    r"|invalid.{0,30}redacted_thinking|thinking\W.{0,60}cannot be modified"
     r"|encrypted.?content|could not (be )?decrypt"
     r"|\bitem\b.{0,90}(not found|not persisted|without its required|did not match)"
     r"|\bcontainer\b.{0,90}(not found|expired|not exist)",

@@ -280,6 +280,8 @@ async def test_what_comes_later_is_sealed_again() -> None:
         ("Corrupted thought signature.", 400, True),
         ("container: Container with id 'container_1' not found", 404, True),
         ("messages.1.content.0.thinking.signature: Field required", 400, True),
+        ("messages.1.content.0: Invalid `data` in `redacted_thinking` block", 400, True),
+        ("`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.", 400, True),
         ("The request signature we calculated does not match the signature you provided.", 403, False),
         ("max_tokens: must be at least 1", 400, False),
         ("model: claude-opus-4-8 not found", 404, False),
