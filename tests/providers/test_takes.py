@@ -186,6 +186,14 @@ def test_a_text_in_place_of_a_part_states_the_reason_and_no_remedy() -> None:
     assert pdf == "[left out of this result: Ollama takes no Document of application/pdf]"
 
 
+def test_a_document_other_than_a_pdf_is_left_out_of_a_result_and_refused_of_a_user_at_anthropic() -> None:
+    table = Document("application/vnd.ms-excel", DATA["image/png"], title="Sums")
+    [*_, result] = body_of("anthropic", *answered(Text("see"), table))["messages"][-1]["content"][0]["content"]
+    assert result["text"] == ("[left out of this result: Anthropic takes no document of type application/vnd.ms-excel]")
+    with pytest.raises(LocalProtocolError, match="send its text"):
+        body_of("anthropic", Message.user(table))
+
+
 EITHER: JsonObject = {
     "anyOf": [
         {"properties": {"id": {"type": "integer"}, "kind": {"const": "a"}}, "required": ["id", "kind"]},

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
+from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Audio,
     CachePoint,
@@ -74,6 +75,7 @@ from rxworker.providers.schema import closed
 from rxworker.providers.takes import TAKES
 
 NAME = "anthropic"
+PDF = "application/pdf"  # the one type of bytes: https://platform.claude.com/docs/en/build-with-claude/pdf-support
 
 THOUGHTS = ("thinking", "redacted_thinking")
 RESULT = "tool_result"
@@ -385,6 +387,8 @@ def _document(block: Document, _: bool) -> JsonObject:
     if block.data and not block.url and block.media_type.startswith("text/"):
         text = plain_text(block)
         encoded["source"] = {"type": "text", "media_type": "text/plain", "data": text}
+    elif block.data and not block.url and block.media_type != PDF:
+        raise LocalProtocolError(f"Anthropic takes no document of type {block.media_type}; send its text, or a PDF")
     else:
         encoded["source"] = _source(block)
     if block.title:
