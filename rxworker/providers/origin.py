@@ -105,7 +105,7 @@ def reads(at: Origin, provider: str | None, service: str | None, model: str | No
 
 
 def foreign(messages: Sequence[Message], at: Origin) -> tuple[Message, ...] | None:
-    """The messages, of which those that the model does not read what is sealed in have no provider; else ``None``.
+    """The messages; one whose sealed parts the model does not read has no provider. ``None`` if there is none such.
 
     >>> said = Message("assistant", (), "anthropic", "MiniMax-M3", service="api.minimax.io")
     >>> foreign([said], Origin("anthropic", "api.anthropic.com", "claude-opus-5-5"))[0].provider is None
