@@ -113,7 +113,7 @@ def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> To
         if needed := _list(schema, "required"):
             schema["required"] = [keys.get(str(key), key) for key in needed]
     if takes.description is not None and len(text) > takes.description:  # the rest stands where there is no limit
-        text = text[: takes.description].rsplit(maxsplit=1)[0]
+        text = (text[: takes.description].rsplit(maxsplit=1) or [""])[0]
         rest = (tool.description[len(text) :].strip(), schema.get("description"))
         schema = {**schema, "description": "\n\n".join(str(part) for part in rest if part)}
     if schema is given and name == tool.name:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from rxworker.messages.content import AGAIN, MADE
 
 LONGEST_NAME = 64
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def made_id() -> str:
@@ -32,7 +32,7 @@ def repeated_id(tool_id: str, number: int) -> str:
     return f"{tool_id}{AGAIN}{number}"
 
 
-def in_letters(tool_id: str, others: re.Pattern[str]) -> str:
+def in_letters(tool_id: str, others: re.Pattern[str] = _OTHERS) -> str:
     """The id of another provider's call in the letters that a service allows, the same each time.
 
     Ids that differ stay different: where letters were replaced, a few of their hash follow.
@@ -66,7 +66,7 @@ def call_name(name: str) -> str:
     >>> call_name("look"), call_name("functions.look")
     ('look', 'functions_look_c15535c1')
     """
-    safe = in_letters(name, _NOT_IN_A_NAME) or "_"
+    safe = in_letters(name) or "_"
     return safe if len(safe) <= LONGEST_NAME else f"{safe[: LONGEST_NAME - 9]}_{hashed(name)[:8]}"
 
 

@@ -407,6 +407,12 @@ def test_a_call_of_a_tool_that_is_not_there_has_a_name_that_its_service_takes(se
         assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)
 
 
+def test_a_long_description_may_begin_with_blanks() -> None:
+    meta = ToolMeta("look", " " * 1024 + "Look.", {"type": "object", "properties": {}})
+    [sent] = fit_tools([meta], TAKES["openai_chat"]).tools
+    assert (sent.description, sent.input_schema["description"]) == ("", "Look.")
+
+
 def test_examples_of_a_call_have_the_names_that_are_sent() -> None:
     tool_meta = ToolMeta("find", "", {"type": "object", "properties": {"$id": {}}}, input_examples=({"$id": 1},))
     assert fit_tools([tool_meta], TAKES["anthropic"]).tools[0].input_examples == ({"_id": 1},)

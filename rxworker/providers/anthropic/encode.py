@@ -8,7 +8,6 @@ the marks.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
@@ -86,7 +85,6 @@ Place: TypeAlias = tuple[int, int, CachePoint]
 """What a cache point follows: so many messages, and so many blocks of the last of these."""
 
 _MARK = attrgetter("cache_control")
-_NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def encode(
@@ -417,7 +415,7 @@ def safe_id(tool_id: str) -> str:
     >>> safe_id("toolu_1"), safe_id("functions.look:0")
     ('toolu_1', 'functions_look_0_ec000204')
     """
-    return in_letters(tool_id, _NOT_AN_ID) or "_"
+    return in_letters(tool_id) or "_"
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.

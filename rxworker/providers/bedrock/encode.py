@@ -67,7 +67,6 @@ See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 """
 UNMARKED = frozenset({"reasoningContent", "document"})
 
-_NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_ID = 64
 LONGEST_NAME = 200  # of a document
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
@@ -448,7 +447,7 @@ def safe_id(tool_id: str) -> str:
     >>> safe_id("tooluse_1"), safe_id("functions.look:0")
     ('tooluse_1', 'functions_look_0_ec000204')
     """
-    return shortened(in_letters(tool_id, _NOT_AN_ID), _LONGEST_ID) or "_"
+    return shortened(in_letters(tool_id), _LONGEST_ID) or "_"
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
