@@ -58,7 +58,7 @@ def rules_of(service: Service, today: date) -> Iterator[tuple[str, str]]:
     """
     info = service.info
     if not info.names:
-        what = "fitted as for the newest of its family" if info.vendor else "sent as they are"
+        what = "fitted as for the newest of its vendor" if info.vendor else "sent as they are"
         yield "warning", f"not in the table: its settings are {what}, its prices and limits are not known"
     elif info.until and info.until < today.isoformat():
         yield "warning", f"not served since {info.until}"

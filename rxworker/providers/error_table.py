@@ -158,8 +158,9 @@ SEALED: Final = re.compile(
     r"signature\W.{0,60}(block|required|decod)|signature .{0,20}(not valid|invalid)"
     r"|(invalid|corrupted|unverified|could not verify)\b.{0,30}signature"
     r"|invalid.{0,30}redacted_thinking|thinking\W.{0,60}cannot be modified"
-    r"|encrypted.?content|could not (be )?decrypt"
-    r"|\bitem\b.{0,90}(not found|not persisted|without its required|did not match)"
+    r"|encrypted.?content.{0,200}(verif|decrypt|pars|match)"
+    r"|invalid_encrypted|\b(invalid|decrypt|verify)\b.{0,40}encrypted.?content"
+    r"|\bitem (with id )?'\w+'.{0,90}(not found|without its required)|item_id did not match"
     r"|\bcontainer\b.{0,90}(not found|expired|not exist)",
     re.IGNORECASE | re.DOTALL,
 )

@@ -107,7 +107,7 @@ def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> To
     keys |= _other_names(properties, takes.properties)
     if keys:  # the model reads the own name of an argument as its title
         titled: JsonObject = {
-            key: {"title": key, **part} for key, part in properties.items() if key in keys and isinstance(part, dict)
+            key: {**part, "title": key} for key, part in properties.items() if key in keys and isinstance(part, dict)
         }
         schema = {**schema, "properties": _under(keys, properties | titled)}
         if needed := _list(schema, "required"):

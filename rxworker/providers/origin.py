@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from rxworker.messages import Conversation, Message
 
 UNSEALED = "unsealed"
-"""The kind of the `Opaque` after which the answer is that to a request without what earlier answers hold sealed."""
+"""The kind of the `Opaque` of a request that was refused for what earlier answers hold sealed, and was sent again."""
 MOST_REFUSED = 1000
 _REGION = re.compile(r"(?:(?<=[.-])|^)[a-z]+(?:-[a-z]+)+-?\d+[.-](?=.*(?:amazonaws\.com|api\.aws|googleapis\.com)$)")
 # The makers of models, by their names. The first that matches counts.
@@ -66,7 +66,9 @@ def service_at(url: str) -> str:
     ('aiplatform.googleapis.com', '127.0.0.1:8080')
     """
     try:
-        return _REGION.sub("", urlsplit(url).netloc.lower())
+        parts = urlsplit(url)
+        host = _REGION.sub("", parts.netloc.lower())
+        return host.removesuffix({"http": ":80", "https": ":443"}.get(parts.scheme, ":"))
     except ValueError:
         return ""
 

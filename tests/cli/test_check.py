@@ -51,7 +51,7 @@ def test_the_rules_are_those_of_the_service(
 @pytest.mark.parametrize(
     ("argv", "warning"),
     [
-        (("claude-opus-9",), "not in the table: its settings are fitted as for the newest of its family"),
+        (("claude-opus-9",), "not in the table: its settings are fitted as for the newest of its vendor"),
         (("my-model", "--base-url", "http://127.0.0.1:8000"), "its settings are sent as they are"),
         (("claude-3-opus",), "not served since 2026-06-15"),
     ],

@@ -50,7 +50,7 @@ def rule_rows() -> list[str]:
             ", ".join(f"`{name}`" for name in dialect.echoes) or "none",
             ("a schema" if dialect.has_schemas else "JSON, and the schema as a text") + beside,
             f"`{dialect.documents}`" if dialect.documents else "none",
-            "an answer after results" if dialect.after_results else "any",
+            "an answer is added" if dialect.after_results else "nothing is added",
         )
         hosts.setdefault(" | ".join(cells), []).append(f"`{host}`")
     return [f"| {', '.join(names)} | {cells} |" for cells, names in hosts.items()]

@@ -163,6 +163,8 @@ def test_the_maker_of_a_model_is_known_by_its_name(model: str, maker: str) -> No
         ("https://europe-west4-aiplatform.googleapis.com/v1", "aiplatform.googleapis.com"),
         ("https://one.openai.azure.com/openai/v1", "one.openai.azure.com"),
         ("http://127.0.0.1:8080/v1", "127.0.0.1:8080"),
+        ("https://api.openai.com:443/v1", "api.openai.com"),
+        ("http://127.0.0.1:443/v1", "127.0.0.1:443"),
     ],
 )
 def test_a_service_is_a_host_in_whichever_region(url: str, service: str) -> None:
@@ -284,6 +286,8 @@ async def test_what_comes_later_is_sealed_again() -> None:
         ("`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified.", 400, True),
         ("The request signature we calculated does not match the signature you provided.", 403, False),
         ("max_tokens: must be at least 1", 400, False),
+        ("This model does not support encrypted content.", 400, False),
+        ("Invalid schema: item not found in enum", 400, False),
         ("model: claude-opus-4-8 not found", 404, False),
     ],
 )
