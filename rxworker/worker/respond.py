@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeGuard
 
 import reactivex
 from msgspec.structs import replace
-from reactivex import Observable, abc
+from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, ProviderError, TruncatedError, reason_of
@@ -34,11 +35,9 @@ from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
-from rxworker.operators.kernel import Scheduler, Sink, Stage, connect
 from rxworker.state.closing import response_ends
 from rxworker.state.response import ResponseState, message_of
 from rxworker.transport.base import ACCOUNT, PRESSURE
-from rxworker.transport.client import Client
 from rxworker.worker.account import RunAccount, attempt_start
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
@@ -82,9 +81,7 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         if context.worker.operators:
             response = apply_operators(
                 context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
-            )
-        if context.worker.operators or type(model) is not Client:  # whose decoders emit nothing after the end
-            response = _one_response(context, response)
+            ).pipe(ops.do_action(partial(_expect_open, context, "an operator of the worker")))
         # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
         if context.worker.tools.starts_early and context.worker.starts_early:
@@ -168,24 +165,6 @@ def begin_attempt(context: RunContext, scope: TurnScope, event: Event) -> None:
     if response is None and kind is not AttemptStart:
         asked = [one.model for one in context.requests if one.first is event]
         emit(attempt_start(context, asked[0] if asked else context.worker.model))
-
-
-def _one_response(context: RunContext, source: Observable[Event]) -> Observable[Event]:
-    """The events of a stream, which fails at one that comes after the end of its response."""
-    of = "an operator of the worker" if context.worker.operators else f"the stream of {context.worker.model!r}"
-
-    def subscribe(observer: abc.ObserverBase[Event], scheduler: Scheduler = None) -> abc.DisposableBase:
-        def on_next(event: Event) -> None:
-            try:
-                _expect_open(context, of, event)
-            except ConfigurationError as error:
-                observer.on_error(error)
-            else:
-                observer.on_next(event)
-
-        return connect(source, Sink(on_next, observer.on_error, observer.on_completed), scheduler)
-
-    return Stage(subscribe)
 
 
 def _expect_open(context: RunContext, source: str, event: Event) -> None:

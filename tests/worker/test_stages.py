@@ -56,7 +56,6 @@ from rxworker.hooks import (
 from rxworker.log import MemoryLog
 from rxworker.messages import Message, ToolCall, ToolResult, validate
 from rxworker.operators.kernel import Operator
-from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, cut, say
 from rxworker.transport import Retry
 from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prepare, respond
@@ -595,19 +594,3 @@ async def test_a_result_that_hooks_have_passed_is_emitted_also_where_an_operator
     worker = SCENARIOS["calls"](hooks=[checked], around={"call_tools": operator})
     events = await told_by(worker)
     assert sum("ToolOutput(" in str(event) for event in events) == 3
-
-
-class Twice:
-    """A model that emits a second response after the first."""
-
-    name, model = "scripted", "scripted"
-
-    def stream(self, request: Request) -> Observable[Any]:
-        one, other = (ScriptedModel([text]).stream(request) for text in ("One.", "Another."))
-        return one.pipe(ops.concat(other))
-
-
-async def test_a_model_that_emits_a_second_response_in_one_stream_is_refused() -> None:
-    run = Worker(Twice(), response_retry=Retry(retries=0)).run("hi")
-    with pytest.raises(ConfigurationError, match=r"the stream of .*Twice.* emitted a Status after Status\(COMPLETED\)"):
-        await run
