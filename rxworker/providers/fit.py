@@ -63,7 +63,7 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
             changed["max_tokens"] = min(most, info.output or most)
     given = {"temperature": options.temperature} if options.temperature is not None else {}
     given |= options.extra
-    if info.sampling != "always" and _thinks(info, options.thinking):
+    if info.sampling == "never" or (info.sampling != "always" and _thinks(info, options.thinking)):
         for name in SAMPLING:
             if given.get(name) not in (None, 1):  # the default, which every model takes
                 unless = "" if info.sampling == "never" else " unless thinking=0"
@@ -76,7 +76,7 @@ def fitted(model: str, info: ModelInfo, options: Options, room: int | None = Non
     if info.forced != "always" and choice is not None and choice.mode in ("any", "tool"):
         if info.forced == "never":
             raise refused(model, "cannot be forced to call a tool: use ToolChoice('auto')")
-        if not info.idle if options.thinking is None else options.thinking not in (0, *OFF):
+        if _thinks(info, options.thinking):
             off = "thinking=0" if info.off is not None else "another model"
             raise refused(model, f"cannot be forced to call a tool while it thinks: use {off}, or ToolChoice('auto')")
     if not info.together and given.get("temperature") is not None and given.get("top_p") is not None:
@@ -118,9 +118,7 @@ def _thinking(model: str, info: ModelInfo, thinking: int | str) -> int | str | N
 
 
 def _thinks(info: ModelInfo, thinking: int | str | None) -> bool:
-    """Whether the model thinks, so that it takes no sampling parameters."""
-    if info.sampling == "never":
-        return True
+    """Whether the model thinks with this amount."""
     return not info.idle if thinking is None else not (thinking == 0 or thinking in OFF)
 
 

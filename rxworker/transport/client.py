@@ -215,8 +215,8 @@ class Client:
             background: Callable[[ResponseDecoder], Background] | None = None
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
-                told = self._refused.without(full_request.conversation)
-                sent = self._request(full_request, told)
+                conversation = self._refused.without(full_request.conversation)
+                sent = self._request(full_request, conversation)
                 requests = [sent]
                 send = partial(_sent, self.transport, requests)
                 cursor = full_request.cursor
@@ -240,7 +240,7 @@ class Client:
                     self._scheduler or clock,
                     background,
                     partial(_without_secrets, requests, full_request),
-                    None if cursor else partial(self._unsealed, full_request, told, send, observer),
+                    None if cursor else partial(self._unsealed, full_request, conversation, send, observer),
                 )
             except Exception as error:
                 observer.on_error(error)
@@ -262,7 +262,7 @@ class Client:
     def _unsealed(
         self,
         request: Request,
-        told: Conversation,
+        conversation: Conversation,
         send: Callable[[HttpRequest], Observable[bytes]],
         observer: abc.ObserverBase[ResponseEvent],
         error: Exception,
@@ -271,7 +271,7 @@ class Client:
         if not (isinstance(error, ProviderError) and names_sealed(error)):
             return None
         # Of what was sent: another run may have added the same messages since.
-        count = sum(message.provider is not None for message in told.messages)
+        count = sum(message.provider is not None for message in conversation.messages)
         if not count:
             return None
         self._refused.add(request.conversation.messages)
