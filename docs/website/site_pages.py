@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import api_pages
+from rxworker.cli.docs import OF_CONTRIBUTORS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,6 +36,8 @@ def pages() -> dict[str, str]:
     for path in sorted(DOCS.rglob("*.md")):
         if DOCS / "changes" not in path.parents:
             found[place(path)] = linker(linked(path))
+    for name in OF_CONTRIBUTORS:
+        found[f"{name}.md"] = f"---\nsearch:\n  exclude: true\n---\n\n{found[f'{name}.md']}"
     found["changelog.md"] = changelog(found["changelog.md"])
     found["examples/index.md"] = examples()
     for path in EXAMPLES:

@@ -24,6 +24,8 @@ FILLERS = re.compile(r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|o
 """The words of a question that a search does not look for."""
 SHOWN = 12
 """How many places a search lists."""
+OF_CONTRIBUTORS = ("changelog", "contributing", "explanation/decisions", "explanation/performance")
+"""Pages that a user of the library does not need: a search does not look into them."""
 
 
 class Section(NamedTuple):
@@ -110,6 +112,11 @@ def page_names(folder: Path) -> list[str]:
     return [name for name in names if (folder / f"{name}.md").exists()]
 
 
+def user_pages(folder: Path) -> list[str]:
+    """The names of the pages for users of the library: those that are searched, and that ``--all`` prints."""
+    return [name for name in page_names(folder) if name not in OF_CONTRIBUTORS]
+
+
 def sections(folder: Path, page: str) -> Iterator[Section]:
     """The sections of a page, by its headings of two and three signs."""
     text = (folder / f"{page}.md").read_text(encoding="utf-8")
@@ -161,12 +168,7 @@ def search(folder: Path, words: str) -> list[Section]:
     patterns = [re.compile(rf"(?<![A-Za-z0-9]){_stem(word)}", re.IGNORECASE) for word in wanted]
     rows = [re.compile(rf"^\| [^|]*`[^|]*?\b{re.escape(w)}\b", re.MULTILINE) for w in wanted]
     phrase = re.compile(r"[\s_-]+".join(map(_stem, wanted)), re.IGNORECASE)
-    places = [
-        section
-        for page in page_names(folder)
-        if page not in ("changelog", "explanation/decisions", "questions")
-        for section in sections(folder, page)
-    ]
+    places = [section for page in user_pages(folder) if page != "questions" for section in sections(folder, page)]
     counts = [[len(pattern.findall(place.text)) for pattern in patterns] for place in places]
     having = [sum(map(bool, column)) for column in zip(*counts, strict=True)]
     if 0 in having and (likely := _spelt(words, wanted, having, places)) != words:
@@ -250,12 +252,10 @@ def index_text(folder: Path, link: str = "{page}") -> str:
 
 
 def whole_text(folder: Path) -> str:
-    """All pages in one text (``llms-full.txt``), without the changelog, the decisions and the measurements."""
-    left_out = ("changelog", "explanation/decisions", "explanation/performance", "contributing")
+    """All pages for users in one text (``llms-full.txt``)."""
     parts = [
         f"<!-- {page}.md -->\n\n{(folder / f'{page}.md').read_text(encoding='utf-8').strip()}"
-        for page in page_names(folder)
-        if page not in left_out
+        for page in user_pages(folder)
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -4,7 +4,7 @@
     async def notice(context: HookContext) -> AddMessage:
         return AddMessage("A file has changed.", "system")
 
-Only functions decorated with ``hook(...)`` may return them. ``docs/how-to/hooks.md`` has a table of what each becomes
+Only functions decorated with ``hook(...)`` may return them. ``docs/reference/hooks.md`` lists what each becomes
 at each point. `LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these
 names now belong to verdicts and events that mean something else. `LegacySkip` means that the hook has no verdict: the
 call runs.

@@ -18,6 +18,7 @@ import api_pages
 import links
 import rxworker.operators
 import site_pages
+from rxworker.cli.docs import OF_CONTRIBUTORS
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,10 +38,15 @@ def listed(nav: site_pages.Nav) -> Iterator[str]:
 
 
 def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None:
-    """It is made of docs/index.md. Files of an example in a folder are pages that the list of examples links to."""
+    """It is made of docs/index.md.
+
+    Files of an example in a folder are pages that the list of examples links to; the page of contributors links to
+    others for them.
+    """
     nav = [page for part in site_pages.nav() for page in listed(part)]
     inner = {path for path in pages if path.startswith("examples/") and path.count("/") > 1}
-    assert sorted(set(pages) - inner - set(nav)) == [], "pages without a link in docs/index.md"
+    others = {f"{name}.md" for name in OF_CONTRIBUTORS}
+    assert sorted(set(pages) - inner - others - set(nav)) == [], "pages without a link in docs/index.md"
     assert sorted(set(nav) - set(pages)) == []
     assert len(set(nav)) == len(nav)
     assert [p for p in inner if p.removeprefix("examples/") not in pages["examples/index.md"]] == []
