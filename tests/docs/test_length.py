@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rxworker.cli.docs import docs_folder, user_pages
 
-MAX_WORDS = 120_000
+MAX_WORDS = 115_000
 
 
 def words_by_page(folder: Path) -> dict[str, int]:
