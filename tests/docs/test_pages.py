@@ -88,9 +88,10 @@ def test_every_provider_is_on_the_page_about_them() -> None:
     assert [p.__name__ for p in PROVIDERS.values() if f"`{p.__name__}(" not in page] == []
 
 
-def test_the_operators_page_opens_with_a_drawing_of_each_operator() -> None:
+def test_each_operator_has_a_drawing_and_a_place_in_the_tree_of_questions() -> None:
     page = (ROOT / "docs" / "reference" / "operators.md").read_text(encoding="utf-8")
-    gallery = re.search(r"^## All of them\n.*?^```text\n(.*?)^```$", page, re.M | re.S)
-    assert gallery is not None
-    drawn = re.findall(r"\[ (\w+)\(", gallery[1])
+    drawn = re.findall(r"^### (\w+)\n(?:(?!^##).*\n)*?\[ \1\(", page, re.M)
     assert drawn == re.findall(r"^### (\w+)$", page, re.M)
+    tree = re.search(r"^## Which one do I need\n((?:(?!^##).*\n)*)", page, re.M)
+    assert tree is not None
+    assert sorted(set(re.findall(r"\]\(#(\w+)\)", tree[1]))) == sorted(drawn)
