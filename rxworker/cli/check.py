@@ -13,7 +13,7 @@ from rxworker.providers.models import DATED, SOURCES, ModelInfo
 from rxworker.providers.openai_chat.dialects import Dialect
 from rxworker.providers.origin import maker_of
 from rxworker.providers.service import Service
-from rxworker.providers.takes import ANYTHING, TAKES
+from rxworker.providers.takes import ANYTHING, TAKES, listed
 from rxworker.ui.clean import one_line
 
 USUAL = {"anthropic": "anthropic", "openai": "openai-responses", "google": "gemini"}
@@ -74,19 +74,18 @@ def rules_of(service: Service, today: date) -> Iterator[tuple[str, str]]:
     dialect: Dialect | None = getattr(service, "dialect", None)
     yield "a schema", form + ("" if service.structures_beside_tools else "; beside tools the model reads it")
     if dialect is not None:
-        yield "a document", f"as {dialect.documents}" if dialect.documents else "no"
         if dialect.after_results:
             yield "after results", f"an answer, {dialect.after_results!r}, before a message of the user's"
         if dialect.demands_reasoning:
             yield "reasoning_content", f"required in {dialect.demands_reasoning}"
     takes = TAKES.get(service.name, ANYTHING)
-    yield "pictures", ", ".join(kind.removeprefix("image/") for kind in takes.pictures)
+    yield "pictures", listed(takes.pictures)
+    yield "documents beside text", listed(takes.documents if dialect is None else dialect.documents)
     if takes.not_at_top:
         yield "schemas of tools", f"without {', '.join(sorted(takes.not_at_top))} at the top"
     if takes.properties:
         yield "arguments of tools", f"named {takes.properties.pattern}"
-    if takes.names:
-        yield "names of tools", takes.names.pattern
+    yield "names of tools", takes.names.pattern
     if takes.description:
         yield "descriptions of tools", f"{takes.description:,} characters"
     if info.vendor:

@@ -76,6 +76,15 @@ def flat(parts: list[JsonObject]) -> Json:
     return parts[0]["text"] if is_text else [*parts]
 
 
+def titled_text(document: Document) -> str:
+    r"""The text of a document whose bytes are text, after its title.
+
+    >>> titled_text(Document("text/plain", "aGk="))
+    'document:\nhi'
+    """
+    return f"{document.title or 'document'}:\n{plain_text(document)}"
+
+
 def plain_text(document: Document) -> str:
     """The text of a document whose bytes are text.
 
@@ -126,22 +135,6 @@ def check_role(message: Message) -> None:
                 f"{type(block).__name__} cannot be in a user's message, since only a model produces it; "
                 "put it in a message of the assistant, or call rxworker.messages.repair, which leaves it out"
             )
-
-
-def refuse_file_id(block: Image | Document, provider: str) -> None:
-    """Refuse a block that has only a file id, for a provider that takes none.
-
-    Raises:
-        LocalProtocolError: The block has a file id and neither data nor a url.
-    """
-    if block.file_id and not (block.data or block.url):
-        kind = type(block).__name__
-        raise LocalProtocolError(f"{provider} takes no file id for {kind}; use {kind}.from_file(path) or pass data=")
-
-
-def refuse_audio(provider: str) -> LocalProtocolError:
-    """The error for a provider that takes no audio."""
-    return LocalProtocolError(f"{provider} takes no Audio; send its transcript as Text, or use Gemini or OpenAIChat")
 
 
 def user_echo(block: OpaqueBlock, key: str = "type") -> JsonObject:

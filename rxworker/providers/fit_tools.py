@@ -17,16 +17,18 @@ from msgspec import Struct
 from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, InputValueDelta, ResponseEvent
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.block import ToolUseMetadata
-from rxworker.messages import Content, Conversation, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, ResumableDecoder
-from rxworker.providers.ids import hashed
+from rxworker.providers.ids import other_name
+from rxworker.providers.schema import DIRECT
 from rxworker.providers.takes import NO_MEMBERS, VARIANTS, Takes
 
-LONGEST = 64
-_UNUSUAL = re.compile(r"[^a-zA-Z0-9_.-]")
+# Where the tools of an application have their names.
+_HOLDERS = ("functionDeclarations", "function", "tools")
 
 
 class FittedTools(Struct, frozen=True):
@@ -43,11 +45,22 @@ class FittedTools(Struct, frozen=True):
     own: Mapping[str, Renamed] = {}
 
     def rename(self, conversation: Conversation, options: Options) -> tuple[Conversation, Options]:
-        """The conversation and the choice of a tool with the names that are sent."""
+        """The conversation, the choice of a tool and the tools of the application with the names that are sent."""
         choice = options.tool_choice
         if choice is not None and (other := self.sent.get(choice.name or "")):
             options = replace(options, tool_choice=replace(choice, name=other.name))
+        if "tools" in options.extra:
+            options = replace(options, extra={**options.extra, "tools": self._named(options.extra["tools"])})
         return replace(conversation, messages=tuple(map(self._message, conversation.messages))), options
+
+    def _named(self, tools: Json) -> Json:
+        if isinstance(tools, list | tuple):
+            return [*map(self._named, tools)]
+        if not isinstance(tools, dict):
+            return tools
+        named = {key: self._named(value) for key, value in tools.items() if key in _HOLDERS}
+        other = self.sent.get(str(tools.get("name")))
+        return {**tools, **named, "name": other.name} if other else {**tools, **named}
 
     def _message(self, message: Message) -> Message:
         content = tuple(map(self._block, message.content))
@@ -65,6 +78,9 @@ class FittedTools(Struct, frozen=True):
 def fit_tools(tools: Sequence[ToolMeta], takes: Takes) -> FittedTools:
     """The tools as the service takes them; one that it takes is returned unchanged.
 
+    Raises:
+        ConfigurationError: A tool requires something that the service does not have.
+
     >>> from rxworker.providers.takes import TAKES
     >>> either: JsonObject = {"anyOf": [{"properties": {"$id": {}}}, {"properties": {"name": {}}}]}
     >>> fit_tools([ToolMeta("find", "", either)], TAKES["anthropic"]).tools[0].input_schema
@@ -75,6 +91,7 @@ def fit_tools(tools: Sequence[ToolMeta], takes: Takes) -> FittedTools:
     sent: dict[str, Renamed] = {}
     own: dict[str, Renamed] = {}
     for tool in tools:
+        _check(tool, takes)
         name, keys = names.get(tool.name, tool.name), dict[str, str]()
         fitted.append(tool if tool.native is not None else _fitted(tool, takes, name, keys))
         if keys or name != tool.name:
@@ -83,15 +100,34 @@ def fit_tools(tools: Sequence[ToolMeta], takes: Takes) -> FittedTools:
     return FittedTools(tuple(fitted), sent, own)
 
 
+def _check(tool: ToolMeta, takes: Takes) -> None:
+    """Raise for a tool that requires something that the service does not have."""
+    if isinstance(tool.format, Grammar) and not takes.grammars:
+        reason = (
+            f"has a grammar, and {takes.name} cannot hold the model to one: use OpenAIResponses, or give the tool "
+            "format='text' and check the text in it"
+        )
+    elif tool.native is not None and not takes.native:
+        reason = (
+            f"is defined by Anthropic ({tool.native.get('type')}), and {takes.name} does not know it: use Anthropic, "
+            "or leave out native=, so that the model is given the description and the schema of the function"
+        )
+    elif tool.allowed_callers and DIRECT not in tool.allowed_callers and not takes.code:
+        reason = (
+            f"has allowed_callers={tool.allowed_callers}, and {takes.name} has no code that calls tools: add 'direct', "
+            "or use Anthropic or OpenAIResponses"
+        )
+    else:
+        return
+    raise ConfigurationError(f"tool {tool.name!r} {reason}")
+
+
 def _other_names(names: Collection[str], allowed: re.Pattern[str] | None) -> dict[str, str]:
     """Names that are allowed, for those that are not; each is unlike any other."""
     others: dict[str, str] = {}
     for name in names:
         if allowed is not None and not allowed.fullmatch(name):
-            other = _UNUSUAL.sub("_", name)[:LONGEST]
-            other = other if allowed.fullmatch(other) else f"_{other}"[:LONGEST]
-            is_taken = other in names or other in others.values()
-            others[name] = f"{other[: LONGEST - 9]}_{hashed(name)[:8]}" if is_taken else other
+            others[name] = other_name(name, allowed, (*names, *others.values()))
     return others
 
 

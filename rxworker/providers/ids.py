@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from hashlib import sha256
 from uuid import uuid4
 
 from rxworker.messages.content import AGAIN, MADE
 
-LONGEST_NAME = 64
-_OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
+LONGEST = 64
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""A name that all services take."""
+OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
+"""What it does not have."""
 
 
 def made_id() -> str:
@@ -32,22 +36,6 @@ def repeated_id(tool_id: str, number: int) -> str:
     return f"{tool_id}{AGAIN}{number}"
 
 
-def in_letters(tool_id: str, others: re.Pattern[str] = _OTHERS) -> str:
-    """The id of another provider's call in the letters that a service allows, the same each time.
-
-    Ids that differ stay different: where letters were replaced, a few of their hash follow.
-
-    Args:
-        tool_id: The id.
-        others: The characters that are not allowed.
-
-    >>> in_letters("a.b", re.compile("[^a-z]")), in_letters("a:b", re.compile("[^a-z]"))
-    ('a_b_2e7336dc', 'a_b_6783a31e')
-    """
-    safe = others.sub("_", tool_id)
-    return safe if safe == tool_id else f"{safe}_{hashed(tool_id)[:8]}"
-
-
 def shortened(tool_id: str, longest: int) -> str:
     """The id of another provider's call in the length that a service allows, the same each time.
 
@@ -58,16 +46,38 @@ def shortened(tool_id: str, longest: int) -> str:
 
 
 @lru_cache(maxsize=1024)  # the same few for each request
-def call_name(name: str) -> str:
-    """The name of an earlier call as each service takes it: a model may call a tool that is not there, by any name.
+def safe_name(name: str, allowed: re.Pattern[str] = NAME) -> str:
+    """The id or the name of an earlier call as a service takes it, the same each time: a model may call any name.
+
+    Those that differ stay different: where one is changed, a few of its hash follow.
 
     https://github.com/pydantic/pydantic-ai/issues/4585, https://github.com/mcp-use/mcp-use/issues/90
 
-    >>> call_name("look"), call_name("functions.look")
-    ('look', 'functions_look_c15535c1')
+    Args:
+        name: The id or the name.
+        allowed: What the service takes.
+
+    >>> safe_name("look"), safe_name("functions.look"), safe_name("functions:look")
+    ('look', 'functions_look_c15535c1', 'functions_look_e01e52c5')
     """
-    safe = in_letters(name) or "_"
-    return safe if len(safe) <= LONGEST_NAME else f"{safe[: LONGEST_NAME - 9]}_{hashed(name)[:8]}"
+    return name if allowed.fullmatch(name) else other_name(name, allowed)
+
+
+def other_name(name: str, allowed: re.Pattern[str] = NAME, taken: Collection[str] | None = None) -> str:
+    """A name that is allowed in place of one that is not.
+
+    Args:
+        name: The name.
+        allowed: What is allowed.
+        taken: The names that it must not be: for one of these, a few of its hash follow. They always do without it.
+
+    >>> other_name("7 zip", re.compile("[a-z_][a-z0-9_]*"), ()), other_name("read.file", taken=["read_file"])
+    ('_7_zip', 'read_file_dd32cdf5')
+    """
+    other = OTHERS.sub("_", name)[:LONGEST]
+    if not allowed.fullmatch(other):
+        other = f"_{other}"[:LONGEST]
+    return other if taken is not None and other not in taken else f"{other[: LONGEST - 9]}_{hashed(name)[:8]}"
 
 
 def hashed(tool_id: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Grammar, Json, JsonObject, OutputFormat, ToolMeta
+from rxworker.messages import Json, JsonObject, OutputFormat
+from rxworker.providers.ids import LONGEST, OTHERS
 
 # Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
 ONE = ("items", "additionalProperties")
@@ -67,7 +67,7 @@ def answer_schema(output: OutputFormat) -> JsonObject:
     False
     """
     return {
-        "name": re.sub(r"[^a-zA-Z0-9_-]", "_", output.name)[:64] or "output",
+        "name": OTHERS.sub("_", output.name)[:LONGEST] or "output",
         "schema": closed(output.schema),
         "strict": not any(_not_strict(part, False) for _, part in _parts(output.schema, "$")),
     }
@@ -217,45 +217,3 @@ def _is_held(key: str, value: Json) -> bool:
 
 DIRECT = "direct"
 PROGRAMMATIC = "programmatic"
-
-
-def refuse_grammar(tool: ToolMeta, provider: str) -> None:
-    """Raise for a tool whose free text must follow a grammar, if the provider cannot hold the model to it.
-
-    Free text without a grammar loses nothing: the model is then shown a function with one string.
-
-    Raises:
-        ConfigurationError: The tool has a grammar.
-    """
-    if isinstance(tool.format, Grammar):
-        raise ConfigurationError(
-            f"tool {tool.name!r} has a grammar, and {provider} cannot hold the model to one: use OpenAIResponses, or "
-            "give the tool format='text' and check the text in it"
-        )
-
-
-def refuse_native(tool: ToolMeta, provider: str) -> None:
-    """Raise for a tool that another provider defines, whose schema this one does not know.
-
-    Raises:
-        ConfigurationError: The tool has a native form.
-    """
-    if tool.native is not None:
-        raise ConfigurationError(
-            f"tool {tool.name!r} is defined by Anthropic ({tool.native.get('type')}), and {provider} does not know it: "
-            "use Anthropic, or leave out native=, so that the model is given the description and the schema of the "
-            "function"
-        )
-
-
-def refuse_programmatic(tool: ToolMeta, provider: str) -> None:
-    """Raise for a tool that only code may call, if the provider runs no code that calls tools.
-
-    Raises:
-        ConfigurationError: The model itself may not call the tool.
-    """
-    if tool.allowed_callers and DIRECT not in tool.allowed_callers:
-        raise ConfigurationError(
-            f"tool {tool.name!r} has allowed_callers={tool.allowed_callers}, and {provider} has no code that calls "
-            "tools: add 'direct', or use Anthropic or OpenAIResponses"
-        )

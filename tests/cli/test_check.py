@@ -30,14 +30,14 @@ def test_a_model_is_shown_with_what_its_requests_must_keep_to(capsys: pytest.Cap
         (
             ("mistral-large-2512", "--base-url", "https://api.mistral.ai"),
             {
-                "a document": "as document_url",
+                "documents beside text": "pdf, docx, pptx, odt, rtf and epub",
                 "after results": "an answer, 'Understood.', before a message of the user's",
             },
         ),
         (("kimi-k2.6", "--base-url", "https://api.moonshot.ai"), {"forced calls": "only when it does not think"}),
         (("qwen3", "--provider", "ollama"), {"a schema": "not known; beside tools the model reads it"}),
         (("gpt-5.1",), {"provider": "openai_responses", "service": "api.openai.com"}),
-        (("gemini-3.8-flash",), {"names of tools": "[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"}),
+        (("gemini-3.8-flash",), {"names of tools": "[a-zA-Z_][a-zA-Z0-9_-]{0,63}"}),
     ],
 )
 def test_the_rules_are_those_of_the_service(

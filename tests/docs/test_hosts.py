@@ -13,6 +13,7 @@ from rxworker import providers
 from rxworker.messages import Conversation
 from rxworker.providers import Options, Provider
 from rxworker.providers.openai_chat.dialects import DIALECTS
+from rxworker.providers.takes import listed
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "hosts.md"
 ROWS = [
@@ -49,7 +50,7 @@ def rule_rows() -> list[str]:
             f"`{dialect.limit}`",
             ", ".join(f"`{name}`" for name in dialect.echoes) or "none",
             ("a schema" if dialect.has_schemas else "JSON, and the schema as a text") + beside,
-            f"`{dialect.documents}`" if dialect.documents else "none",
+            listed(dialect.documents),
             "an answer is added" if dialect.after_results else "nothing is added",
         )
         hosts.setdefault(" | ".join(cells), []).append(f"`{host}`")

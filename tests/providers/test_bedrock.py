@@ -56,7 +56,7 @@ botocore: Any = pytest.importorskip("botocore.session")
 
 CLAUDE = "us.anthropic.claude-haiku-4-5-20251001-v1:0"
 LOOK = ToolMeta("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-PNG = Image(data=base64.b64encode(b"\x89PNG").decode())
+PNG = Image(data=base64.b64encode(b"\x89PNG\r\n\x1a\n").decode())
 
 
 def session() -> Any:
@@ -296,7 +296,7 @@ def test_no_call_is_refused_where_the_history_has_calls() -> None:
             Image(url="https://example.com/a.png"),
             "takes no web address of a Image: use Image.from_file",
         ),
-        (Image(media_type="image/tiff", data="AAAA"), "takes no picture of type image/tiff"),
+        (Image(media_type="image/tiff", data="SUkqAA=="), "takes no picture of type image/tiff"),
         (Document(file_id="file_1"), "takes no file id for Document"),
         (Audio(), "Audio has no data"),
     ],

@@ -424,7 +424,7 @@ def test_of_fifty_tool_loops_over_chat_at_least_95_percent_is_read(name: str) ->
 
 @pytest.mark.parametrize("name", CHATS)
 def test_the_marks_of_chat_move_and_leave_the_rest_as_it_was(name: str) -> None:
-    image = Image("image/png", data="aGk=")
+    image = Image("image/png", data="iVBORw0KGgo=")
     asked = Conversation((Message.user("hi"),), "S")
     called = asked.add(own(CALL, provider="openai_chat"), Message.user(RESULT))
     rows: list[tuple[Conversation, list[str]]] = [
@@ -533,7 +533,7 @@ def test_a_lifetime_that_the_model_takes_is_sent_and_another_is_left_out(
 
 POINTED = Conversation(
     (
-        Message.user("long", CachePoint("12h"), "hi", Image("image/png", data="aGk="), CachePoint()),
+        Message.user("long", CachePoint("12h"), "hi", Image("image/png", data="iVBORw0KGgo="), CachePoint()),
         Message.user(CachePoint(), RESULT, "more", CachePoint("30m")),
     ),
     "S",

@@ -181,7 +181,7 @@ def test_audio_without_data_raises(encode: Encode) -> None:
 
 
 def test_chat_names_the_audio_that_it_takes() -> None:
-    with pytest.raises(LocalProtocolError, match="WAV or MP3"):
+    with pytest.raises(LocalProtocolError, match="only wav and mp3"):
         chat(Message.user(Audio("audio/ogg", "AA")))
 
 

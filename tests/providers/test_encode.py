@@ -199,17 +199,17 @@ def test_anthropic_has_pictures_and_documents_also_in_results() -> None:
     body = anthropic(
         said(
             Message.user(
-                Image(data="AA"),
+                Image(data="iVBORw0KGgo="),
                 Image(url="https://h/i.png"),
                 Document(data="BB", title="t"),
                 Document(url="https://h/d.pdf"),
                 Document("text/markdown", data=text),
-                ToolResult("x", (Text("see"), Image("image/jpeg", "CC"))),
+                ToolResult("x", (Text("see"), Image("image/jpeg", "/9j/"))),
             )
         )
     )
     result, *rest = body["messages"][0]["content"]
-    picture = {"type": "base64", "media_type": "image/jpeg", "data": "CC"}
+    picture = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}
     assert result["content"] == [
         {"type": "text", "text": "see"},
         {"type": "image", "source": picture},
@@ -294,7 +294,7 @@ def test_chat_puts_results_right_behind_their_calls() -> None:
             Message.user("hi"),
             Message.assistant("I look.", CALL),
             Message.system("be quick"),
-            Message.user(ToolResult("call_1", (Text("blue"), Image(data="AA"))), "and?"),
+            Message.user(ToolResult("call_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"),
             system="A",
         ),
         LOOK,
@@ -320,7 +320,7 @@ def test_chat_puts_results_right_behind_their_calls() -> None:
         ],
     }
     assert messages[3] == {"role": "tool", "tool_call_id": "call_1", "content": "blue"}
-    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
     assert messages[5]["content"][1:] == [picture, {"type": "text", "text": "and?"}]
     assert body["stream_options"] == {"include_usage": True}
 

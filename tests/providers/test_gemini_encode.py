@@ -262,7 +262,7 @@ def test_a_result_without_a_call_goes_by_its_own_name() -> None:
 
 
 def test_pictures_of_results_follow_all_results() -> None:
-    seen = ToolResult("1", (Text("a sky"), Image(data="AA")), name="look")
+    seen = ToolResult("1", (Text("a sky"), Image(data="iVBORw0KGgo=")), name="look")
     paper = ToolResult("2", (Document(data="BB", title="p.pdf"),), name="read")
     calls = own(ToolCall("1", "look", {}), ToolCall("2", "read", {}))
     contents = encode(said(calls, Message.user(seen, paper)))["contents"]
@@ -272,7 +272,7 @@ def test_pictures_of_results_follow_all_results() -> None:
     assert shown[1]["functionResponse"]["response"]["output"]
     assert shown[2:] == [
         {"text": "From the result of look:"},
-        {"inlineData": {"mimeType": "image/png", "data": "AA"}},
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
         {"text": "From the result of read:"},
         {"text": "p.pdf:"},
         {"inlineData": {"mimeType": "application/pdf", "data": "BB"}},
@@ -282,7 +282,7 @@ def test_pictures_of_results_follow_all_results() -> None:
 def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
     content = (
         Text("a sky"),
-        Image(data="QQ=="),
+        Image(data="iVBORw0KGgo="),
         Document(data="Qg==", title="p.pdf"),
         Image(url="https://h/i.png"),
         Document("audio/wav", "Qw=="),
@@ -296,7 +296,7 @@ def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
         "name": "look",
         "response": {"output": "a sky"},
         "parts": [
-            {"inlineData": {"mimeType": "image/png", "data": "QQ=="}},
+            {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
             {
                 "inlineData": {
                     "mimeType": "application/pdf",
@@ -315,10 +315,12 @@ def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
 
 
 def test_media_go_as_bytes_or_by_their_address() -> None:
-    message = Message.user(Image("image/jpeg", url="https://h/a.jpg"), Image(data="AA"), Document("text/plain", "Qg=="))
+    message = Message.user(
+        Image("image/jpeg", url="https://h/a.jpg"), Image(data="iVBORw0KGgo="), Document("text/plain", "Qg==")
+    )
     assert parts(message) == [
         {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://h/a.jpg"}},
-        {"inlineData": {"mimeType": "image/png", "data": "AA"}},
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
         {"inlineData": {"mimeType": "text/plain", "data": "Qg=="}},
     ]
     with pytest.raises(LocalProtocolError, match="neither data nor a url"):
@@ -346,7 +348,7 @@ def test_a_text_that_was_changed_has_lost_its_seals() -> None:
 
 def test_what_gemini_made_itself_goes_back_whole() -> None:
     picture: JsonObject = {
-        "inlineData": {"mimeType": "image/png", "data": "AA"},
+        "inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="},
         "thoughtSignature": "S",
     }
     code: JsonObject = {"executableCode": {"code": "1"}}
@@ -372,7 +374,7 @@ def test_what_another_provider_thought_is_left_out() -> None:
             ServerToolResult("s", "web_search_tool_result", {"type": "x"}),
             OpaqueBlock("y", {"type": "y"}),
             Image(echo={"type": "z"}),
-            Image(data="AA"),
+            Image(data="iVBORw0KGgo="),
             Refusal("no"),
             Text("yes", ({"type": "z"},), {"length": 3, "seals": [[0, 3, "S"]]}),
             ToolCall("toolu_1", "look", {}, {"caller": {}}),
@@ -380,7 +382,7 @@ def test_what_another_provider_thought_is_left_out() -> None:
         provider="anthropic",
     )
     assert parts(foreign) == [
-        {"inlineData": {"mimeType": "image/png", "data": "AA"}},
+        {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
         {"text": "no"},
         {"text": "yes"},
         {"functionCall": {"name": "look", "args": {}}},

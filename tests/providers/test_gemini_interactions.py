@@ -489,7 +489,7 @@ def test_what_the_user_gives_becomes_contents_and_steps() -> None:
     plain = Document("text/plain", data="cGxhaW4=", title="t.txt")
     video: JsonObject = {"type": "video", "uri": "https://h/v.mp4"}
     message = Message.user(
-        ToolResult("c1", (Text("see"), Image(data="AA"), Document(url="https://h/d.pdf"))),
+        ToolResult("c1", (Text("see"), Image(data="iVBORw0KGgo="), Document(url="https://h/d.pdf"))),
         ToolResult("c2", "", is_error=True, name="now"),
         Image("image/jpeg", url="https://h/i.jpg"),
         Image(file_id="files/1"),
@@ -507,7 +507,7 @@ def test_what_the_user_gives_becomes_contents_and_steps() -> None:
             "name": "look",
             "result": [
                 text("see"),
-                {"type": "image", "mime_type": "image/png", "data": "AA"},
+                {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="},
                 {"type": "document", "mime_type": "application/pdf", "uri": "https://h/d.pdf"},
             ],
         },

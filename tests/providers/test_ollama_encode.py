@@ -93,17 +93,19 @@ def test_a_conversation_of_texts() -> None:
 def test_pictures_are_bytes_beside_the_text() -> None:
     content = (
         "see",
-        Image(data="AA"),
-        Image(url="data:image/png;base64,BB"),
+        Image(data="iVBORw0KGgo="),
+        Image(url="data:image/png;base64,UklGRgAAAABXRUJQ"),
         Image(url="https://h/i.png"),
     )
     assert messages_of(Message.user(*content)) == [
-        {"role": "user", "content": "see\npicture: https://h/i.png", "images": ["AA", "BB"]}
+        {"role": "user", "content": "see\npicture: https://h/i.png", "images": ["iVBORw0KGgo=", "UklGRgAAAABXRUJQ"]}
     ]
 
 
 def test_a_picture_alone_has_an_empty_text() -> None:
-    assert messages_of(Message.user(Image(data="AA"))) == [{"role": "user", "content": "", "images": ["AA"]}]
+    assert messages_of(Message.user(Image(data="iVBORw0KGgo="))) == [
+        {"role": "user", "content": "", "images": ["iVBORw0KGgo="]}
+    ]
 
 
 def test_a_picture_without_anything_is_refused() -> None:
@@ -126,7 +128,7 @@ def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:
         own(ToolCall("rxw_1", "look", {"at": "sky"}), ToolCall("rxw_2", "listen", {})),
         Message.user("by the way"),
         Message.user(ToolResult("rxw_2", "wind")),
-        Message.user(ToolResult("rxw_1", (Text("blue"), Image(data="AA"))), "and?"),
+        Message.user(ToolResult("rxw_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"),
         Message.assistant("ok"),
     )
     assert said[1:] == [
@@ -138,7 +140,7 @@ def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:
                 {"function": {"name": "listen", "arguments": {}}},
             ],
         },
-        {"role": "tool", "content": "blue", "images": ["AA"], "tool_name": "look"},
+        {"role": "tool", "content": "blue", "images": ["iVBORw0KGgo="], "tool_name": "look"},
         {"role": "tool", "content": "wind", "tool_name": "listen"},
         {"role": "user", "content": "by the way"},
         {"role": "user", "content": "and?"},

@@ -190,11 +190,11 @@ def test_an_answer_can_be_held_to_a_schema() -> None:
 
 def test_pictures_and_documents_go_to_the_user_and_into_results() -> None:
     plain = base64.b64encode(b"plain").decode()
-    picture = {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"}
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
     (user,) = items(
         Message.user(
             "see",
-            Image(data="AA"),
+            Image(data="iVBORw0KGgo="),
             Image(url="https://h/i.png"),
             Document(data="BB", title="t.pdf"),
             Document(url="https://h/d.pdf"),
@@ -210,7 +210,7 @@ def test_pictures_and_documents_go_to_the_user_and_into_results() -> None:
         {"type": "input_file", "file_url": "https://h/d.pdf"},
         {"type": "input_text", "text": "document:\nplain"},
     ]
-    result = ToolResult("call_1", (Text("see"), Image(data="AA")))
+    result = ToolResult("call_1", (Text("see"), Image(data="iVBORw0KGgo=")))
     output = items(own(CALL), Message.user(result))[1]["output"]
     assert output == [{"type": "input_text", "text": "see"}, picture]
 

@@ -42,7 +42,7 @@ from rxworker.providers.encode_cache import (
 
 NAMES = ("anthropic", "openai_chat", "openai_responses", None)
 IDS = st.sampled_from(["a", "b", "functions.look:0", "x" * 70])
-PICTURE = Image(data="AAAA")
+PICTURE = Image(data="iVBORw0KGgo=")
 PAGE = Document("text/plain", data="AAAA", title="page")
 
 ITEM = {

@@ -170,7 +170,7 @@ TOOLS = (
 )
 GRAMMAR = ToolMeta("count", "", TOOLS[-1].input_schema, format=Grammar("[0-9]+", "regex"))
 CALL = ToolCall("call_1", "look", {"at": "sky"})
-PICTURES = (Image(data="AAAA"), Image("image/jpeg", url="https://h/i.jpg"))
+PICTURES = (Image(data="iVBORw0KGgo="), Image("image/jpeg", url="https://h/i.jpg"))
 DOCUMENTS = (
     Document(data="AAAA", title="a.pdf"),
     Document(url="https://h/d.pdf"),

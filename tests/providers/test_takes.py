@@ -15,11 +15,22 @@ import msgspec
 import pytest
 
 from rxworker import Finished, Worker, tool
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import BlockStart, BlockStop, Record, ToolUseMetadata
 from rxworker.log import MemoryLog
 from rxworker.log.format import records_of
-from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Grammar,
+    Image,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
 from rxworker.messages.content import ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
 from rxworker.providers.fit_tools import FittedTools, fit_tools
@@ -62,6 +73,8 @@ PICTURES: dict[str, tuple[Image, str]] = {
     "a jpeg without padding": (Image(data=DATA["image/jpeg"].rstrip("=")), "image/jpeg"),
     "a png that is not whole": (Image(data=DATA["image/png"] + "A"), "half"),
     "a png in an address in capitals": (Image(url=f"DATA:image/png;base64,{DATA['image/png']}"), "image/png"),
+    "a gif of few bytes": (Image(data="R0lGODlh"), "image/gif"),
+    "few bytes of nothing": (Image(data="AAAA"), "unknown"),
     "nothing": (Image(data=""), "nothing"),
     "nothing in an address": (Image(url="data:image/png;base64,"), "nothing"),
 }
@@ -119,6 +132,7 @@ def refused_picture(service: str, body: Any) -> str | None:
     for named, data in pictures_of(body):
         decoded = b64decode("".join(data.split()), validate=True)
         true = next((kind for kind, held in BYTES.items() if decoded == held), "nothing")
+        true = "image/gif" if decoded == b"GIF89a" else true
         if true not in TAKEN[service] or named not in (None, true):
             return f"{service} refuses a picture of {true} named {named}"
     return None
@@ -183,7 +197,71 @@ def test_a_text_in_place_of_a_part_states_the_reason_and_no_remedy() -> None:
     content = (Image("image/heic", DATA["image/heic"]), Document(data="AA"))
     [*_, heic, pdf] = body_of("ollama", *answered(*content))["messages"][-1]["content"].split("\n")
     assert heic == "[left out of this result: Ollama takes no picture of type image/heic, only png, jpeg and webp]"
-    assert pdf == "[left out of this result: Ollama takes no Document of application/pdf]"
+    assert pdf == "[left out of this result: Ollama takes no document of type application/pdf]"
+
+
+OFFICE = "application/vnd.openxmlformats-officedocument"
+WORD, SHEET = f"{OFFICE}.wordprocessingml.document", f"{OFFICE}.spreadsheetml.sheet"
+KINDS = ("application/pdf", WORD, SHEET, "application/zip", "text/csv", "text/plain", "text/x-go", "video/mp4")
+# What each takes as a document beside text, and the text that it takes as a document.
+DOCUMENTS = {
+    "anthropic": {"application/pdf"},
+    "bedrock": {"application/pdf", WORD, SHEET, "text/csv"},
+    "gemini": {"application/pdf", "text/csv", "video/mp4"},
+    "gemini_interactions": {"application/pdf", "text/csv", "video/mp4"},
+    "ollama": set[str](),
+    "openai_chat": {"application/pdf"},
+    "openai_responses": {"application/pdf", WORD, SHEET},
+    "https://api.deepseek.com": set[str](),
+    "https://api.groq.com/openai/v1": set[str](),
+    "https://api.mistral.ai/v1": {"application/pdf", WORD},
+}
+PAGE = b64encode(b"a page of it").decode()
+SHORT = {"pdf": "application/pdf", "docx": WORD, "xlsx": SHEET, "csv": "text/csv", "txt": "text/plain"}
+
+
+def documents_of(body: Any) -> Iterator[str]:
+    """The media type of every document in the body of a request, in any of the protocols."""
+    for part in parts_of(body):
+        match part:
+            case {"type": "document", "source": {"type": "base64", "media_type": kind, "data": _}}:
+                yield kind
+            case {"type": "document", "source": {"type": "text", "media_type": kind, "data": text}}:
+                assert (kind, text) == ("text/plain", "a page of it")
+            case {"format": kind, "name": str(), "source": _}:
+                yield SHORT[kind]
+            case {"inlineData": {"mimeType": kind, "data": _}} | {"mime_type": kind, "data": _}:
+                yield kind
+            case {"file_data": str(url)} | {"document_url": str(url)}:
+                yield url.removeprefix("data:").partition(";")[0]
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("service", DOCUMENTS)
+def test_a_document_is_sent_as_its_service_takes_it_or_is_left_out_alone(service: str, kind: str) -> None:
+    chat = service if service in PROVIDERS else "openai_chat"
+    provider = provider_of(chat, None if service == chat else service)
+
+    def body(*messages: Message) -> Any:
+        return msgspec.json.decode(provider.request(Conversation(messages), (), Options()).body)
+
+    document = Document(kind, PAGE, title="Report")
+    in_result = body(*answered(Text("see"), document))
+    sent, is_text = [*documents_of(in_result)], kind.startswith("text/")
+    if kind in DOCUMENTS[service]:
+        assert sent == [kind]
+    elif is_text:
+        assert sent in ([], ["text/plain"])
+        assert sent or "a page of it" in str(in_result)
+    else:
+        assert sent == []
+        assert f"left out of this result: {TAKES[chat].name} takes no document of type {kind}]" in str(in_result)
+        with pytest.raises(LocalProtocolError, match="send its text as Text"):
+            body(Message.user("see", document))
+        return
+    assert [*documents_of(body(Message.user("see", document)))] == sent
 
 
 def test_a_document_other_than_a_pdf_is_left_out_of_a_result_and_refused_of_a_user_at_anthropic() -> None:
@@ -405,6 +483,36 @@ def test_a_call_of_a_tool_that_is_not_there_has_a_name_that_its_service_takes(se
     assert len({*sent, "look"}) == len(names) + 1
     for name in [*sent, *(part["name"] for part in parts_of(body) if "name" in part)]:
         assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", name)
+
+
+@pytest.mark.parametrize("service", ["gemini", "gemini_interactions"])
+def test_calls_of_a_tool_that_was_removed_have_a_name_that_its_service_takes(service: str) -> None:
+    removed = [Odd({}, name).meta for name in NAMES]
+    messages = [Message.user("go"), *earlier_calls(*removed), Message.user("and?")]
+    first, again = (body_of(service, *messages, tools=[Odd({}, "other").meta]) for _ in range(2))
+    names = [name for name, _ in calls_of(first)]
+    assert all(map(GOOGLE_NAME.fullmatch, names))
+    assert len({*names}) == len(NAMES)
+    assert names == [name for name, _ in calls_of(again)]
+    answers = [part["name"] for part in parts_of(first) if "response" in part or part.get("type") == "function_result"]
+    assert answers == names
+
+
+@pytest.mark.parametrize("service", ["gemini", "gemini_interactions"])
+def test_what_an_application_adds_to_a_tool_goes_to_the_tool_by_its_own_name(service: str) -> None:
+    more: JsonObject = {"name": "7zip", "behavior": "NON_BLOCKING"}
+    given: JsonObject = {"functionDeclarations": [more]} if service == "gemini" else more
+    asked, options = Conversation((Message.user("go"),)), Options(extra={"tools": [given]})
+    made = provider_of(service).request(asked, (Odd({}, "7zip").meta,), options)
+    named = [part for part in parts_of(msgspec.json.decode(made.body)) if "zip" in str(part.get("name"))]
+    assert [(one["name"], one["behavior"]) for one in named] == [("_7zip", "NON_BLOCKING")]
+
+
+@pytest.mark.parametrize("service", ["gemini", "gemini_interactions"])
+def test_an_error_about_a_tool_has_its_own_name(service: str) -> None:
+    grammar = msgspec.structs.replace(Odd({}, "7zip").meta, format=Grammar("[0-9]+", "regex"))
+    with pytest.raises(ConfigurationError, match=r"tool '7zip' has a grammar"):
+        body_of(service, Message.user("go"), tools=[grammar])
 
 
 def test_a_long_description_may_begin_with_blanks() -> None:

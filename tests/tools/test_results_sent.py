@@ -33,7 +33,7 @@ async def value() -> Place:
 @tool
 async def picture() -> list[Image | str]:
     """A picture."""
-    return ["Look:", Image(data="aGk=")]
+    return ["Look:", Image(data="iVBORw0KGgo=")]
 
 
 @tool
@@ -72,7 +72,7 @@ async def test_anthropic_receives_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     label, image = results[2]["content"]
     assert label == {"type": "text", "text": "Look:"}
-    assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     assert results[4]["is_error"] is True
 
 
@@ -85,4 +85,4 @@ async def test_chat_receives_texts_and_the_picture_right_after_them(
     assert results[0]["content"] == "plain"
     assert results[1]["content"] == '{"city":"Oslo","at":[59.9,10.7]}'
     assert "ValueError: no" in str(results[4]["content"])
-    assert "data:image/png;base64,aGk=" in str(messages)
+    assert "data:image/png;base64,iVBORw0KGgo=" in str(messages)

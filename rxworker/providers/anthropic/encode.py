@@ -9,13 +9,11 @@ the marks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
-from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Audio,
     CachePoint,
@@ -58,23 +56,15 @@ from rxworker.providers.anthropic.options import (
     with_toolsets,
 )
 from rxworker.providers.base import Request, cached_parts
-from rxworker.providers.content import (
-    arguments,
-    check_media,
-    plain_text,
-    refuse_audio,
-    split_system,
-    user_echo,
-)
+from rxworker.providers.content import arguments, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.ids import call_name, in_letters
-from rxworker.providers.pictures import picture, readable
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import encoded_parts, media
 from rxworker.providers.schema import closed
 from rxworker.providers.takes import TAKES
 
 NAME = "anthropic"
-PDF = "application/pdf"  # the one type of bytes: https://platform.claude.com/docs/en/build-with-claude/pdf-support
 
 THOUGHTS = ("thinking", "redacted_thinking")
 RESULT = "tool_result"
@@ -340,8 +330,8 @@ def _thinking_block(block: Thinking, own: bool) -> JsonObject | None:
 def _tool_call(block: ToolCall, own: bool) -> JsonObject:
     call: JsonObject = {
         "type": "tool_use",
-        "id": safe_id(block.id),
-        "name": call_name(block.name),
+        "id": safe_name(block.id),
+        "name": safe_name(block.name),
         "input": arguments(block) if isinstance(block.input, str) else block.input,
     }
     return block.echo | call if own and block.echo else call
@@ -356,14 +346,8 @@ def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
 
 
 def _tool_result(block: ToolResult, _: bool) -> JsonObject:
-    content: Json
-    if isinstance(block.content, str):
-        content = block.content
-    else:
-        shown = readable(block.content, lambda part: USER[type(part)](part, False))
-        parts = (USER[type(part)](part, False) for part in shown)
-        content = [part for part in parts if part is not None]
-    encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_id(block.tool_use_id)}
+    content: Json = block.content if isinstance(block.content, str) else encoded_parts(block, USER)
+    encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_name(block.tool_use_id)}
     if block.is_error:
         encoded["is_error"] = True
         content = content or "The tool failed and gave no reason."
@@ -372,21 +356,19 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     return encoded
 
 
-def _audio(_block: Audio, _: bool) -> JsonObject:
-    raise refuse_audio("Anthropic")
+def _audio(block: Audio, _: bool) -> JsonObject:
+    return {"type": "audio", "data": media(block, TAKES[NAME]).data}  # it takes none, and this raises
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    return {"type": "image", "source": _source(picture(block, TAKES[NAME]))}
+    return {"type": "image", "source": _source(media(block, TAKES[NAME]))}
 
 
 def _document(block: Document, _: bool) -> JsonObject:
+    block = media(block, TAKES[NAME])
     encoded: JsonObject = {"type": "document"}
     if block.data and not block.url and block.media_type.startswith("text/"):
-        text = plain_text(block)
-        encoded["source"] = {"type": "text", "media_type": "text/plain", "data": text}
-    elif block.data and not block.url and block.media_type != PDF:
-        raise LocalProtocolError(f"Anthropic takes no document of type {block.media_type}; send its text, or a PDF")
+        encoded["source"] = {"type": "text", "media_type": "text/plain", "data": plain_text(block)}
     else:
         encoded["source"] = _source(block)
     if block.title:
@@ -399,23 +381,12 @@ def _document(block: Document, _: bool) -> JsonObject:
 
 
 def _source(block: Image | Document) -> JsonObject:
-    check_media(block)
     if block.url:
         return {"type": "url", "url": block.url}
     # the files API, which needs its beta header: https://docs.claude.com/en/docs/build-with-claude/files
     if not block.data:
         return {"type": "file", "file_id": block.file_id}
     return {"type": "base64", "media_type": block.media_type, "data": block.data}
-
-
-@lru_cache(maxsize=1024)  # every request of a run needs each id twice
-def safe_id(tool_id: str) -> str:
-    """A call's id in the letters that Anthropic allows; other providers allow more.
-
-    >>> safe_id("toolu_1"), safe_id("functions.look:0")
-    ('toolu_1', 'functions_look_0_ec000204')
-    """
-    return in_letters(tool_id) or "_"
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.

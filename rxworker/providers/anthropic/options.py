@@ -23,7 +23,7 @@ from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.fit import SAMPLING, refused
 from rxworker.providers.models import ADAPTIVE
-from rxworker.providers.schema import PROGRAMMATIC, held_arguments, refuse_grammar
+from rxworker.providers.schema import PROGRAMMATIC, held_arguments
 
 BETWEEN_TOOLS = "between_tools"
 TOOLSET = "toolset_name"
@@ -112,7 +112,6 @@ def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
     Raises:
         ConfigurationError: The tool requires something that the protocol does not have.
     """
-    refuse_grammar(tool, "Anthropic")
     encoded: JsonObject
     if tool.native is not None:
         # https://platform.claude.com/docs/en/agents-and-tools/tool-use/overview: the service has the schema of these

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Any, cast
 
@@ -42,22 +41,14 @@ from rxworker.messages import (
 )
 from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, cached_parts
-from rxworker.providers.content import (
-    arguments,
-    check_media,
-    check_role,
-    plain_text,
-    refuse_file_id,
-    split_system,
-    user_echo,
-)
+from rxworker.providers.content import arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
-from rxworker.providers.ids import call_name, in_letters, shortened
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import encoded_parts, media
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import closed, refuse_grammar, refuse_native, refuse_programmatic
-from rxworker.providers.takes import TAKES
+from rxworker.providers.schema import closed
+from rxworker.providers.takes import FORMATS, TAKES
 
 NAME = "bedrock"
 MOST_POINTS = 4
@@ -67,32 +58,8 @@ See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 """
 UNMARKED = frozenset({"reasoningContent", "document"})
 
-_LONGEST_ID = 64
 LONGEST_NAME = 200  # of a document
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
-
-FORMATS = {
-    "application/pdf": "pdf",
-    "text/csv": "csv",
-    "application/msword": "doc",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-    "application/vnd.ms-excel": "xls",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
-    "text/html": "html",
-    "text/plain": "txt",
-    "text/markdown": "md",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-    "audio/wav": "wav",
-    "audio/x-wav": "wav",
-    "audio/flac": "flac",
-    "audio/ogg": "ogg",
-    "audio/opus": "opus",
-    "audio/aac": "aac",
-    "audio/mp4": "m4a",
-    "audio/webm": "webm",
-}
-"""The name of a media type."""
 
 
 def encode(model: str, request: Request, info: ModelInfo) -> Body:
@@ -172,7 +139,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
     """The tools, and whether one must be called; nothing where there is none.
 
     Raises:
-        ConfigurationError: A tool or the choice requires something that the protocol does not have.
+        ConfigurationError: The choice requires something that the protocol does not have.
     """
     choice = options.tool_choice or AUTO
     if options.parallel_tool_calls is False and tools:
@@ -187,7 +154,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
         if tool.cache_control is not None:
             encoded.append(_point(tool.cache_control))
     names = {tool.name for tool in tools}
-    for name in dict.fromkeys(call_name(call.name) for message in messages for call in message.tool_calls):
+    for name in dict.fromkeys(safe_name(call.name) for message in messages for call in message.tool_calls):
         if name not in names:
             anything: JsonObject = {"json": {"type": "object"}}
             encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
@@ -207,9 +174,6 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
 
 
 def _tool(tool: ToolMeta) -> JsonObject:
-    refuse_grammar(tool, "Bedrock")
-    refuse_native(tool, "Bedrock")
-    refuse_programmatic(tool, "Bedrock")
     encoded: JsonObject = {"name": tool.name, "inputSchema": {"json": tool.input_schema}}
     if tool.description:
         encoded["description"] = tool.description
@@ -356,7 +320,7 @@ def _thinking(block: Thinking, own: bool) -> JsonObject | None:
 
 
 def _call(block: ToolCall, _: bool) -> JsonObject:
-    call: JsonObject = {"toolUseId": safe_id(block.id), "name": call_name(block.name)}
+    call: JsonObject = {"toolUseId": safe_name(block.id), "name": safe_name(block.name)}
     return {"toolUse": {**call, "input": arguments(block)}}
 
 
@@ -369,35 +333,30 @@ def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
 
 
 def _result(block: ToolResult, _: bool) -> JsonObject:
-    parts = (
-        (Text(block.content),)
-        if isinstance(block.content, str)
-        else readable(block.content, lambda part: USER[type(part)](part, False))
-    )
-    made = (USER[type(part)](part, False) for part in parts)
-    content: list[Json] = [encoded for encoded in made if encoded is not None]
+    content: list[Json] = encoded_parts(block, USER)
     if not content and block.is_error:
         content = [{"text": "The tool failed and gave no reason."}]
-    result: JsonObject = {"toolUseId": safe_id(block.tool_use_id), "content": content}
+    result: JsonObject = {"toolUseId": safe_name(block.tool_use_id), "content": content}
     if block.is_error:
         result["status"] = "error"
     return {"toolResult": result}
 
 
 def _image(block: Image, _: bool) -> JsonObject:
-    block = picture(block, TAKES[NAME])
+    block = media(block, TAKES[NAME])
     return {"image": {"format": block.media_type.partition("/")[2], "source": _source(block)}}
 
 
 def _audio(block: Audio, _: bool) -> JsonObject:
-    check_media(block)
-    return {"audio": {"format": _format(block), "source": {"bytes": block.data}}}
+    block = media(block, TAKES[NAME])
+    return {"audio": {"format": FORMATS[block.media_type], "source": {"bytes": block.data}}}
 
 
 def _document(block: Document, _: bool) -> JsonObject:
+    block = media(block, TAKES[NAME])
     title = _NOT_A_TITLE.sub(" ", block.title or "").strip()[:LONGEST_NAME]
-    source = _source(block)
-    encoded: JsonObject = {"format": _format(block), "name": title or "document", "source": source}
+    named: JsonObject = {"format": FORMATS[block.media_type], "name": title or "document"}
+    encoded: JsonObject = {**named, "source": _source(block)}
     if block.context:
         encoded["context"] = block.context
     if block.citations:
@@ -411,22 +370,7 @@ def _cache_point(block: CachePoint, _: bool) -> JsonObject:
     return _point(block)
 
 
-def _format(block: Document | Audio) -> str:
-    known = FORMATS.get(block.media_type.partition(";")[0].lower())
-    if known is None:
-        kind = type(block).__name__
-        raise LocalProtocolError(
-            f"Bedrock takes no {kind} of {block.media_type!r}; convert it, for example to {FORMATS_OF[kind]}"
-        )
-    return known
-
-
-FORMATS_OF = {"Document": "PDF", "Audio": "WAV"}
-
-
 def _source(block: Image | Document) -> JsonObject:
-    check_media(block)
-    refuse_file_id(block, "Bedrock")
     if block.url is None:
         return {"bytes": block.data}
     if block.url.startswith("s3://"):
@@ -438,16 +382,6 @@ def _source(block: Image | Document) -> JsonObject:
         f"Bedrock takes no web address of a {kind}: use {kind}.from_file(path), or an address that begins with s3://",
         page="history",
     )
-
-
-@lru_cache(maxsize=1024)  # every request of a run needs each id twice
-def safe_id(tool_id: str) -> str:
-    """A call's id in the letters and the length that Bedrock allows.
-
-    >>> safe_id("tooluse_1"), safe_id("functions.look:0")
-    ('tooluse_1', 'functions_look_0_ec000204')
-    """
-    return shortened(in_letters(tool_id), _LONGEST_ID) or "_"
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.

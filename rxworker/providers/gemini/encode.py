@@ -45,14 +45,13 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import is_made
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
+from rxworker.providers.content import arguments, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
-from rxworker.providers.ids import call_name
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import media, readable
 from rxworker.providers.takes import TAKES
 
 UNKNOWN = 1 << 30  # results of no call come last
@@ -91,7 +90,7 @@ class Calls:
     def encode(self, call: ToolCall, own: bool) -> JsonObject:
         """The part that calls; only Gemini's own calls have signatures, and ids that it knows."""
         tool_id = call.id if own and not is_made(call.id) else ""
-        name = call_name(call.name)
+        name = safe_name(call.name, TAKES[NAME].names)
         self._known[call.id] = KnownCall(self._count, name, tool_id)
         self._count += 1
         function: JsonObject = {"id": tool_id} if tool_id else {}
@@ -112,7 +111,9 @@ class Calls:
             result: The result.
             parts: Its pictures and documents, for models that take them there.
         """
-        call = self._known.get(result.tool_use_id) or KnownCall(UNKNOWN, call_name(result.name or "unknown"))
+        call = self._known.get(result.tool_use_id) or KnownCall(
+            UNKNOWN, safe_name(result.name or "unknown", TAKES[NAME].names)
+        )
         response: JsonObject = {"id": call.id} if call.id else {}
         response |= {"name": call.name, "response": _response(result)}
         if parts:
@@ -125,8 +126,8 @@ def nested(result: ToolResult) -> list[JsonObject]:
 
     Bytes of the types that Google names.
 
-    >>> nested(ToolResult("1", (Image(data="AA"), Image(url="https://h/i.png"))))
-    [{'inlineData': {'mimeType': 'image/png', 'data': 'AA'}}]
+    >>> nested(ToolResult("1", (Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"))))
+    [{'inlineData': {'mimeType': 'image/png', 'data': 'iVBORw0KGgo='}}]
     """
     return [
         {"inlineData": {"mimeType": block.media_type, **_named(block), "data": block.data}}
@@ -149,11 +150,7 @@ def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
 
 def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
     blocks = () if isinstance(result.content, str) else result.content
-    return [
-        picture(block, TAKES[NAME]) if isinstance(block, Image) else block
-        for block in blocks
-        if isinstance(block, Image | Document | Audio)
-    ]
+    return [media(block, TAKES[NAME]) for block in blocks if isinstance(block, Image | Document | Audio)]
 
 
 def _is_nested(block: Image | Document | Audio) -> bool:
@@ -275,9 +272,7 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 
 
 def _media(block: Image | Document | Audio) -> list[JsonObject]:
-    check_media(block)
-    if isinstance(block, Image):
-        block = picture(block, TAKES[NAME])
+    block = media(block, TAKES[NAME])
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
         title = [{"text": f"{block.title}:"}]
@@ -345,14 +340,7 @@ def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
     """The tools as the model sees them: one list of functions.
 
     The schema goes as JSON schema. The older field ``parameters`` takes only a part of it, in words of its own.
-
-    Raises:
-        ConfigurationError: A tool requires something that the protocol does not have.
     """
-    for tool in tools:
-        refuse_grammar(tool, "Gemini")
-        refuse_native(tool, "Gemini")
-        refuse_programmatic(tool, "Gemini")
     functions: list[Json] = [
         {
             "name": tool.name,

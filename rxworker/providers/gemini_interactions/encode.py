@@ -44,31 +44,23 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import (
-    arguments,
-    check_media,
-    check_role,
-    plain_text,
-    split_system,
-    user_echo,
-)
+from rxworker.providers.content import arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import effort, settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
-from rxworker.providers.ids import call_name
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import media, readable
 from rxworker.providers.takes import TAKES
 
 NAME = "gemini_interactions"
+_TAKES = TAKES[NAME]
 INPUT, RESULT = "user_input", "function_result"
 # The contents of an input or an output, and the media types that have one of their own.
 CONTENTS = ("text", "image", "audio", "document", "video")
 MEDIA = ("image", "audio", "video")
-TABLES = "text/csv"  # the only documents of text that are not sent as texts
 
 
 def encode(model: str, request: Request) -> Body:
@@ -131,7 +123,7 @@ def encode_steps(messages: Sequence[Message]) -> list[JsonObject]:
         own = message.provider == NAME
         for block in message.content:
             if isinstance(block, ToolCall):
-                names[block.id] = call_name(block.name)
+                names[block.id] = safe_name(block.name, _TAKES.names)
             _add_block(block, own, steps)
     return steps
 
@@ -161,7 +153,7 @@ def encode_result(result: ToolResult, name: str) -> JsonObject:
     """
     step: JsonObject = {"type": RESULT, "call_id": result.tool_use_id}
     if name or result.name:
-        step["name"] = name or call_name(result.name)
+        step["name"] = name or safe_name(result.name, _TAKES.names)
     if isinstance(result.content, str) or not result.content:
         reason = "The tool failed and gave no reason." if result.is_error else ""
         step["result"] = result.text or reason
@@ -176,12 +168,10 @@ def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObje
     """The contents that a block becomes."""
     if isinstance(block, Text | Refusal):
         return [{"type": "text", "text": block.text}] if block.text else []
-    check_media(block)
-    if isinstance(block, Image):
-        block = picture(block, TAKES[NAME])
+    block = media(block, _TAKES)
     title = block.title if isinstance(block, Document) else None
     named: list[JsonObject] = [{"type": "text", "text": f"{title}:"}] if title else []
-    if isinstance(block, Document) and block.data and _is_text(block.media_type):
+    if isinstance(block, Document) and block.data and block.media_type == "text/plain":
         return [*named, {"type": "text", "text": plain_text(block)}]
     main = block.media_type.partition("/")[0]
     content: JsonObject = {
@@ -192,17 +182,13 @@ def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObje
     return [*named, content | ({"uri": uri} if uri else {"data": block.data})]
 
 
-def _is_text(media_type: str) -> bool:
-    return media_type.startswith("text/") and media_type != TABLES
-
-
 def _add_block(block: Content, own: bool, steps: list[JsonObject]) -> None:
     """Add a block of an answer, to the step of the block before it or as a step of its own."""
     echo: JsonObject = (getattr(block, "echo", None) or {}) if own else {}
     found = echo.get(STEP)
     kept: JsonObject = found if isinstance(found, dict) else {}
     if isinstance(block, ToolCall):
-        call: JsonObject = {"id": block.id, "name": call_name(block.name), "arguments": arguments(block)}
+        call: JsonObject = {"id": block.id, "name": safe_name(block.name, _TAKES.names), "arguments": arguments(block)}
         steps.append({"type": CALL, **kept, **call})
     elif isinstance(block, Thinking):
         if own:
@@ -243,15 +229,9 @@ def _output(block: Content, echo: JsonObject, own: bool) -> list[JsonObject]:
 def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it.
 
-    Raises:
-        ConfigurationError: It requires something that the protocol does not have.
-
     >>> encode_tool(ToolMeta("now", "", {"type": "object"}))
     {'type': 'function', 'name': 'now', 'parameters': {'type': 'object'}}
     """
-    refuse_grammar(tool, "GeminiInteractions")
-    refuse_native(tool, "GeminiInteractions")
-    refuse_programmatic(tool, "GeminiInteractions")
     encoded: JsonObject = {"type": "function", "name": tool.name}
     if tool.description:
         encoded["description"] = tool.description

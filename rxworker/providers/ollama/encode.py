@@ -39,18 +39,10 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import is_made
 from rxworker.providers.base import AUTO, Request
-from rxworker.providers.content import (
-    arguments,
-    check_media,
-    check_role,
-    plain_text,
-    refuse_audio,
-    refuse_file_id,
-)
+from rxworker.providers.content import arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import refuse_grammar, refuse_native, refuse_programmatic
+from rxworker.providers.media import media, readable
 from rxworker.providers.takes import TAKES
 
 # The values for other words than Ollama's own efforts (low, medium, high).
@@ -76,9 +68,6 @@ def encode_think(thinking: int | str | None) -> JsonObject:
 
 
 def _tool(tool: ToolMeta) -> JsonObject:
-    refuse_grammar(tool, "Ollama")
-    refuse_native(tool, "Ollama")
-    refuse_programmatic(tool, "Ollama")
     function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:
         function["description"] = tool.description
@@ -182,11 +171,7 @@ def _call(call: ToolCall, own: bool) -> JsonObject:
 
 
 def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
-    blocks = (
-        (Text(result.content),)
-        if isinstance(result.content, str)
-        else readable(result.content, lambda block: _text_and_images((block,)))
-    )
+    blocks = readable(result.content, lambda block: _text_and_images((block,)))
     encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
     if not encoded["content"] and result.is_error:
         encoded["content"] = "The tool failed and gave no reason."
@@ -206,26 +191,12 @@ def _text_and_images(blocks: Iterable[object]) -> JsonObject:
             raise LocalProtocolError(
                 f"Ollama has no block of kind {block.kind!r}; leave the block out, or send its text as Text"
             )
-        if isinstance(block, Audio):
-            raise refuse_audio("Ollama")
-        if isinstance(block, Document):
-            check_media(block)
-            refuse_file_id(block, "Ollama")
-        data = _bytes(block)
-        if data is not None:
+        if isinstance(block, Image) and (data := media(block, TAKES[NAME]).data):
             images.append(data)
         elif text := _words(block):
             texts.append(text)
     encoded: JsonObject = {"content": "\n".join(texts)} if texts or images else {}
     return {**encoded, "images": images} if images else encoded
-
-
-def _bytes(block: object) -> str | None:
-    """The bytes of a picture, in base64, where they are there."""
-    if not isinstance(block, Image):
-        return None
-    refuse_file_id(block, "Ollama")
-    return picture(block, TAKES[NAME]).data
 
 
 def _words(block: object) -> str:
@@ -235,18 +206,9 @@ def _words(block: object) -> str:
         case Image():
             return f"picture: {block.url}"
         case Document(url=str(url)):
-            return f"{_title(block)}: {url}"
-        case Document(data=str()) if block.media_type.startswith("text/"):
-            return f"{_title(block)}:\n{plain_text(block)}"
-        case Document():
-            raise LocalProtocolError(
-                f"Ollama takes no Document of {block.media_type}; send its text as Text or as Document('text/plain', "
-                "...), or its pages as Image",
-                page="history",
-            )
+            return f"{block.title or 'document'}: {url}"
+        case Document() | Audio():
+            media(block, TAKES[NAME])
+            return titled_text(block) if isinstance(block, Document) else ""
         case _:
             return ""
-
-
-def _title(document: Document) -> str:
-    return document.title or "document"

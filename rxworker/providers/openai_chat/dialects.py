@@ -8,12 +8,14 @@ the request, which of it is sent and what it will not do without. A server that 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.providers import takes
 from rxworker.providers.hosts import row_of
 from rxworker.providers.ids import hashed, shortened
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
@@ -46,7 +48,8 @@ class Dialect(Struct, frozen=True):
         tool_flags: The same, for requests with tools.
         after_results: What is sent as an answer between the results of tools and a message of the user's, where the
             server demands an answer there; empty: nothing.
-        documents: The type of the part that a document is sent as; empty: it takes none.
+        documents: The media types of documents that it takes, as `rxworker.providers.takes.Takes` has them.
+        document_part: The type of the part that a document is sent as, if it is not ``file``.
         no_reasoning: What counts as ``reasoning_content`` of an answer that has none.
         schemas_beside_tools: Whether it takes a form for the answer in a request with tools; without it, the model
             reads the schema.
@@ -64,7 +67,8 @@ class Dialect(Struct, frozen=True):
     flags: tuple[str, ...] = ()
     tool_flags: tuple[str, ...] = ()
     after_results: str = ""
-    documents: Literal["file", "document_url", ""] = "file"
+    documents: Collection[str] = ("application",)
+    document_part: str = ""
     no_reasoning: str = ""
     schemas_beside_tools: bool = True
 
@@ -84,7 +88,7 @@ class Dialect(Struct, frozen=True):
 
 
 COMPATIBLE = Dialect()
-OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
+OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"), documents=(takes.PDF,))
 UNDERSTOOD = "Understood."
 # A document: https://docs.mistral.ai/studio-api/document-processing/document_qna. The order of messages, which the
 # template of its models demands at other servers, too: https://github.com/avante-corp/avante.nvim/pull/2695
@@ -94,7 +98,8 @@ MISTRAL = Dialect(
     id_length=9,
     usage_option=False,
     after_results=UNDERSTOOD,
-    documents="document_url",
+    documents=takes.MISTRAL,
+    document_part="document_url",
 )
 REASONED = Dialect(echoes=(REASONING,))
 CONTENT = Dialect(echoes=(REASONING_CONTENT,))
@@ -127,14 +132,14 @@ DIALECTS = {
         demands_reasoning="answers",
         switch=True,
         has_schemas=False,
-        documents="",
+        documents=(),
     ),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,
     "kimi.com": KIMI,
     "openrouter.ai": Dialect(echoes=(DETAILS, IMAGES), cache_marks=("anthropic", "qwen")),
     # https://console.groq.com/docs/structured-outputs, https://console.groq.com/docs/vision
-    "groq.com": replace(REASONED, documents="", schemas_beside_tools=False),
+    "groq.com": replace(REASONED, documents=(), schemas_beside_tools=False),
     "cerebras.ai": Dialect("max_completion_tokens", (REASONING,)),  # refuses reasoning_content
     "together.xyz": REASONED,
     "together.ai": REASONED,

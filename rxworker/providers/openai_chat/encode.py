@@ -16,7 +16,6 @@ from msgspec import Raw
 from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Audio,
     CachePoint,
@@ -34,19 +33,11 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import (
-    arguments,
-    check_media,
-    data_url,
-    flat,
-    plain_text,
-    refuse_file_id,
-    user_echo,
-    with_schema,
-)
+from rxworker.providers.content import arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.ids import call_name
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import media, readable
 from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
@@ -57,26 +48,12 @@ from rxworker.providers.openai_chat.choice import (
 )
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
 from rxworker.providers.openai_chat.tools import CUSTOM
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import (
-    answer_schema,
-    refuse_grammar,
-    refuse_native,
-    refuse_programmatic,
-    strict_arguments,
-)
-from rxworker.providers.takes import TAKES
+from rxworker.providers.schema import answer_schema, strict_arguments
+from rxworker.providers.takes import FORMATS, TAKES
 
 NAME = "openai_chat"
+_TAKES = TAKES[NAME]
 decode_messages = msgspec.json.Decoder(list[JsonObject]).decode
-# The formats of audio, by media type; `mimetypes` gives the name of WAV that the system has.
-AUDIO = {
-    "audio/wav": "wav",
-    "audio/x-wav": "wav",
-    "audio/vnd.wave": "wav",
-    "audio/mpeg": "mp3",
-    "audio/mp3": "mp3",
-}
 
 
 def encode(
@@ -269,7 +246,7 @@ class MessagesEncoder(MessageEncoder):
     def _encode(self, block: object) -> list[JsonObject]:
         """The parts of a block of the user's, or of a result."""
         if isinstance(block, Document):
-            return _document(block, self.dialect.documents)
+            return _document(block, self.dialect)
         if isinstance(block, ToolResult):
             return _of_result(block, self._encode)
         encoder = PARTS.get(type(block))
@@ -337,13 +314,13 @@ def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObje
     encoded: JsonObject = {
         "id": call_id,
         "type": "function",
-        "function": {"name": call_name(call.name), "arguments": text},
+        "function": {"name": safe_name(call.name), "arguments": text},
     }
     if not own or not call.echo:
         return encoded
     if call.echo.get("type") == CUSTOM:
         given = call.input if isinstance(call.input, str) else text
-        return {"id": call_id, "type": CUSTOM, CUSTOM: {"name": call_name(call.name), "input": given}}
+        return {"id": call_id, "type": CUSTOM, CUSTOM: {"name": safe_name(call.name), "input": given}}
     return {field: value for field, value in call.echo.items() if field in dialect.echoes} | encoded
 
 
@@ -362,30 +339,24 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 
 
 def _audio(block: Audio) -> list[JsonObject]:
-    check_media(block)
-    name = AUDIO.get(block.media_type)
-    if name is None:
-        raise LocalProtocolError(f"OpenAIChat takes audio as WAV or MP3, not {block.media_type}; convert it before")
-    return [{"type": "input_audio", "input_audio": {"data": block.data, "format": name}}]
+    block = media(block, _TAKES)
+    return [{"type": "input_audio", "input_audio": {"data": block.data, "format": FORMATS[block.media_type]}}]
 
 
 def _image(block: Image) -> list[JsonObject]:
-    refuse_file_id(block, "OpenAIChat")
-    return [{"type": "image_url", "image_url": {"url": data_url(picture(block, TAKES[NAME]))}}]
+    return [{"type": "image_url", "image_url": {"url": data_url(media(block, _TAKES))}}]
 
 
-def _document(block: Document, form: str) -> list[JsonObject]:
-    check_media(block)
+def _document(block: Document, dialect: Dialect) -> list[JsonObject]:
     title = block.title or "document"
     if block.url:  # the protocol has no document by its address
         return [{"type": "text", "text": f"{title}: {block.url}"}]
-    if block.data and block.media_type.startswith("text/"):
-        return [{"type": "text", "text": f"{title}:\n{plain_text(block)}"}]
-    if not form:
-        raise LocalProtocolError(f"this service takes no document of type {block.media_type}; send its text")
+    block = media(block, _TAKES, dialect.documents)
     if not block.data:
         return [{"type": "file", "file": {"file_id": block.file_id}}]
-    if form == "document_url":
+    if block.media_type.startswith("text/"):
+        return [{"type": "text", "text": titled_text(block)}]
+    if form := dialect.document_part:
         return [{"type": form, form: data_url(block), "document_name": title}]
     return [{"type": "file", "file": {"filename": title, "file_data": data_url(block)}}]
 
@@ -407,11 +378,8 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it. Calls of tools with free text are not streamed, so it is a function with one string.
 
     Raises:
-        ConfigurationError: The tool requires something that the protocol does not have.
+        ConfigurationError: The tool is strict, and the model cannot be held to its schema.
     """
-    refuse_grammar(tool, "OpenAIChat")
-    refuse_native(tool, "OpenAIChat")
-    refuse_programmatic(tool, "OpenAIChat")
     schema = strict_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
     function: JsonObject = {"name": tool.name, "parameters": schema}
     if tool.description:

@@ -7,7 +7,7 @@ The input is a row of items: messages, calls and their results each stand for th
   was changed afterwards is sent as changed. A thought with nothing after it, as in an answer that was cut, is left out,
   since the service refuses it.
 - Of another provider's answer, the texts and the calls go back. Its thoughts, its own tools' calls and
-  results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
+  results, and blocks of unknown kinds are left out. Ids of calls that the service does not take are changed.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
 - A result has no mark for a failure; its text reports it. Pictures and documents may stand in it.
 - The application's first message is the instructions; a later one is a message of its role.
@@ -50,18 +50,17 @@ from rxworker.messages.content import TextFormat
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
-    check_media,
     data_url,
     flat,
-    plain_text,
     read_arguments,
-    refuse_audio,
     split_system,
+    titled_text,
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.ids import call_name, shortened
+from rxworker.providers.ids import safe_name
+from rxworker.providers.media import media, readable
 from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
@@ -73,18 +72,10 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     parts_of,
 )
-from rxworker.providers.pictures import picture, readable
-from rxworker.providers.schema import (
-    DIRECT,
-    PROGRAMMATIC,
-    answer_schema,
-    refuse_native,
-    strict_arguments,
-)
+from rxworker.providers.schema import DIRECT, PROGRAMMATIC, answer_schema, strict_arguments
 from rxworker.providers.takes import TAKES
 
 NAME = "openai_responses"
-LONGEST_ID = 64
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
 STORAGE = ("store", "include")
@@ -181,20 +172,11 @@ class InputEncoder(MessageEncoder):
         return isinstance(new, InputEncoder) and self.breakpoints is new.breakpoints
 
 
-def safe_id(call_id: str) -> str:
-    """A call's id in the length that the service allows; other providers allow more.
-
-    >>> safe_id("call_1"), len(safe_id("x" * 100))
-    ('call_1', 64)
-    """
-    return shortened(call_id, LONGEST_ID)
-
-
 def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
     items: list[JsonObject] = []
     for block in content:
         if isinstance(block, ToolCall):
-            items.append(encode_call(replace(block, id=safe_id(block.id))))
+            items.append(encode_call(replace(block, id=safe_name(block.id))))
         elif isinstance(block, Text | Refusal) and block.text:
             items.append({"role": "assistant", "content": block.text})
     return items
@@ -206,7 +188,7 @@ def _answer(call: ToolCall, own: bool) -> JsonObject:
     If a program made the call, the answer names the program, which then continues.
     """
     if not own:
-        return {"type": OUTPUT, "call_id": safe_id(call.id)}
+        return {"type": OUTPUT, "call_id": safe_name(call.id)}
     echo = call.echo or {}
     kind = CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT
     answer: JsonObject = {"type": kind, "call_id": call.id}
@@ -249,11 +231,11 @@ def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
         result = replace(result, content=readable(result.content, _parts))
-        parts = [part for one in result.content for part in _parts(one)]
-        output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
+        is_text = all(isinstance(block, Text) for block in result.content)
+        output = result.text if is_text else [part for one in result.content for part in _parts(one)]
     if not output and result.is_error:
         output = "The tool failed and gave no reason."
-    begun = answer or {"type": OUTPUT, "call_id": safe_id(result.tool_use_id)}
+    begun = answer or {"type": OUTPUT, "call_id": safe_name(result.tool_use_id)}
     return {**begun, "output": output}
 
 
@@ -266,27 +248,27 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "input_text", "text": block.text}] if block.text else []
 
 
-def _audio(_block: Audio) -> list[JsonObject]:
-    raise refuse_audio("OpenAIResponses")
+def _audio(block: Audio) -> list[JsonObject]:
+    media(block, TAKES[NAME])  # raises: it takes none
+    return []
 
 
 def _image(block: Image) -> list[JsonObject]:
-    block = picture(block, TAKES[NAME])
+    block = media(block, TAKES[NAME])
     if not (block.data or block.url):
         return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
 
 
 def _document(block: Document) -> list[JsonObject]:
-    check_media(block)
-    title = block.title or "document"
+    block = media(block, TAKES[NAME])
     if block.url:
         return [{"type": "input_file", "file_url": block.url}]
     if not block.data:
         return [{"type": "input_file", "file_id": block.file_id}]
     if block.media_type.startswith("text/"):
-        return [{"type": "input_text", "text": f"{title}:\n{plain_text(block)}"}]
-    return [{"type": "input_file", "filename": title, "file_data": data_url(block)}]
+        return [{"type": "input_text", "text": titled_text(block)}]
+    return [{"type": "input_file", "filename": block.title or "document", "file_data": data_url(block)}]
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
@@ -347,7 +329,7 @@ def encode_call(call: ToolCall) -> JsonObject:
     return {
         "type": FUNCTION_CALL,
         "call_id": call.id,
-        "name": call_name(call.name),
+        "name": safe_name(call.name),
         "arguments": json_text(arguments(call)),
     }
 
@@ -403,7 +385,7 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
 def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
     return (item or {"type": CUSTOM_CALL}) | {
         "call_id": call.id,
-        "name": call_name(call.name),
+        "name": safe_name(call.name),
         "input": _same(call.input, item.get("input")),
     }
 
@@ -418,13 +400,13 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
         item = item | {"arguments": text}
     is_same = isinstance(text, str) and parse_arguments(text) == call.input
     named = item.get("type"), item.get("call_id"), item.get("name")
-    if is_same and named == (FUNCTION_CALL, call.id, call_name(call.name)):
+    if is_same and named == (FUNCTION_CALL, call.id, safe_name(call.name)):
         return item
     sent = text if is_same else _same(arguments(call), text)
     return item | {
         "type": FUNCTION_CALL,
         "call_id": call.id,
-        "name": call_name(call.name),
+        "name": safe_name(call.name),
         "arguments": sent,
     }
 
@@ -463,9 +445,8 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     """A tool as the model sees it.
 
     Raises:
-        ConfigurationError: It is strict, and the model cannot be held to its schema; or another provider defines it.
+        ConfigurationError: It is strict, and the model cannot be held to its schema.
     """
-    refuse_native(tool, "OpenAIResponses")
     encoded: JsonObject
     if tool.format is not None:
         encoded = {"type": "custom", "name": tool.name, "format": _format(tool.format)}
