@@ -23,6 +23,9 @@ from rxworker.ui.web import Settings, WebServer, make_app
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "web-server.md").read_text("utf-8")
 
 
+ADDRESSES = PAGE.partition("\n## Addresses\n")[2].partition("\n## ")[0]
+
+
 def rows(heading: str) -> list[list[str]]:
     """The rows of the table under a heading."""
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
@@ -43,8 +46,7 @@ def test_the_settings_are_those_of_the_page_with_their_defaults() -> None:
 def test_the_addresses_are_those_of_the_page() -> None:
     told = {
         (method, path.replace("...", "{path:.+}"))
-        for cell, *_ in rows("Addresses")
-        for method, path in re.findall(r"`(GET|POST|DELETE) (/[^\s`?]*)", cell)
+        for method, path in re.findall(r"`(GET|POST|DELETE) (/[^\s`?]*)", ADDRESSES)
     }
     app = make_app(lambda: Worker(ScriptedModel(["Hello!"])))
     served = {
@@ -160,10 +162,10 @@ def chat() -> dict[str, Any]:
 
 
 async def check_info(ask: Ask) -> None:
-    [cell] = [row[1] for row in rows("Addresses") if row[0] == "`GET /api/info`"]
+    [line] = [line for line in ADDRESSES.splitlines() if line.startswith("- `GET /api/info`")]
     status, info = await ask("GET", "api/info")
     assert status == 200
-    assert list(info) == [name for name in re.findall(r"`(\w+)`", cell) if name in info]
+    assert list(info) == [name for name in re.findall(r"`(\w+)`", line) if name in info]
     assert (await ask("GET", "api/info"))[1]["instance"] == info["instance"]
 
 
