@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from rxworker.errors import InvalidArgumentError
-from rxworker.events import InputValueDelta
+from rxworker.events import InputJsonDelta, InputValueDelta
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.messages.lenient_json import read_repaired
 
@@ -58,6 +58,22 @@ def _is_too_deep(text: str, value: Json) -> bool:
         return False
     found = changed_by_json(value)
     return found is not None and found[1] == _TOO_DEEP
+
+
+def whole_arguments(deltas: Iterable[InputJsonDelta | InputValueDelta]) -> JsonObject | str:
+    """The arguments of a call, from all of its deltas; the text, if it is not an object.
+
+    >>> whole_arguments([InputJsonDelta(0, '{"city": '), InputJsonDelta(0, '"Oslo"}')])
+    {'city': 'Oslo'}
+    """
+    texts: list[str] = []
+    values: list[InputValueDelta] = []
+    for delta in deltas:
+        if isinstance(delta, InputValueDelta):
+            values.append(delta)
+        else:
+            texts.append(delta.text)
+    return assemble_arguments(values) if values else parse_arguments("".join(texts))
 
 
 def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:

@@ -137,6 +137,26 @@ def read_repaired(data: bytes) -> Json:
     return value
 
 
+def word(value: Json) -> str:
+    """A text, or the empty one for any other value.
+
+    >>> word("Oslo"), word(3), word(None)
+    ('Oslo', '', '')
+    """
+    return value if isinstance(value, str) else ""
+
+
+def json_text(value: Json) -> str:
+    """A text as it is, the empty one for ``None``, and any other value as JSON.
+
+    >>> json_text('{"at": 1}'), json_text({"at": 1}), json_text(None)
+    ('{"at": 1}', '{"at":1}', '')
+    """
+    if isinstance(value, str):
+        return value
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
 def encode_lenient(value: Struct | Json) -> bytes:
     r"""Encode a value as JSON.
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Event, Opaque
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import json_text
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Provider, Request, hidden_url
 
@@ -392,7 +393,7 @@ def _difference(part: PromptPart, path: str, before: Json, now: Json) -> CacheCh
         for at, (one, other) in enumerate(zip(before, now, strict=False)):
             if msgspec.json.encode(one) != msgspec.json.encode(other):
                 return _difference(part, f"{path}[{at}]", one, other)
-    old, new = _text(before), _text(now)
+    old, new = json_text(before), json_text(now)
     at = _same(old, new)
     begin = max(at - SHOWN // 2, 0)
     return CacheChange(
@@ -409,12 +410,6 @@ def _same(old: str, new: str) -> int:
     """How many characters two texts begin with together."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
-
-
-def _text(value: Json) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _in_time(text: str, at: int) -> bool:

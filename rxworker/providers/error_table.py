@@ -182,11 +182,7 @@ SENTENCES: Final = tuple(
             _ANY,
             r"used all available credits|(out of|no|not enough) credits|(credit|spend(ing)?) limit|\busage limits?\b",
         ),
-        (
-            "quota",
-            _UNKNOWN,
-            r"exceeded (your|the) .*quota|subscription|upgrade|billing",
-        ),
+        ("quota", _UNKNOWN, r"exceeded (your|the) .*quota|subscription|upgrade|billing"),
         ("quota", _UNKNOWN | {"permission"}, r"quota (is |was |has been )?(reached|exceeded|exhausted)"),
         ("rate_limit", _VAGUE, r"(tokens?|requests?) per (second|min|minute|hour|day)\b|too many requests"),
         ("rate_limit", _VAGUE, r"rate.?limit(ed)? (reached|exceeded)|too many tokens.{0,3}please wait"),

@@ -9,90 +9,29 @@ from __future__ import annotations
 from rxworker.messages import StopKind
 
 END_TURN, TOOL_USE, OTHER = StopKind.END_TURN, StopKind.TOOL_USE, StopKind.OTHER
-MAX_TOKENS, CONTENT_FILTER, MALFORMED = (
-    StopKind.MAX_TOKENS,
-    StopKind.CONTENT_FILTER,
-    StopKind.MALFORMED,
-)
+MAX_TOKENS, CONTENT_FILTER, MALFORMED = StopKind.MAX_TOKENS, StopKind.CONTENT_FILTER, StopKind.MALFORMED
 INCOMPLETE = StopKind.INCOMPLETE
 
-# In lower case.
-KINDS: dict[str, StopKind] = {
-    **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "complete", "completed"), END_TURN),
-    **dict.fromkeys(("tool_use", "tool_call", "tool_calls", "function_call"), TOOL_USE),
-    "load": END_TURN,  # Ollama, of a request without messages
-    "stop_sequence": StopKind.STOP_SEQUENCE,
-    "pause_turn": StopKind.PAUSE_TURN,
-    "compaction": StopKind.PAUSE_TURN,
-    "refusal": StopKind.REFUSAL,
-    **dict.fromkeys(
-        (
-            "length",
-            "max_length",
-            "max_tokens",
-            "max_output_tokens",
-            "max_completion_tokens",
-            "model_length",
-            "model_context_window_exceeded",
-            "context_length_exceeded",
-            "error_limit",
-        ),
-        MAX_TOKENS,
-    ),
-    **dict.fromkeys(
-        (
-            "content_filter",
-            "content_filtered",
-            "guardrail_intervened",
-            "safety",
-            "recitation",
-            "blocklist",
-            "prohibited_content",
-            "spii",
-            "language",
-            "image_safety",
-            "image_prohibited_content",
-            "image_recitation",
-            "model_armor",
-            "escalation",
-            "error_toxic",
-            "sensitive",
-        ),
-        CONTENT_FILTER,
-    ),
-    **dict.fromkeys(
-        (
-            "malformed_function_call",
-            "malformed_model_output",
-            "malformed_tool_use",
-            "unexpected_tool_call",
-            "too_many_tool_calls",
-            "missing_thought_signature",
-            "malformed_response",
-            "error",
-        ),
-        MALFORMED,
-    ),
+# Kind, words in lower case.
+ROWS = (
+    (END_TURN, "stop end_turn eos eos_token complete completed"),
+    (END_TURN, "load"),  # Ollama, of a request without messages
+    (TOOL_USE, "tool_use tool_call tool_calls function_call"),
+    (StopKind.STOP_SEQUENCE, "stop_sequence"),
+    (StopKind.PAUSE_TURN, "pause_turn compaction"),
+    (StopKind.REFUSAL, "refusal"),
+    (MAX_TOKENS, "length max_length max_tokens max_output_tokens max_completion_tokens model_length error_limit"),
+    (MAX_TOKENS, "model_context_window_exceeded context_length_exceeded"),
+    (CONTENT_FILTER, "content_filter content_filtered guardrail_intervened safety recitation blocklist"),
+    (CONTENT_FILTER, "prohibited_content spii language image_safety image_prohibited_content image_recitation"),
+    (CONTENT_FILTER, "model_armor escalation error_toxic sensitive"),
+    (MALFORMED, "malformed_function_call malformed_model_output malformed_tool_use malformed_response error"),
+    (MALFORMED, "unexpected_tool_call too_many_tool_calls missing_thought_signature"),
     # What ends a response before its time, and has no normal form of its own.
-    **dict.fromkeys(
-        (
-            "other",
-            "image_other",
-            "no_image",
-            "pup_limited_disabled",
-            "continuation",
-            "incomplete",
-            "abort",
-            "cancelled",
-            "user_cancel",
-            "timeout",
-            "unload",
-            "network_error",
-            "insufficient_system_resource",
-        ),
-        INCOMPLETE,
-    ),
-}
+    (INCOMPLETE, "other image_other no_image pup_limited_disabled continuation incomplete abort cancelled user_cancel"),
+    (INCOMPLETE, "timeout unload network_error insufficient_system_resource"),
+)
+KINDS = {word: kind for kind, words in ROWS for word in words.split()}
 NORMAL = (END_TURN, TOOL_USE)
 CUT = (MAX_TOKENS, CONTENT_FILTER, MALFORMED)
 

@@ -14,14 +14,14 @@ from operator import is_
 from typing import cast
 
 from msgspec import Struct
-from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, InputValueDelta, ResponseEvent
-from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolUseMetadata
 from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.messages.lenient_json import json_text
 from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, ResumableDecoder
 from rxworker.providers.ids import other_name
 from rxworker.providers.schema import DIRECT
@@ -247,10 +247,7 @@ class OwnNames:
         return self._own.get(metadata.name) if isinstance(metadata, ToolUseMetadata) else None
 
     def _whole(self, held: Sequence[InputJsonDelta | InputValueDelta], metadata: object) -> InputJsonDelta:
-        text = "".join(delta.text for delta in held if isinstance(delta, InputJsonDelta))
-        values = [delta for delta in held if isinstance(delta, InputValueDelta)]
-        arguments = assemble_arguments(values) if values else parse_arguments(text)
-        own = self._own_of(metadata)
+        arguments, own = whole_arguments(held), self._own_of(metadata)
         if own and isinstance(arguments, dict):
-            text = to_json(_under(own.keys, arguments)).decode()
-        return InputJsonDelta(held[0].index, text)
+            arguments = _under(own.keys, arguments)
+        return InputJsonDelta(held[0].index, json_text(arguments))

@@ -323,14 +323,7 @@ _KIMI = ModelInfo(
 )
 # A tool cannot be forced.
 _GLM = ModelInfo(vendor="zai", forced="never", caching="automatic")
-_GLM_5_3 = replace(
-    _GLM,
-    budget=None,
-    efforts=("low", "high", "max"),
-    off=None,
-    context=1_048_576,
-    output=131_072,
-)
+_GLM_5_3 = replace(_GLM, budget=None, efforts=("low", "high", "max"), off=None, context=1_048_576, output=131_072)
 _MINIMAX = ModelInfo(vendor="minimax", forced="never", caching="automatic", context=_MILLION, output=524_288)
 _GROK = ModelInfo(
     vendor="xai",
@@ -353,15 +346,9 @@ MODELS: tuple[ModelInfo, ...] = (
             "claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5),
         },
     ),
-    *_priced(
-        replace(_CLAUDE, off=None),
-        {"claude-(fable|mythos)-5": (10.0, 50.0, 1.0, 12.5)},
-    ),
+    *_priced(replace(_CLAUDE, off=None), {"claude-(fable|mythos)-5": (10.0, 50.0, 1.0, 12.5)}),
     replace(_CLAUDE, names="claude-mythos", off=None, until="2026-06-30"),
-    *_priced(
-        replace(_CLAUDE_BOUND, off="between_tools", forced="never"),
-        {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)},
-    ),
+    *_priced(replace(_CLAUDE_BOUND, off="between_tools", forced="never"), {"claude-sonnet-5-5": (2.0, 10.0, 0.1, 2.5)}),
     *_priced(_CLAUDE_BOUND, {"claude-haiku-5-5": (0.1, 0.5, 0.01, 0.125)}, tiered=True),
     *_priced(_CLAUDE, {"claude-opus-5": _OPUS, "claude-sonnet-5": (2.0, 10.0, 0.2, 2.5)}),
     # They do not think unless it is requested, and there is a doubt whether they take ``disabled``.
@@ -408,29 +395,11 @@ MODELS: tuple[ModelInfo, ...] = (
         tiered=True,
     ),
     *_priced(replace(_GPT_5, stops=True, context=_MILLION), {r"gpt-5\.5": (5.0, 30.0, 0.5)}, tiered=True),
-    *_priced(
-        replace(_GPT_5, idle=True, context=1_050_000),
-        {r"gpt-5\.4": (2.5, 15.0, 0.25)},
-        tiered=True,
-    ),
-    *_priced(
-        replace(_GPT_5, idle=True),
-        {r"gpt-5\.4-mini": (0.75, 4.5, 0.075)},
-    ),
-    *_priced(
-        replace(_GPT_5, idle=True, chat_tools="always"),
-        {r"gpt-5\.2": (1.75, 14.0, 0.175)},
-    ),
-    *_priced(
-        replace(_GPT_5, idle=True),
-        {r"gpt-5\.4-nano": (0.2, 1.25, 0.02)},
-        "2027-04-01",
-    ),
-    *_priced(
-        replace(_GPT_5_1, idle=True),
-        {r"gpt-5\.1": (1.25, 10.0, 0.125)},
-        "2027-04-01",
-    ),
+    *_priced(replace(_GPT_5, idle=True, context=1_050_000), {r"gpt-5\.4": (2.5, 15.0, 0.25)}, tiered=True),
+    *_priced(replace(_GPT_5, idle=True), {r"gpt-5\.4-mini": (0.75, 4.5, 0.075)}),
+    *_priced(replace(_GPT_5, idle=True, chat_tools="always"), {r"gpt-5\.2": (1.75, 14.0, 0.175)}),
+    *_priced(replace(_GPT_5, idle=True), {r"gpt-5\.4-nano": (0.2, 1.25, 0.02)}, "2027-04-01"),
+    *_priced(replace(_GPT_5_1, idle=True), {r"gpt-5\.1": (1.25, 10.0, 0.125)}, "2027-04-01"),
     *_priced(
         replace(_GPT_5, sampling="never", off=None, efforts=("medium", "high", "xhigh")),
         {r"gpt-5\.2-pro": (21.0, 168.0)},
@@ -456,12 +425,7 @@ MODELS: tuple[ModelInfo, ...] = (
     replace(_GPT_CHAT, names=r"gpt-5\.[23]-chat", until="2026-08-10"),
     replace(_GPT_CHAT, names=r"gpt-5(\.1)?-chat", until="2026-07-23"),
     *_priced(
-        replace(
-            _GPT_5_1,
-            sampling="never",
-            off="minimal",
-            efforts=("minimal", "low", "medium", "high"),
-        ),
+        replace(_GPT_5_1, sampling="never", off="minimal", efforts=("minimal", "low", "medium", "high")),
         {
             "gpt-5": (1.25, 10.0, 0.125),
             "gpt-5-mini": (0.25, 2.0, 0.025),
@@ -471,14 +435,7 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     *_priced(_O, {"o3": (2.0, 8.0, 0.5)}, "2026-12-11"),
     replace(_O, names="o[13]-pro|o[34](-mini)?-deep-research"),
-    replace(
-        _O,
-        names="o1(-mini|-preview)?|o[34]-mini",
-        structured=None,
-        context=None,
-        output=None,
-        until="2026-10-23",
-    ),
+    replace(_O, names="o1(-mini|-preview)?|o[34]-mini", structured=None, context=None, output=None, until="2026-10-23"),
     *_priced(
         _GPT_4_1,
         {r"gpt-4\.1": (2.0, 8.0, 0.5), r"gpt-4\.1-mini": (0.4, 1.6, 0.1)},
@@ -502,19 +459,12 @@ MODELS: tuple[ModelInfo, ...] = (
         replace(_GEMINI, efforts=(ADAPTIVE, "low", "medium", "high", "xhigh")),
         {"gemini-4-hydrogen": (1.5, 7.5, 0.075), "gemini-4-neon": (3.0, 15.0, 0.15)},
     ),
-    *_priced(
-        _GEMINI,
-        {"gemini-4-(argon|carbon)": (4.0, 20.0, 0.2)},
-    ),
+    *_priced(_GEMINI, {"gemini-4-(argon|carbon)": (4.0, 20.0, 0.2)}),
     *_priced(_GEMINI_3, {r"gemini-3\.8-flash": (1.5, 7.5, 0.15)}),
     # Requests for these have gone to the next version since then.
     *_priced(_GEMINI_3, {r"gemini-3\.7-flash": (1.5, 7.5, 0.15)}, "2026-10-09"),
     *_priced(_GEMINI_FLASH, {r"gemini-3\.5-flash": (1.5, 9.0, 0.15)}, "2026-10-09"),
-    *_priced(
-        _GEMINI_3,
-        {r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2)},
-        tiered=True,
-    ),
+    *_priced(_GEMINI_3, {r"gemini-3\.1-pro-preview(-customtools)?": (2.0, 12.0, 0.2)}, tiered=True),
     *_priced(
         _GEMINI_FLASH,
         {
@@ -526,22 +476,11 @@ MODELS: tuple[ModelInfo, ...] = (
     *_priced(_GEMINI_FLASH, {r"gemini-3\.1-flash-lite": (0.25, 1.5, 0.025)}, "2027-05-07"),
     replace(_GEMINI_3, names="gemini-3-pro", efforts=(ADAPTIVE, "low", "high"), until="2026-03-09"),
     *_priced(
-        replace(_GEMINI_2_5, budget=128, off=None),
-        {r"gemini-2\.5-pro": (1.25, 10.0, 0.125)},
-        "2026-12-01",
-        tiered=True,
+        replace(_GEMINI_2_5, budget=128, off=None), {r"gemini-2\.5-pro": (1.25, 10.0, 0.125)}, "2026-12-01", tiered=True
     ),
     *_priced(_GEMINI_2_5, {r"gemini-2\.5-flash": (0.3, 2.5, 0.03)}, "2026-12-01"),
     *_priced(replace(_GEMINI_2_5, budget=512), {r"gemini-2\.5-flash-lite": (0.1, 0.4, 0.01)}),
-    replace(
-        _GEMINI,
-        names=r"gemini-(1|2\.0).*",
-        efforts=(),
-        off="",
-        context=None,
-        output=None,
-        until="2026-06-01",
-    ),
+    replace(_GEMINI, names=r"gemini-(1|2\.0).*", efforts=(), off="", context=None, output=None, until="2026-06-01"),
     replace(_DEEPSEEK, names="deepseek-flash|deepseek-v4-flash"),
     replace(_DEEPSEEK, names="deepseek-v4-pro", forced="without thinking"),
     replace(_DEEPSEEK, names="deepseek-(chat|reasoner)", until="2026-07-24"),
@@ -598,11 +537,7 @@ MODELS: tuple[ModelInfo, ...] = (
         "2026-11-18",
     ),
     replace(_MINIMAX, names=r"MiniMax-M2(\.1)?(-.*)?", off=None, context=204_800, output=None),
-    *_priced(
-        replace(_GROK, efforts=("low", "medium", "high", "xhigh")),
-        {r"grok-4\.6": (2.0, 6.0, 0.5)},
-        tiered=True,
-    ),
+    *_priced(replace(_GROK, efforts=("low", "medium", "high", "xhigh")), {r"grok-4\.6": (2.0, 6.0, 0.5)}, tiered=True),
     *_priced(_GROK, {r"grok-4\.5": (2.0, 6.0)}, tiered=True),
     *_priced(replace(_GROK, off=0, context=_MILLION), {r"grok-4\.3": (1.25, 2.5, 0.2)}),
     replace(_GROK, names="grok-4(-0709)?", efforts=(), context=256_000),

@@ -22,7 +22,7 @@ from rxworker.events import (
     ResponseEvent,
     ToolUseMetadata,
 )
-from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.events.arguments import whole_arguments
 from rxworker.events.deltas import Deltas, flatten
 from rxworker.events.kinds import is_block_event
 from rxworker.messages.content import AGAIN
@@ -96,18 +96,13 @@ class Calls:
 
 def _whole_calls(events: Iterable[ResponseEvent]) -> dict[int, str]:
     """The arguments of the calls that ended well, in one form, by their blocks."""
-    texts: dict[int, list[str]] = {}
-    values: dict[int, list[InputValueDelta]] = {}
+    deltas: dict[int, list[InputJsonDelta | InputValueDelta]] = {}
     whole: dict[int, str] = {}
     for event in events:
-        if type(event) is InputJsonDelta:
-            texts.setdefault(event.index, []).append(event.text)
-        elif type(event) is InputValueDelta:
-            values.setdefault(event.index, []).append(event)
+        if isinstance(event, InputJsonDelta | InputValueDelta):
+            deltas.setdefault(event.index, []).append(event)
         elif type(event) is BlockStop:
-            by_path = values.get(event.index)
-            given = assemble_arguments(by_path) if by_path else parse_arguments("".join(texts.get(event.index, ())))
-            whole[event.index] = json.dumps(given, sort_keys=True)
+            whole[event.index] = json.dumps(whole_arguments(deltas.get(event.index, ())), sort_keys=True)
     return whole
 
 

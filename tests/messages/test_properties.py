@@ -65,7 +65,7 @@ NAMES = st.sampled_from(["look", "find"])
 TEXTS = st.sampled_from(["", " ", "hi", "what is it?", "日本語"])
 ARGUMENTS: st.SearchStrategy[JsonObject | str] = st.sampled_from([dict[str, Json](), {"at": [1, "x", None]}, "{oh"])
 texts = st.builds(Text, TEXTS)
-images = st.builds(Image, data=st.sampled_from([None, "AAAA"]), url=st.sampled_from([None, "u"]))
+images = st.builds(Image, data=st.sampled_from([None, "iVBORw0KGgo="]), url=st.sampled_from([None, "u"]))
 documents = st.builds(Document, data=st.sampled_from([None, "AAAA"]))
 calls = st.builds(ToolCall, IDS, NAMES, ARGUMENTS)
 results = st.builds(

@@ -21,7 +21,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import TextDeltas
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages.lenient_json import read_repaired, word
 from rxworker.providers.anthropic.wire import (
     WireCitationDelta,
     WireCompactionDelta,
@@ -99,7 +99,7 @@ def read_block(block: JsonObject) -> Opening:
         if not tool.name:
             return BlockType.OPAQUE, NAMELESS, None
         return TOOL_USE, tool, echo
-    kind = text_of(sort)
+    kind = word(sort)
     if kind in TEXT_TYPES:
         return TEXT_TYPES[kind], None, None
     if kind == "redacted_thinking":
@@ -107,7 +107,7 @@ def read_block(block: JsonObject) -> Opening:
     if kind in SERVER_CALLS:
         return BlockType.SERVER_TOOL_USE, _tool(block), block
     if kind.endswith("_tool_result"):
-        metadata = ToolResultMetadata(text_of(block.get("tool_use_id")), kind)
+        metadata = ToolResultMetadata(word(block.get("tool_use_id")), kind)
         return BlockType.SERVER_TOOL_RESULT, metadata, block
     return BlockType.OPAQUE, OpaqueMetadata(kind), block
 
@@ -122,16 +122,11 @@ def parsed(value: Json) -> Json:
     return decoded
 
 
-def text_of(value: Json) -> str:
-    """A text, or the empty one for any other value."""
-    return value if isinstance(value, str) else ""
-
-
 def _tool(block: JsonObject) -> ToolUseMetadata:
     call_id, name = block.get("id"), block.get("name")
     if type(call_id) is str and type(name) is str:
         return ToolUseMetadata(call_id, name)
-    return ToolUseMetadata(text_of(call_id), text_of(name))
+    return ToolUseMetadata(word(call_id), word(name))
 
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -160,7 +155,7 @@ def first_deltas(opened: OpenBlock, block: JsonObject) -> Events:
         return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
     events: list[ResponseEvent] = []
     if kind in TEXT_TYPES.values():
-        events += [FIRST[name](index, text_of(block[name])) for name in filter(block.get, FIRST)]
+        events += [FIRST[name](index, word(block[name])) for name in filter(block.get, FIRST)]
     if kind is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
         events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
     return events

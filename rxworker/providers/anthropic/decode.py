@@ -26,7 +26,7 @@ from rxworker.events import (
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_json
+from rxworker.messages.lenient_json import read_json, word
 from rxworker.providers.anthropic.block import (
     ADDERS,
     IMPLICIT,
@@ -36,7 +36,6 @@ from rxworker.providers.anthropic.block import (
     OpenBlock,
     first_deltas,
     read_block,
-    text_of,
 )
 from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.finish import read_stop, read_usage
@@ -196,7 +195,7 @@ class AnthropicDecoder(LenientDecoder):
         self._called = self._malformed = False
         message = event.message
         self._has_begun = True
-        name, model = text_of(message.id), text_of(message.model)
+        name, model = word(message.id), word(message.model)
         self._echo = _echo(message.container)
         events.append(Status(STARTED, name or None, model or None, echo=self._echo))
         events += self._take_usage(message.usage)
@@ -321,7 +320,7 @@ class AnthropicDecoder(LenientDecoder):
         try:
             event = convert_loosely(raw, frame.event)
         except msgspec.ValidationError:
-            return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
+            return [Opaque(word(raw.get("type")) or frame.event, raw)]
         return self._take(event, frame.data)
 
     def _stop_reason(self) -> StopReason | None:

@@ -31,27 +31,11 @@ TOOLSET = "toolset_name"
 _TOOLSET = re.compile(r"[a-z]+_toolset_\d{8}")
 # anthropic 2.14: types/beta/beta_computer_toolset_configs_param.py. Each is offered to the model unless it is turned
 # off.
-MEMBERS: dict[str, tuple[str, ...]] = {
-    "computer_toolset_20260801": (
-        "cursor_position",
-        "double_click",
-        "hold_key",
-        "key",
-        "left_click",
-        "left_click_drag",
-        "left_mouse_down",
-        "left_mouse_up",
-        "middle_click",
-        "mouse_move",
-        "right_click",
-        "screenshot",
-        "scroll",
-        "triple_click",
-        "type",
-        "wait",
-        "zoom",
-    )
-}
+_COMPUTER = (
+    "cursor_position double_click hold_key key left_click left_click_drag left_mouse_down left_mouse_up "
+    "middle_click mouse_move right_click screenshot scroll triple_click type wait zoom"
+)
+MEMBERS = {"computer_toolset_20260801": _COMPUTER.split()}
 
 
 def toolset_of(tool: ToolMeta) -> str | None:

@@ -31,7 +31,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages.lenient_json import read_repaired, word
 from rxworker.providers.bedrock.finish import read_usage, stream_failure
 from rxworker.providers.bedrock.wire import (
     DECODERS,
@@ -106,7 +106,7 @@ def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
     kind = next(iter(start), "")
     member = start[kind] if kind else None
     first: JsonObject = member if isinstance(member, dict) else {}
-    call_id, name = _text(first.get("toolUseId")), _text(first.get("name"))
+    call_id, name = word(first.get("toolUseId")), word(first.get("name"))
     if kind == "toolUse" and first.get("type") == "server_tool_use":
         return (
             SERVER_CALL,
@@ -116,7 +116,7 @@ def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
     if kind == "toolUse" and name:
         return TOOL_USE, ToolUseMetadata(call_id or made_id(), name), OpenBlock(0, TOOL_USE, kind)
     if kind == "toolResult":
-        metadata = ToolResultMetadata(call_id, _text(first.get("type")))
+        metadata = ToolResultMetadata(call_id, word(first.get("type")))
         return SERVER_RESULT, metadata, OpenBlock(0, SERVER_RESULT, kind, first, None, [])
     opaque = BlockType.OPAQUE
     return opaque, OpaqueMetadata(kind or "unknown"), OpenBlock(0, opaque, kind, first)
@@ -316,10 +316,6 @@ class BedrockDecoder:
     def _fail(self, failure: Failure) -> Events:
         self._over = True
         return self.blocks.fail(failure, self._reason())
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else ""
 
 
 HANDLERS: dict[str, Callable[[BedrockDecoder, Any], Events]] = {

@@ -6,6 +6,7 @@ Thoughts, and what tools read, are counted beside the rest.
 from __future__ import annotations
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages.lenient_json import word
 from rxworker.messages.usage import Usage
 from rxworker.providers.finish_reasons import stop_kind
 from rxworker.providers.usage import numbers_in, total
@@ -52,8 +53,7 @@ def read_block(feedback: Json) -> StopReason | None:
 
 def text_of(holder: Json, field: str) -> str:
     """The text in a field; empty if there is none."""
-    value = holder.get(field) if isinstance(holder, dict) else None
-    return value if isinstance(value, str) else ""
+    return word(holder.get(field)) if isinstance(holder, dict) else ""
 
 
 NUMBERS = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount")

@@ -18,7 +18,7 @@ import msgspec
 from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_json
+from rxworker.messages.lenient_json import read_json, word
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.gemini.finish import merge_usage
@@ -38,7 +38,6 @@ from rxworker.providers.gemini_interactions.wire import (
     WireEvent,
     WireInteraction,
     decode_event,
-    word,
 )
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import NO_REASON, EventDecoder

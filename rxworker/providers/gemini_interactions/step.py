@@ -28,8 +28,9 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import word
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT, word
+from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
 
 # In the echo of a block: the members of its step that the block does not have, the content of an output other than a
 # text, and a mark for a content of the same output as the block before it.

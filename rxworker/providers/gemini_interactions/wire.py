@@ -40,32 +40,12 @@ class WireInteraction(Struct, frozen=True, gc=False):
 
 
 # The types of the official package
-INTERACTION = frozenset(WireInteraction.__struct_fields__) | frozenset(
-    [
-        "agent_config",
-        "background",
-        "cached_content",
-        "created",
-        "environment",
-        "generation_config",
-        "input",
-        "labels",
-        "object",
-        "previous_interaction_id",
-        "response_format",
-        "response_mime_type",
-        "response_modalities",
-        "role",
-        "safety_settings",
-        "service_tier",
-        "store",
-        "stream",
-        "system_instruction",
-        "tools",
-        "updated",
-        "webhook_config",
-    ]
+_REPEATED = (
+    "agent_config background cached_content created environment generation_config input labels object "
+    "previous_interaction_id response_format response_mime_type response_modalities role safety_settings "
+    "service_tier store stream system_instruction tools updated webhook_config"
 )
+INTERACTION = frozenset((*WireInteraction.__struct_fields__, *_REPEATED.split()))
 """The members of an interaction that are read, or that repeat the request."""
 
 
@@ -100,8 +80,3 @@ class WireEvent(Struct, frozen=True, gc=False):
 
 
 decode_event = msgspec.json.Decoder(WireEvent).decode
-
-
-def word(value: Json) -> str:
-    """The text; empty for anything else."""
-    return value if isinstance(value, str) else ""

@@ -29,18 +29,11 @@ from rxworker.events import (
 )
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_json
+from rxworker.messages.lenient_json import json_text, read_json
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
 from rxworker.providers.ollama.finish import read_failure, read_stop, read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
-
-
-def _text(arguments: Json) -> str:
-    if isinstance(arguments, str):  # compatible servers send the text
-        return arguments
-    return "" if arguments is None else msgspec.json.encode(arguments).decode()
-
 
 _SCAN = json.JSONDecoder().raw_decode
 _BOM = "\ufeff"
@@ -179,7 +172,7 @@ class OllamaDecoder(LenientDecoder):
             return
         yield from self._close_prose()
         self._called = True
-        wire_id, arguments = raw.get("id"), _text(function.get("arguments"))
+        wire_id, arguments = raw.get("id"), json_text(function.get("arguments"))
         given = wire_id if isinstance(wire_id, str) and wire_id else self._new_id()
         # The next request repeats all fields but those of a `rxworker.messages.ToolCall`.
         inner: JsonObject = {k: v for k, v in function.items() if k not in ("name", "arguments")}

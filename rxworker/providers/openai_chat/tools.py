@@ -26,6 +26,7 @@ from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, To
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.json_reader import JsonReader
+from rxworker.messages.lenient_json import json_text
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_chat.finish import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
@@ -135,7 +136,7 @@ class ToolCalls:
             function = WireFunction(piece.custom.name, piece.custom.input)
         text = function.arguments
         if type(text) is not str:
-            text = _text(text)
+            text = json_text(text)
         call = self._find(piece, function, text)
         call.wire_id = call.wire_id or piece.id or ""
         if piece.extra_content or piece.thought_signature or piece.thoughtSignature or piece.provider_specific_fields:
@@ -234,11 +235,6 @@ def _begins_anew(known: PendingCall, name: str, text: str) -> bool:
     if known.name and known.name != name:
         return True
     return known.is_whole() if known.pieces else bool(known.name and not text)
-
-
-def _text(arguments: Json) -> str:
-    """Arguments that are not a text, as some servers send them."""
-    return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def _is_whole(text: str) -> bool:

@@ -25,7 +25,7 @@ from rxworker.events import (
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse_frame import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_json
+from rxworker.messages.lenient_json import read_json, word
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.failure import Failure
 from rxworker.providers.ids import made_id
@@ -41,7 +41,6 @@ from rxworker.providers.openai_responses.finish import (
 )
 from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
 from rxworker.providers.openai_responses.items import Items
-from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.wire import (
     RESPONSE,
     WireEvent,

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
+from msgspec.json import encode as to_json
 from msgspec.structs import replace
 
 from rxworker.events.arguments import parse_arguments
@@ -47,6 +48,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import TextFormat
+from rxworker.messages.lenient_json import json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
@@ -69,7 +71,6 @@ from rxworker.providers.openai_responses.kinds import (
     FUNCTION_CALL,
     REASONING,
     SUMMARY,
-    json_text,
     parts_of,
 )
 from rxworker.providers.schema import DIRECT, PROGRAMMATIC, answer_schema, strict_arguments
@@ -330,7 +331,7 @@ def encode_call(call: ToolCall) -> JsonObject:
         "type": FUNCTION_CALL,
         "call_id": call.id,
         "name": safe_name(call.name),
-        "arguments": json_text(arguments(call)),
+        "arguments": to_json(arguments(call)).decode(),
     }
 
 
@@ -415,7 +416,7 @@ def _same(value: JsonObject | str, text: Json) -> str:
     """The text, if it stands for the value; else the value as text."""
     if isinstance(text, str) and (value == text or value == read_arguments(text)):
         return text
-    return value if isinstance(value, str) else json_text(value)
+    return json_text(value)
 
 
 def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:

@@ -30,6 +30,7 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import kinds
 
@@ -149,12 +150,12 @@ class Item(Struct, eq=False):
         if block_type is BlockType.OPAQUE:
             return OpaqueMetadata(self.kind)
         if block_type is BlockType.SERVER_TOOL_RESULT:
-            return ToolResultMetadata(kinds.word(wire.get("call_id")), self.kind)
-        return ToolUseMetadata(self._call_id(), kinds.word(wire.get("name")) or self.kind)
+            return ToolResultMetadata(word(wire.get("call_id")), self.kind)
+        return ToolUseMetadata(self._call_id(), word(wire.get("name")) or self.kind)
 
     def _call_id(self) -> str:
         wire = self.wire
-        return kinds.word(wire.get("call_id")) or kinds.word(wire.get("id")) or self.new_id()
+        return word(wire.get("call_id")) or word(wire.get("id")) or self.new_id()
 
 
 class CallItem(Item, eq=False):
@@ -162,7 +163,7 @@ class CallItem(Item, eq=False):
 
     def start(self, events: list[ResponseEvent]) -> None:
         """Start the item."""
-        if kinds.word(self.wire.get("name")):
+        if word(self.wire.get("name")):
             self._start_whole(events)
 
     def stop(self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str) -> None:
@@ -171,7 +172,7 @@ class CallItem(Item, eq=False):
         index = self.open
         if index is None:
             self.wire = self.wire | (wire or {})
-            if not kinds.word(self.wire.get("name")):
+            if not word(self.wire.get("name")):
                 self.malformed = True
                 events.append(Opaque(self.kind, self.wire))
                 return

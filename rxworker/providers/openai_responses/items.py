@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_json
+from rxworker.messages.lenient_json import json_text, read_json, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import kinds
 from rxworker.providers.openai_responses.finish import COMPLETED
@@ -95,7 +95,7 @@ class Items:
             return
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != wire.get("type"):
-            item = self._find(event, kinds.word(wire.get("type")), wire)
+            item = self._find(event, word(wire.get("type")), wire)
         if item is None:
             item = self._new(event.output_index, wire)
         if not item.ended:  # some send it twice
@@ -131,20 +131,20 @@ class Items:
             if not item.takes(text):
                 return
         if not item.ended:
-            whole = value if isinstance(value, str) else kinds.json_text(value)
+            whole = value if isinstance(value, str) else json_text(value)
             item.complete(_position(event, text) if text.field else kinds.WHOLE, whole, events)
 
     def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
         part = event.part or {}
-        text = kinds.PARTS.get(kinds.word(part.get("type")))
+        text = kinds.PARTS.get(word(part.get("type")))
         if text is None:
             return
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != text.item:
             item = self._find(event, text.item)
         if isinstance(item, TextItem) and not item.ended:
-            item.complete(_position(event, text), kinds.word(part.get(text.done)), events)
+            item.complete(_position(event, text), word(part.get(text.done)), events)
 
     def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import msgspec
 from msgspec import Struct
 
 from rxworker.events import BlockType
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import JsonObject
+from rxworker.messages.lenient_json import json_text, word
 
 MESSAGE = "message"
 REASONING = "reasoning"
@@ -146,13 +146,3 @@ def input_of(item: JsonObject) -> str:
     if isinstance(value, str):
         return value if field in ("arguments", "input") else json_text({field: value})
     return json_text(value if isinstance(value, dict) else {field: value})
-
-
-def json_text(value: Json) -> str:
-    """The JSON text of a value."""
-    return msgspec.json.encode(value).decode()
-
-
-def word(value: Json) -> str:
-    """A text, or the empty one for any other value."""
-    return value if isinstance(value, str) else ""

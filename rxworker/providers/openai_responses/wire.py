@@ -26,41 +26,13 @@ class WireResponse(Struct, frozen=True, gc=False):
 
 
 # https://developers.openai.com/api/reference/resources/responses, and the types of the official package
-RESPONSE = frozenset(WireResponse.__struct_fields__) | frozenset(
-    [
-        "background",
-        "billing",
-        "completed_at",
-        "conversation",
-        "created_at",
-        "instructions",
-        "max_output_tokens",
-        "max_tool_calls",
-        "metadata",
-        "object",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "reasoning",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "temperature",
-        "text",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "truncation",
-        "user",
-        "frequency_penalty",
-        "presence_penalty",
-        "output_text",
-    ]
+_REPEATED = (
+    "background billing completed_at conversation created_at instructions max_output_tokens max_tool_calls metadata "
+    "object parallel_tool_calls previous_response_id prompt prompt_cache_key prompt_cache_options "
+    "prompt_cache_retention reasoning safety_identifier service_tier store temperature text tool_choice tools "
+    "top_logprobs top_p truncation user frequency_penalty presence_penalty output_text"
 )
+RESPONSE = frozenset((*WireResponse.__struct_fields__, *_REPEATED.split()))
 """The members of a response that are read, or that repeat the request."""
 
 
