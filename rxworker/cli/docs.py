@@ -158,15 +158,15 @@ def answers(folder: Path) -> Iterator[tuple[str, str]]:
 def search(folder: Path, words: str) -> list[Section]:
     """The sections that answer questions with all words, and then those with the most, the best first.
 
-    A word counts more if few sections have it, and if a heading or the first column of a table has it; so does a
-    section whose question has some of the words.
+    A word counts more if few sections have it, and if a heading, the first column of a table or the beginning of an
+    item has it; so does a section whose question has some of the words.
     """
     typed = re.findall(r"[^\s?!,`]+", words)
     wanted = [word for word in typed if not FILLERS.fullmatch(word)] or typed
     if not wanted:
         return []
     patterns = [re.compile(rf"(?<![A-Za-z0-9]){_stem(word)}", re.IGNORECASE) for word in wanted]
-    rows = [re.compile(rf"^\| [^|]*`[^|]*?\b{re.escape(w)}\b", re.MULTILINE) for w in wanted]
+    rows = [re.compile(rf"^(?:\| [^|]*|- [^:\n]*)`[^|:\n]*?\b{re.escape(w)}\b", re.MULTILINE) for w in wanted]
     phrase = re.compile(r"[\s_-]+".join(map(_stem, wanted)), re.IGNORECASE)
     places = [section for page in user_pages(folder) if page != "questions" for section in sections(folder, page)]
     counts = [[len(pattern.findall(place.text)) for pattern in patterns] for place in places]

@@ -208,13 +208,15 @@ def test_a_word_that_no_page_has_is_taken_for_the_most_similar_one() -> None:
     assert search(folder, "qwxzk") == []
 
 
-TABLE = re.compile(r"^\| ((?:`[A-Za-z_]\w*`(?:, )?)+) \|(.*)", re.MULTILINE)
+ITEM = re.compile(r"^- ((?:`[A-Za-z_]\w*`(?:, )?)+): (.*)", re.MULTILINE)
 
 
 def test_each_name_of_the_reference_of_logs_is_in_the_module_that_its_row_names() -> None:
     page = (docs_folder() / "reference" / "log.md").read_text(encoding="utf-8")
     wrong: list[str] = []
-    for names, row in TABLE.findall(page.partition("\n\n## ")[0]):
+    items = ITEM.findall(page.partition("\n\n## ")[0])
+    assert len(items) > 20
+    for names, row in items:
         named = re.search(r"[Ff]rom `(rxworker[\w.]*)`", row)
         module = importlib.import_module(named[1] if named else "rxworker.log")
         wrong += [name for name in re.findall(r"\w+", names) if not hasattr(module, name)]

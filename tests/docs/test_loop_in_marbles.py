@@ -139,4 +139,4 @@ def test_each_row_is_linked_to_its_function() -> None:
     assert [row for row, _, _ in rows] == list(ROWS)
     assert [name for _, name, _ in rows] == ["prepare", "respond", "permit", "run_tools", "decide"]
     for _, name, link in rows:
-        assert f"| `{name}` |" in (PAGE.parent / link).read_text("utf-8")
+        assert f"\n- `{name}`: " in (PAGE.parent / link).read_text("utf-8")
