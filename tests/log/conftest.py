@@ -12,14 +12,13 @@ from types import ModuleType
 import pytest
 
 from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog, open_log
-from tests.docs.test_blocks import blocks_of
 from tests.log.nats_server import MISSING, NatsServer, find_server
 from tests.log.postgres_server import PostgresServer, require_postgres
 
 OpenLog = Callable[..., EventLog]
 NewAddress = Callable[[str], str]
 STORES = ["memory", "page", "sqlite", "postgres", "nats"]
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-store.md"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "store" / "table_log.py"
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -75,12 +74,10 @@ def new_address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def page() -> Generator[ModuleType]:
-    """What the page about adding a store defines."""
-    module = ModuleType("the_page_of_a_store")
+    """What the example of a store defines."""
+    module = ModuleType("the_example_of_a_store")
     sys.modules[module.__name__] = module
-    for block in blocks_of(PAGE.read_text(encoding="utf-8")):
-        if "asyncio.run(" not in block.code:
-            exec(compile(block.code, str(PAGE), "exec", dont_inherit=True), module.__dict__)
+    exec(compile(EXAMPLE.read_text(encoding="utf-8"), str(EXAMPLE), "exec", dont_inherit=True), module.__dict__)
     yield module
     del sys.modules[module.__name__]
 

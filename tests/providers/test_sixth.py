@@ -1,10 +1,9 @@
-"""A sixth protocol, added as the page says, keeps the promises that the five keep."""
+"""A sixth protocol, added as its page describes, keeps the promises that the five keep."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +24,7 @@ from rxworker.testing import ReplayServer, ServedResponse, check_balanced
 from rxworker.transport import Client, Retry
 from rxworker.views import summarise
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-provider.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "provider" / "parrot.py"
 ASK = Conversation((Message.user("hi"),), "Be brief.")
 LINES: list[dict[str, Any]] = [
     {"say": "日本 "},
@@ -48,11 +46,10 @@ WHOLE = body(*LINES)
 
 @pytest.fixture(scope="module")
 def page() -> Iterator[ModuleType]:
-    """What the page defines."""
-    module = ModuleType("the_page_of_the_sixth")
+    """What the example defines."""
+    module = ModuleType("the_sixth_provider")
     sys.modules[module.__name__] = module
-    for code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        exec(compile(code, str(PAGE), "exec", dont_inherit=True), module.__dict__)
+    exec(compile(EXAMPLE.read_text(encoding="utf-8"), str(EXAMPLE), "exec", dont_inherit=True), module.__dict__)
     yield module
     del sys.modules[module.__name__]
 
