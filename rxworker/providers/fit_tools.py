@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, InputValueDelta, ResponseEvent
+from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, InputValueDelta, Opaque, ResponseEvent
 from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolUseMetadata
 from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
@@ -198,18 +198,22 @@ def _under(keys: Mapping[str, str], members: JsonObject) -> JsonObject:
 
 
 class OwnNames:
-    """A decoder of the responses to a request whose tools have other names, which gives calls their own.
+    """A decoder of the responses to a request that was fitted, which gives calls of tools their own names.
 
     The arguments of a call with other names are emitted when they are whole.
 
     Args:
         make: Makes the decoder of the service.
         own: The tools' own names, by the name that was sent.
+        notes: Of what the request was sent without, emitted after the first event.
     """
 
-    def __init__(self, make: Callable[[], ResponseDecoder], own: Mapping[str, Renamed]) -> None:
+    def __init__(
+        self, make: Callable[[], ResponseDecoder], own: Mapping[str, Renamed], notes: Sequence[Opaque] = ()
+    ) -> None:
         self._decoder = make()
         self._own = own
+        self._notes = notes
         self._held: dict[int, list[InputJsonDelta | InputValueDelta]] = {}
 
     def feed(self, data: bytes, /) -> Sequence[ResponseEvent]:
@@ -229,7 +233,7 @@ class OwnNames:
         return cast("ResumableDecoder", self._decoder).cancel(sent)
 
     def _named(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
-        for event in events:
+        for event in self._with_notes(events):
             if isinstance(event, InputJsonDelta | InputValueDelta) and event.index in self._held:
                 self._held[event.index].append(event)
                 continue
@@ -242,6 +246,12 @@ class OwnNames:
                 yield replace(event, metadata=replace(cast("ToolUseMetadata", event.metadata), name=own.name))
             else:
                 yield event
+
+    def _with_notes(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
+        for event in events:
+            yield event
+            yield from self._notes
+            self._notes = ()
 
     def _own_of(self, metadata: object) -> Renamed | None:
         return self._own.get(metadata.name) if isinstance(metadata, ToolUseMetadata) else None

@@ -11,6 +11,7 @@ import re
 from base64 import b64encode
 from binascii import Error, a2b_base64
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -95,7 +96,10 @@ def media(block: A, takes: Takes, documents: Collection[str] | None = None) -> A
     known = takes.pictures if isinstance(block, Image) else takes.sounds
     if isinstance(block, Document):
         known = takes.documents if documents is None else documents
-    if kind not in known and (main := kind.partition("/")[0]) not in known:
+    main = kind.partition("/")[0]
+    if main in known:
+        return block
+    if kind not in known:
         if main != "text" or not isinstance(block, Document):
             raise _refused(block, kind, takes)
         kind = "text/plain"
@@ -135,6 +139,12 @@ def _base64(data: str) -> str:
     return data
 
 
+LEFT_OUT = "left_out"
+"""The kind of the `Opaque` for a part of a result that a request is sent without."""
+NOTES: ContextVar[list[tuple[ResultBlock, str]] | None] = ContextVar("rxworker_left_out", default=None)
+"""Where the parts that the request of now is sent without are noted, each with the reason."""
+
+
 def readable(content: str | Sequence[ResultBlock], encode: Callable[[Any], object]) -> tuple[ResultBlock, ...]:
     """The content of a result with a text for each picture, document or recording that the service does not take.
 
@@ -150,8 +160,11 @@ def readable(content: str | Sequence[ResultBlock], encode: Callable[[Any], objec
     def or_text(block: ResultBlock) -> ResultBlock:
         try:
             encode(block)
-        except LocalProtocolError as error:  # what follows the reason is for the application
-            return Text(f"[left out of this result: {re.split('[;:] ', str(error.args[0]))[0]}]")
+        except LocalProtocolError as error:
+            reason = re.split("[;:] ", str(error.args[0]))[0]  # what follows is for the application
+            if (notes := NOTES.get()) is not None:
+                notes.append((block, reason))
+            return Text(f"[left out of this result: {reason}]")
         return block
 
     blocks = (Text(content),) if isinstance(content, str) else content

@@ -21,6 +21,7 @@ from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
+from rxworker.messages.content import ResultBlock
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
@@ -60,6 +61,7 @@ from rxworker.providers.failure import (
 from rxworker.providers.fit import fitted
 from rxworker.providers.fit_tools import FittedTools, fit_tools
 from rxworker.providers.hosts import Host, openai_host
+from rxworker.providers.media import NOTES
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
 from rxworker.providers.takes import ANYTHING, TAKES
@@ -188,7 +190,7 @@ class Service(ABC):
         if others is not None:
             conversation = conversation.with_messages(others)
         given, fit = self._fitted
-        if len(given) != len(tools) or not all(map(is_, given, tools)):  # as in `encode_cache`
+        if given is not tools and (len(given) != len(tools) or not all(map(is_, given, tools))):  # as `encode_cache`
             fit = fit_tools(tools, TAKES.get(self.name, ANYTHING))
             self._fitted = tuple(tools), fit
         if fit.sent:
@@ -208,14 +210,21 @@ class Service(ABC):
                 headers |= self._authorization(url, given)
         if options.compact_at is not None:
             headers = self._compacting(headers, options)
+        notes = list[tuple[ResultBlock, str]]()
+        before = NOTES.set(notes)
+        try:
+            body = self._body(draft)
+        finally:
+            NOTES.reset(before)
         return HttpRequest(
             url,
             headers,
-            self._body(draft),
+            body,
             self._accept,
             is_background=self.is_background(options),
             authorize=authorize,
             renamed=fit.own,
+            left_out=(*notes,),
         )
 
     @property

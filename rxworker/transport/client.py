@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import maxsize
@@ -45,8 +46,9 @@ from rxworker.providers.base import (
 from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import names_sealed
 from rxworker.providers.fit_tools import OwnNames
+from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.models import UNKNOWN, ModelInfo
-from rxworker.providers.origin import UNSEALED, Refused
+from rxworker.providers.origin import MOST_REFUSED, UNSEALED, Refused
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
@@ -140,6 +142,7 @@ class Client:
         self.max_frame = max_frame
         self._scheduler = scheduler
         self._refused = Refused()
+        self._left_out = OrderedDict[int, object]()  # those that watchers know of
 
     def __repr__(self) -> str:
         return f"Client({self.provider!r})"
@@ -228,8 +231,9 @@ class Client:
                 # A provider's decoders have the usual limit already.
                 if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame or maxsize)
-                if sent.renamed:
-                    make = partial(OwnNames, make, sent.renamed)
+                notes = self._new_notes(sent) if sent.left_out else ()
+                if sent.renamed or notes:
+                    make = partial(OwnNames, make, sent.renamed, notes)
                 answer = Answer(
                     send(first),
                     make,
@@ -258,6 +262,16 @@ class Client:
         except UnicodeEncodeError as error:
             message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
             raise LocalProtocolError(message) from error
+
+    def _new_notes(self, sent: HttpRequest) -> list[Opaque]:
+        """Of the parts that the request is sent without, and no request before it."""
+        new = [(block, reason) for block, reason in sent.left_out if id(block) not in self._left_out]
+        for block, reason in new:
+            self._left_out[id(block)] = block
+            logger.warning("a part of a result is left out of the requests to %s: %s", self.provider.name, reason)
+        while len(self._left_out) > max(MOST_REFUSED, len(sent.left_out)):
+            self._left_out.popitem(last=False)
+        return [Opaque(LEFT_OUT, {"type": type(block).__name__, "reason": reason}) for block, reason in new]
 
     def _unsealed(
         self,

@@ -180,6 +180,12 @@ def test_audio_without_data_raises(encode: Encode) -> None:
         encode(Message.user(Audio()))
 
 
+def test_a_recording_keeps_the_parameters_of_its_type_where_the_provider_takes_any() -> None:
+    assert (
+        gemini(Message.user(Audio("audio/L16;rate=24000", "AA")))[0]["inlineData"]["mimeType"] == "audio/L16;rate=24000"
+    )
+
+
 def test_chat_names_the_audio_that_it_takes() -> None:
     with pytest.raises(LocalProtocolError, match="only wav and mp3"):
         chat(Message.user(Audio("audio/ogg", "AA")))

@@ -16,7 +16,7 @@ import pytest
 
 from rxworker import Finished, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import BlockStart, BlockStop, Record, ToolUseMetadata
+from rxworker.events import BlockStart, BlockStop, Opaque, Record, ToolUseMetadata
 from rxworker.log import MemoryLog
 from rxworker.log.format import records_of
 from rxworker.messages import (
@@ -34,6 +34,7 @@ from rxworker.messages import (
 from rxworker.messages.content import ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
 from rxworker.providers.fit_tools import FittedTools, fit_tools
+from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.takes import TAKES, Takes
 from rxworker.state import fold_run
 from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, lint, say
@@ -581,6 +582,36 @@ async def test_a_picture_of_a_tool_that_is_refused_ends_no_run_of_its_session(se
             result = await after.run("and now?")
             assert isinstance(result, Finished), other
             assert result.text == "ok"
+
+
+@pytest.mark.parametrize("service", PROVIDERS)
+async def test_watchers_and_the_log_know_once_of_what_is_left_out(
+    service: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    def look() -> list[Image | Document]:
+        """Look."""
+        return [Image(data=DATA["image/png"]), Image("image/svg+xml", DATA["image/svg+xml"]), Document("a/b", PAGE)]
+
+    async with ReplayServer(refusing(call("look"), call("look"))) as server, MemoryLog() as log:
+        worker = Worker(provider_of(service, server.base_url), tools=[look], log=log)
+        run = worker.run("look twice")
+        records: list[Record] = []
+        run.subscribe(records.append)
+        assert (await run).text == "ok"
+        assert lint(records) == []
+        events = [entry.event for entry in records_of([entry async for entry in log.read(run.id)], run.id)]
+        for seen in ([record.event for record in records], events):
+            told: list[Any] = [one.raw for one in seen if isinstance(one, Opaque) and one.kind == LEFT_OUT]
+            assert [one["type"] for one in told] == ["Image", "Document"] * 2
+            assert all(f"{TAKES[service].name} takes no" in one["reason"] for one in told)
+        assert len(caplog.records) == 4
+        records.clear()
+        again = worker.run("again")
+        again.subscribe(records.append)
+        assert (await again).text == "ok"
+        assert not [one for one in records if isinstance(one.event, Opaque)]
+        assert len(caplog.records) == 4
 
 
 @pytest.mark.parametrize("service", PROVIDERS)
