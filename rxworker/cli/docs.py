@@ -24,7 +24,10 @@ FILLERS = re.compile(r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|o
 """The words of a question that a search does not look for."""
 SHOWN = 12
 """How many places a search lists."""
-OF_CONTRIBUTORS = ("changelog", "contributing", "explanation/decisions", "explanation/performance")
+OF_CONTRIBUTORS = (
+    *("changelog", "contributing"),
+    *(f"explanation/{name}" for name in ("architecture", "decisions", "performance")),
+)
 """Pages that a user of the library does not need: a search does not look into them."""
 
 
