@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 import os
+import re
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -284,6 +285,11 @@ MADE = "rxw_"
 """The beginning of an id that rxworker gave to a call to which the provider gave none."""
 AGAIN = "-rxw-"
 """The prefix of the number in the id of a call that arrived with the id of an earlier call of the same response."""
+LONGEST_NAME = 64
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""A name of a tool that all providers take."""
+NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+"""What such a name does not have."""
 
 
 def is_made(tool_id: str) -> bool:

@@ -8,13 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 from uuid import uuid4
 
-from rxworker.messages.content import AGAIN, MADE
-
-LONGEST = 64
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""A name that all services take."""
-OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
-"""What it does not have."""
+from rxworker.messages.content import AGAIN, LONGEST_NAME, MADE, NAME, NOT_IN_NAMES
 
 
 def made_id() -> str:
@@ -74,10 +68,10 @@ def other_name(name: str, allowed: re.Pattern[str] = NAME, taken: Collection[str
     >>> other_name("7 zip", re.compile("[a-z_][a-z0-9_]*"), ()), other_name("read.file", taken=["read_file"])
     ('_7_zip', 'read_file_dd32cdf5')
     """
-    other = OTHERS.sub("_", name)[:LONGEST]
+    other = NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME]
     if not allowed.fullmatch(other):
-        other = f"_{other}"[:LONGEST]
-    return other if taken is not None and other not in taken else f"{other[: LONGEST - 9]}_{hashed(name)[:8]}"
+        other = f"_{other}"[:LONGEST_NAME]
+    return other if taken is not None and other not in taken else f"{other[: LONGEST_NAME - 9]}_{hashed(name)[:8]}"
 
 
 def hashed(tool_id: str) -> str:

@@ -7,7 +7,7 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject, OutputFormat
-from rxworker.providers.ids import LONGEST, OTHERS
+from rxworker.messages.content import LONGEST_NAME, NOT_IN_NAMES
 
 # Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
 ONE = ("items", "additionalProperties")
@@ -67,7 +67,7 @@ def answer_schema(output: OutputFormat) -> JsonObject:
     False
     """
     return {
-        "name": OTHERS.sub("_", output.name)[:LONGEST] or "output",
+        "name": NOT_IN_NAMES.sub("_", output.name)[:LONGEST_NAME] or "output",
         "schema": closed(output.schema),
         "strict": not any(_not_strict(part, False) for _, part in _parts(output.schema, "$")),
     }

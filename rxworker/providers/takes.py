@@ -28,7 +28,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from rxworker.providers.ids import NAME
+from rxworker.messages.content import NAME
 
 
 class Takes(Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias, cast
@@ -13,12 +12,10 @@ from msgspec import Struct
 from rxworker.errors import ConfigurationError, ExecutionFailedError
 from rxworker.events.arguments import text_parameter
 from rxworker.messages import JsonObject, ToolMeta, ToolResult
-from rxworker.messages.content import ResultContent
+from rxworker.messages.content import NAME, ResultContent
 from rxworker.messages.settings import check_number
 from rxworker.tools.context import ToolContext
 
-# What all providers accept.
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # About 25,000 tokens of English text: much for one result, and little beside the context of a model.
 MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]
@@ -132,7 +129,7 @@ def check_name(name: str) -> str:
     Raises:
         ConfigurationError: One does not.
     """
-    if TOOL_NAME.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         raise ConfigurationError(
             f"{name!r} cannot be the name of a tool: providers take 1 to 64 letters, digits, underscores and hyphens; "
             "give it such a name"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from reactivex import Observable
 from rxworker.errors import ConfigurationError, ExecutionFailedError, describe
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.messages import Audio, Document, Image, JsonObject, Message, Text, ToolMeta
-from rxworker.messages.content import ResultBlock, ResultContent
+from rxworker.messages.content import LONGEST_NAME, NOT_IN_NAMES, ResultBlock, ResultContent
 from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.decorate import tool
@@ -29,9 +28,6 @@ from rxworker.tools.mcp_watch import watch
 if TYPE_CHECKING:
     import mcp
     from mcp import types
-
-MOST = 64
-"""Characters of a name."""
 
 
 class McpTool:
@@ -377,11 +373,11 @@ def legal_names(names: Iterable[str]) -> list[str]:
     """
     made: dict[str, None] = {}
     for name in names:
-        plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:MOST] or "tool"
+        plain = NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "tool"
         legal, number = plain, 1
         while legal in made:
             number += 1
-            legal = f"{plain[: MOST - len(str(number)) - 1]}_{number}"
+            legal = f"{plain[: LONGEST_NAME - len(str(number)) - 1]}_{number}"
         made[legal] = None
     return list(made)
 
