@@ -4,24 +4,25 @@ The definition is reactivex's ``group_by_until(index, None, until_stop_or_abort)
 test holds the two equal; a delta costs a seventh of it. A block opens with the first event of its index, is announced
 downstream, and then receives that event: an observer that subscribes in the notification receives the whole block. A
 stop or an abort is its last item; then the block completes, and the same index may open again. Blocks that end without
-an event of their own are aborted first, as in a `Timeline`: `OpenBlocks` has the rule. The blocks and the outer
-observable share one subscription to the source, which ends when the last of them is disposed: ``group_blocks(),
-take(1), flat_map(...)`` follows the first block to its end.
+an event of their own are aborted first: `OpenBlocks` has the rule. The blocks and the outer observable share one
+subscription to the source, which ends when the last of them is disposed: ``group_blocks(), take(1), flat_map(...)``
+follows the first block to its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.disposable import RefCountDisposable
+from reactivex.internal import noop
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
-from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.disposables import Both, SerialDisposable
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, start_of
+from rxworker.operators.disposables import Call, RefCounted
 from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
 from rxworker.operators.kernel import (
     Ending,
@@ -32,6 +33,7 @@ from rxworker.operators.kernel import (
     Source,
     Step,
     connect,
+    to_blocks,
 )
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
@@ -45,11 +47,14 @@ class Block(Source[BlockEvent]):
         start: How it began; made up where the block opened without a start.
     """
 
-    def __init__(self, start: BlockStart, users: RefCountDisposable, *, replay: bool = False) -> None:
-        super().__init__()
+    _seen: list[BlockEvent] | None = None
+
+    def __init__(self, start: BlockStart, users: RefCounted, *, replay: bool = False) -> None:
         self.start = start
         self._users = users
-        self._seen: list[BlockEvent] | None = [] if replay else None
+        if replay:
+            self._seen = []
+            self._serve((Sink(self._seen.append, noop, noop),))
 
     @property
     def index(self) -> int:
@@ -66,12 +71,6 @@ class Block(Source[BlockEvent]):
         """Which tool or result."""
         return self.start.metadata
 
-    def on_next(self, value: BlockEvent) -> None:
-        """Push an event to all subscribers, and keep it for later ones where the block replays."""
-        if self._seen is not None:
-            self._seen.append(value)
-        super().on_next(value)
-
     def _subscribe_core(
         self,
         observer: abc.ObserverBase[BlockEvent],
@@ -83,7 +82,14 @@ class Block(Source[BlockEvent]):
                 observer.on_next(event)
         if self._over:
             return super()._subscribe_core(observer, scheduler)
-        return Both(super()._subscribe_core(observer, scheduler), self._users.disposable)
+        self._users.take()
+        self._serve((*self._observers, observer))
+        return Call(partial(self._remove, observer))
+
+    def _remove(self, observer: abc.ObserverBase[Any]) -> None:
+        if not self._over:  # else it has no observers any more
+            super()._remove(observer)
+        self._users.release()
 
 
 @overload
@@ -136,34 +142,38 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
     def subscribe(
         source: Observable[Event], observer: abc.ObserverBase[Block], scheduler: Scheduler
     ) -> abc.DisposableBase:
-        upstream = SerialDisposable()
-        users = RefCountDisposable(upstream)
+        users = RefCounted()
         blocks: OpenBlocks[Block] = OpenBlocks()
         find = blocks.get
         announce = observer.on_next
         ending = Ending(observer)
 
+        def opened(event: BlockEvent) -> Block:
+            block = Block(start_of(event), users, replay=replay)
+            if not ending.is_over:
+                blocks[event.index] = block
+                announce(block)
+            return block
+
         def on_next(event: Any) -> None:
             kind: type[object] = event.__class__
+            if kind in BLOCK_TYPE_OF:  # a delta; first, since most events are
+                (find(event.index) or opened(event)).push(event)
+                return
             if ending.is_over:
                 return
-            if kind in BORDERS:
+            if kind in BORDERS and (kind is not BlockStart or event.index in blocks):
                 for block, reason in blocks.end_before(event):
-                    block.on_next(BlockAbort(block.index, block.block_type, reason))
+                    block.push(BlockAbort(block.index, block.block_type, reason))
                     block.on_completed()
-            if kind not in BLOCK_EVENTS:
-                if kind not in EVENTS:
-                    on_error(no_event(verb, event))
-                return
-            index: int = event.index
-            block = find(index)
-            if block is None:
-                block = blocks[index] = Block(start_of(event), users, replay=replay)
-                announce(block)
-            block.on_next(event)
-            if kind is BlockStop or kind is BlockAbort:
-                blocks.pop(index, None)
-                block.on_completed()
+            if kind in BLOCK_EVENTS:
+                block = find(event.index) or opened(event)
+                block.push(event)
+                if kind is not BlockStart:
+                    blocks.pop(event.index, None)
+                    block.on_completed()
+            elif kind not in EVENTS:
+                on_error(no_event(verb, event))
 
         def on_error(error: Exception) -> None:
             for block, _ in blocks.end_all(""):
@@ -175,7 +185,7 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
                 block.on_completed()
             ending.on_completed()
 
-        upstream.put(connect(source, Sink(on_next, on_error, on_completed), scheduler))
+        users.put(connect(source, Sink(on_next, on_error, on_completed, to_blocks(find, on_next)), scheduler))
         return users
 
     return operator(subscribe, verb)
@@ -238,10 +248,7 @@ def _follow_each(step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool) 
         push = observer.on_next
         joined = Joined(observer, scheduler)
 
-        def follow(block: Block) -> None:
-            if not isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-                joined.on_error(no_block(verb, block))
-                return
+        def begin(block: Block) -> None:
             state = seed
 
             def on_next(event: BlockEvent) -> None:
@@ -258,7 +265,28 @@ def _follow_each(step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool) 
 
             joined.follow(block, on_next)
 
-        joined.follow(source, follow)
-        return joined
+        return follow_each(source, begin, joined, verb)
 
     return operator(subscribe)
+
+
+def follow_each(
+    source: Observable[Block], begin: Callable[[Block], None], joined: Joined, verb: str
+) -> abc.DisposableBase:
+    """Call a function at the start of each block, which begins what follows the block.
+
+    Args:
+        source: The blocks.
+        begin: Follows the block with ``joined``, with a state for this block.
+        joined: Follows the source and its blocks until the end.
+        verb: The verb as it is written, for the message.
+    """
+
+    def on_next(block: Block) -> None:
+        if isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            begin(block)
+        else:
+            joined.on_error(no_block(verb, block))
+
+    joined.follow(source, on_next)
+    return joined

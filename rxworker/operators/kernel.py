@@ -51,7 +51,7 @@ from reactivex.scheduler import CurrentThreadScheduler
 
 from rxworker.events.deltas import Deltas, Parts, flatten
 from rxworker.messages.settings import AWAITED, check_plain
-from rxworker.operators.disposables import Call, SerialDisposable
+from rxworker.operators.disposables import NOTHING, Call, SerialDisposable
 from rxworker.operators.factories import expect_operator
 
 A = TypeVar("A")
@@ -329,7 +329,7 @@ def connect(
 
     Directly to one of our own stages, through ``subscribe`` to any other observable.
     """
-    if isinstance(source, Stage):
+    if hasattr(source, "is_direct"):  # a `Stage`: its class is abstract, for which `isinstance` takes several calls
         return source._subscribe_core(sink, scheduler)
     return source.subscribe(sink, scheduler=scheduler)
 
@@ -401,6 +401,48 @@ class Ending:
             self._observer.on_completed()
 
 
+class _Followed(SerialDisposable, abc.ObserverBase[A]):
+    """One of the sources that are joined: the observer of it, and the subscription to it."""
+
+    __slots__ = ("_failed", "_joined", "on_many", "on_next")
+
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
+
+    def __init__(
+        self,
+        joined: Joined,
+        on_next: Callable[[A], None],
+        failed: Callable[[Exception], None] | None,
+        on_many: Many[A] | None,
+    ) -> None:
+        self._held = None  # not the base's, which is a call for each of many blocks
+        self._is_over = False
+        self._joined = joined
+        self._failed = failed
+        self.on_next = on_next
+        self.on_many = on_many
+
+    def on_error(self, error: Exception) -> None:
+        """End all, or this source alone."""
+        if self._failed is None:
+            self._joined.on_error(error)
+            return
+        try:
+            if not self._joined.is_over:
+                self._failed(error)
+        except Exception as raised:
+            self._joined.on_error(raised)
+        self.on_completed()
+
+    def on_completed(self) -> None:
+        """Complete all, if this source is the last."""
+        joined = self._joined
+        joined._followed.pop(self, None)
+        self.dispose()
+        if not joined._followed:
+            joined.on_completed()
+
+
 class Joined(Ending, abc.DisposableBase):
     """Several sources with one observer: it completes when all of them have, and fails with the first that fails.
 
@@ -421,6 +463,7 @@ class Joined(Ending, abc.DisposableBase):
         source: Observable[A],
         on_next: Callable[[A], None],
         failed: Callable[[Exception], None] | None = None,
+        on_many: Many[A] | None = None,
     ) -> None:
         """Subscribe to another source, until the end.
 
@@ -428,30 +471,12 @@ class Joined(Ending, abc.DisposableBase):
             source: The source.
             on_next: Takes its items.
             failed: Called with its error, which then ends this source alone.
+            on_many: Takes several of its items that arrived together; without it, each goes through ``on_next``.
         """
-        if self.is_over:
-            return
-        subscription = SerialDisposable()
-        self._followed[subscription] = None
-
-        def on_error(error: Exception) -> None:
-            if failed is None:
-                self.on_error(error)
-                return
-            try:
-                if not self.is_over:
-                    failed(error)
-            except Exception as raised:
-                self.on_error(raised)
-            on_completed()
-
-        def on_completed() -> None:
-            self._followed.pop(subscription, None)
-            subscription.dispose()
-            if not self._followed:
-                self.on_completed()
-
-        subscription.put(connect(source, Sink(on_next, on_error, on_completed), self._scheduler))
+        if not self.is_over:
+            followed = _Followed(self, on_next, failed, on_many)
+            self._followed[followed] = None
+            followed.put(connect(source, followed, self._scheduler))
 
     def dispose(self) -> None:
         """Dispose the subscriptions, and emit nothing any more."""
@@ -469,18 +494,22 @@ class Source(Stage[A]):
     All subscribers see an event, also when one of them raises; the first exception is then raised to the caller that
     pushed. A subscriber that comes after the end receives the terminal event alone.
 
+    Attributes:
+        push: What `on_next` calls: the function of the subscriber itself, where there is one. To be looked up for each
+            item, since it changes when subscribers come and go.
+
     >>> numbers = Source[int]()
     >>> subscription = numbers.subscribe(print)
     >>> numbers.on_next(1)
     1
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._observers: tuple[abc.ObserverBase[A], ...] = ()
-        self._pushes: tuple[Callable[[A], None], ...] = ()
-        self._over = False
-        self._error: Exception | None = None
+    # Of the class until there is a subscriber: a source is made for each block.
+    _observers: tuple[abc.ObserverBase[A], ...] = ()
+    _pushes: tuple[Callable[[A], None], ...] = ()
+    push: Callable[[A], None] = staticmethod(noop)
+    _over = False
+    _error: Exception | None = None
 
     def _subscribe_core(
         self,
@@ -492,26 +521,36 @@ class Source(Stage[A]):
                 observer.on_completed()
             else:
                 observer.on_error(self._error)
-            return Disposable()
-        # New tuples, not longer lists: a round of on_next that is under way keeps the ones it began with.
-        self._observers += (observer,)
-        self._pushes += (observer.on_next,)
+            return NOTHING
+        self._serve((*self._observers, observer))
         return Call(partial(self._remove, observer))
 
     def _remove(self, observer: abc.ObserverBase[Any]) -> None:
-        self._observers = tuple(o for o in self._observers if o is not observer)
-        self._pushes = tuple(o.on_next for o in self._observers)
+        if not self._over:
+            self._serve(tuple(o for o in self._observers if o is not observer))
+
+    def _serve(self, observers: tuple[abc.ObserverBase[A], ...]) -> None:
+        # New tuples, not longer lists: a round of on_next that is under way keeps the ones it began with.
+        self._observers = observers
+        if len(observers) == 1:  # as most have
+            self.push = observers[0].on_next
+            self._pushes = (self.push,)
+        else:
+            self._pushes = tuple([o.on_next for o in observers])
+            # Not a method: a source that held itself would wait for the garbage collector.
+            self.push = partial(_push_to_each, self._pushes) if observers else noop
 
     def on_next(self, value: A) -> None:
         """Push an item to all subscribers."""
-        failure: Exception | None = None
-        for push in self._pushes:
-            try:
-                push(value)
-            except Exception as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+        self.push(value)
+
+    def push_many(self, parts: Parts[A]) -> None:
+        """Push items that arrived together: as they are to a single subscriber, else one by one, each to all."""
+        if len(self._observers) == 1:
+            many(self._observers[0])(parts)
+        else:
+            for item in flatten(parts):
+                self.push(item)
 
     def on_error(self, error: Exception) -> None:
         """End the stream with an error, for all subscribers and those to come."""
@@ -527,5 +566,36 @@ class Source(Stage[A]):
         if self._over:
             return ()
         self._over, self._error = True, error
-        observers, self._observers, self._pushes = self._observers, (), ()
+        observers, self._observers, self._pushes, self.push = self._observers, (), (), noop
         return observers
+
+
+def _push_to_each(pushes: tuple[Callable[[A], None], ...], value: A) -> None:
+    failure: Exception | None = None
+    for push in pushes:
+        try:
+            push(value)
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def to_blocks(find: Callable[[int], Source[Any] | None], on_next: Callable[[Any], None]) -> Many[Any]:
+    """How an operator that pushes the events of a block to a source takes several events that arrived together.
+
+    Args:
+        find: Returns the source for the deltas of the open block with this index.
+        on_next: Takes any other event.
+    """
+
+    def on_many(parts: Parts[Any]) -> None:
+        for part in parts:
+            source = find(part.like.index) if part.__class__ is Deltas else None
+            if source is not None:
+                source.push_many((part,))
+            else:
+                for event in flatten((part,)):
+                    on_next(event)
+
+    return on_many

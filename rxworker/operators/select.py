@@ -12,9 +12,9 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, Event, Record
+from rxworker.events import BlockAbort, BlockEvent, BlockStart, Event, Record
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
 from rxworker.events.meta import Meta
 from rxworker.operators.disposables import Both
 from rxworker.operators.expect import EVENTS, no_event, no_record, observing, operator
@@ -28,6 +28,7 @@ from rxworker.operators.kernel import (
     Source,
     connect,
     many,
+    to_blocks,
 )
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
@@ -131,19 +132,27 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
 
         def on_next(event: Any) -> None:
             kind = event.__class__
-            if kind in BORDERS:
-                for start, reason in opened.end_before(event):
-                    block_lane.on_next(BlockAbort(start.index, start.block_type, reason))
-            if kind in BLOCK_EVENTS:
-                if kind is BlockStop or kind is BlockAbort:
-                    opened.pop(event.index, None)
-                elif event.index not in opened:
+            if kind in BLOCK_TYPE_OF:  # a delta; first, since most events are
+                if event.index not in opened:
                     opened[event.index] = start_of(event)
-                block_lane.on_next(event)
+                block_lane.push(event)
+                return
+            if kind in BORDERS and (kind is not BlockStart or event.index in opened):
+                for start, reason in opened.end_before(event):
+                    block_lane.push(BlockAbort(start.index, start.block_type, reason))
+            if kind in BLOCK_EVENTS:
+                if kind is BlockStart:
+                    opened[event.index] = event
+                else:
+                    opened.pop(event.index, None)
+                block_lane.push(event)
             elif kind in META_EVENTS:
-                meta_lane.on_next(event)
+                meta_lane.push(event)
             elif kind not in EVENTS:
                 lanes.on_error(no_event("split_meta(...)", event))
+
+        def lane_of(index: int) -> Source[BlockEvent] | None:
+            return block_lane if index in opened else None
 
         def on_error(error: Exception) -> None:
             meta_lane.on_error(error)
@@ -156,7 +165,9 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
         # The lanes first, so that a source which emits at once finds them listening.
         lanes.follow(meta(meta_lane), emit)
         lanes.follow(blocks(block_lane), emit)
-        return Both(lanes, connect(source, Sink(on_next, on_error, on_completed), scheduler))
+        return Both(
+            lanes, connect(source, Sink(on_next, on_error, on_completed, to_blocks(lane_of, on_next)), scheduler)
+        )
 
     return operator(subscribe, "split_meta(...)")
 

@@ -7,8 +7,11 @@ from reactivex import Observable, abc, of
 from reactivex import operators as ops
 from reactivex.subject import Subject
 
-from rxworker.operators import only
-from rxworker.operators.kernel import Sink, Source, Stage, connect, stage
+from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
+from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.meta import Meta
+from rxworker.operators import Block, group_blocks, only, scan_scope, split_meta
+from rxworker.operators.kernel import Sink, Source, Stage, connect, many, stage
 from rxworker.testing.marbles import Marbles
 
 
@@ -134,3 +137,73 @@ def test_the_scheduler_of_the_subscription_reaches_the_source() -> None:
     source = test.cold("-a-|")
     seen = test.observe(source.pipe(only(str), only(str)))
     assert seen == test.expected("-a-|")
+
+
+def test_a_source_pushes_to_those_who_are_there_at_the_time() -> None:
+    source: Source[int] = Source()
+    one, two = list[int](), list[int]()
+    source.push(0)
+    first = source.subscribe(one.append)
+    source.push(1)
+    second = source.subscribe(two.append)
+    source.push(2)
+    first.dispose()
+    source.push(3)
+    second.dispose()
+    source.push(4)
+    source.on_completed()
+    source.push(5)
+    assert (one, two) == ([1, 2], [2, 3])
+
+
+def collecting(parts: list[object]) -> Sink[Event]:
+    def on_many(row: Parts[Event]) -> None:
+        parts.append(list(row))
+
+    return Sink(parts.append, ignore, nothing, on_many)
+
+
+def test_what_comes_together_is_pushed_together_to_one_and_in_turn_to_several() -> None:
+    source: Source[Event] = Source()
+    row: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
+    seen: list[object] = []
+    connect(source, collecting(seen))
+    source.push_many([row])
+    assert seen == [[row]]
+    seen.clear()
+    connect(source, collecting(seen))
+    source.push_many([row])
+    assert seen == [TextDelta(0, "a"), TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(0, "b")]
+
+
+def test_deltas_that_come_together_reach_the_block_together() -> None:
+    source: Source[Event] = Source()
+    row: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
+    seen: list[object] = []
+
+    def meta(source: Observable[Meta]) -> Observable[Meta]:
+        return source
+
+    def follow(item: Meta | Block) -> None:
+        if isinstance(item, Block):
+            connect(item, collecting(seen))
+        else:
+            seen.append(item)
+
+    source.pipe(split_meta(meta, group_blocks())).subscribe(follow)
+    push_many = many(source._observers[0])
+    push_many([row, row, Ping()])
+    assert seen == [TextDelta(0, "a"), TextDelta(0, "b"), [row], Ping()]
+
+
+def test_a_state_is_carried_along_deltas_that_come_together() -> None:
+    source: Source[Event] = Source()
+    seen: list[int] = []
+
+    def count(state: int, _: object) -> int:
+        return state + 1
+
+    source.pipe(group_blocks(), scan_scope(count, 0)).subscribe(seen.append)
+    start, stop = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
+    many(source._observers[0])([start, Deltas(TextDelta(0, ""), ["a", "b"]), stop])
+    assert seen == [1, 2, 3, 4]
