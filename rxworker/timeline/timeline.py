@@ -1,17 +1,11 @@
 """The timeline: handlers for the kinds of events, with a scope for each block.
 
-Theory of operation. `Timeline.dispatch` takes one event at a time. A meta event goes to the handlers of its kind at
-once, so that it keeps its place between the events of blocks. A block event is looked up by its index: a start opens
-the block, a delta without a start opens it too, a stop or an abort is its last event (`OpenBlocks` has the rule).
-Blocks of different index know nothing of each other. What a kind's handlers receive is the kind's own typed events;
-deltas that do not belong into the block are not shown to them. Events that come together while there is no handler
-only wait: the first handler needs to know what is open, and most responses end without one.
-
-It means ``split_meta`` of the handlers of meta events, and of ``group_blocks`` and ``scan_scope`` for each handler of
-blocks; a property holds the two equal. Three differences are on purpose. The operators have the events of the stream,
-foreign deltas and blocks of every type included, instead of a kind's own. A stream that ends completes its open blocks
-there, and aborts them here. What an operator has emitted of a response that is retracted later stays emitted
-(`committed` before it waits until nothing can be retracted), while ``on_retract`` calls the handlers.
+Theory of operation. A timeline is a source of events, whose handlers get them through `split_meta` and
+`group_blocks` (see `Handlers`). The source puts events in order: those of several threads, and those that handlers
+dispatch. What the operators cannot know by themselves is added here. Where a response is retracted, or begins anew by
+the rule of `OpenBlocks`, the operators abort what is open, and then the handlers are called with the reason. The end of
+a response aborts what is open as well. While there is no handler, events only wait, and the operators get many at once:
+they must know what is open when the first handler comes, and most responses end without one.
 
 What is guaranteed:
 
@@ -32,21 +26,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakMethod, ref
 
 from msgspec import Struct
 from reactivex import Observable, abc
+from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError, as_exception, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
-    BlockAbort,
-    BlockStart,
-    BlockStop,
     Error,
     Event,
     Ping,
@@ -55,23 +46,21 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.kernel import Stage, connect, many
-from rxworker.state.open_blocks import BEGUN_ANEW, BORDERS, OpenBlocks
+from rxworker.operators.kernel import Sink, Source, Stage, connect, many
+from rxworker.state.open_blocks import OpenBlocks
+from rxworker.timeline.handled import Handlers, deliver
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
     ERROR,
-    KIND_OF_BLOCK,
-    KIND_OF_META,
     KINDS,
     PING,
     STATUS,
     TEXT_BLOCK,
     THINKING_BLOCK,
     TOOL_USE_BLOCK,
-    TYPED,
     USAGE,
     Kind,
     TextBlockEvent,
@@ -83,14 +72,8 @@ E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
 
-_Scopes: TypeAlias = dict[Registration, Any]
-
-
 RETRACT: Kind[str] = Kind("retract")
-FOLLOWED = BLOCK_EVENTS | BORDERS
 OF_A_RESPONSE: frozenset[type[object]] = BLOCK_EVENTS | META_EVENTS | {Deltas}
-
-
 TAKEN = EVENTS | {Deltas}
 KEPT = 512
 """How many events wait while there is no handler."""
@@ -103,17 +86,9 @@ class _Over(Struct, frozen=True):
 
 
 _Queued: TypeAlias = Event | Deltas[Any] | _Over
-
-
-class _OpenBlock:
-    """A block from its first event to its last."""
-
-    __slots__ = ("kind", "scopes", "start")
-
-    def __init__(self, start: BlockStart) -> None:
-        self.start = start
-        self.kind = KIND_OF_BLOCK.get(start.block_type)
-        self.scopes: _Scopes = {}
+PLAIN = EVENTS - {Status, AttemptRetract, AttemptStart}
+"""The events that neither begin nor end a response."""
+NOBODY: Source[Event] = Source()
 
 
 class Timeline:
@@ -138,15 +113,21 @@ class Timeline:
 
     def __init__(self, *, ends_with_stream: bool = False) -> None:
         self._ends_with_stream = ends_with_stream
-        self._registrations: dict[Kind[object] | None, tuple[Registration, ...]] = {}
-        self._open: OpenBlocks[_OpenBlock] = OpenBlocks()
-        self._meta_scopes: _Scopes = {}
+        self._handlers = Handlers()
+        self._events: Source[Event] = NOBODY  # what the handlers have, from the first response on
+        self._failures: list[BaseException] = []
+        self._response: OpenBlocks[None] = OpenBlocks()  # for its rule of what begins a response anew
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
         self.only_gathers = True
-        self._busy = self._is_receiving = self._has_started = False
+        self._busy = self._is_receiving = False
         self._is_between = True  # before a response, or between two
         self._refs: set[ref[Timeline]] = set()  # to its children
+
+    @property
+    def has_handlers(self) -> bool:
+        """Whether a handler is registered."""
+        return any(self._handlers.rows.values())
 
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that runs at the same time.
@@ -169,9 +150,8 @@ class Timeline:
         """
         child = Timeline(ends_with_stream=self._ends_with_stream)
         with self._lock:
-            for row in self._registrations.values():
-                for registration in row:
-                    child._take(registration)
+            for registration in self._handlers.all():
+                child._take(registration)
             self._refs.add(ref(child, self._refs.discard))
         return child
 
@@ -238,12 +218,11 @@ class Timeline:
         return registration
 
     def _take(self, registration: Registration) -> None:
-        kind = registration.kind
-        if not kind.deltas:  # a meta kind: its one scope lives from now on
-            self._meta_scopes[registration] = registration.scope()
+        # The one scope of a meta kind lives from now on.
+        scope = None if registration.kind.deltas else registration.scope()
         with self._lock:
-            self._drain()  # what has waited is not for this one
-            self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
+            self._drain(0)  # what has waited is not for this one
+            self._handlers.add(registration, scope)
             self.only_gathers = self.only_gathers and registration.gather is not None
             children = self._children()
         for child in children:
@@ -262,13 +241,9 @@ class Timeline:
         kind: type[object] = event.__class__
         if kind not in EVENTS:
             raise no_event("timeline", event)
-        if not (self._busy or self._queue):  # no handler can come before its turn
-            if kind in BLOCK_TYPE_OF:
-                delta: Any = event
-                block = self._open.get(delta.index)
-                if not (block is None or self._is_between or self._registrations.get(block.kind)):
-                    return
-            elif kind not in FOLLOWED and not self._registrations.get(KIND_OF_META.get(kind)):
+        if (idle := self._handlers.idle) and kind in BLOCK_TYPE_OF:
+            delta: Any = event
+            if delta.index in idle and not (self._busy or self._queue or self._is_between):
                 return
         with self._lock:
             self._queue.append(event)
@@ -285,17 +260,11 @@ class Timeline:
             raise no_event("timeline", next(part for part in parts if type(part) not in TAKEN))
         with self._lock:
             self._queue.extend(parts)
-            if self._registrations or len(self._queue) > KEPT:
-                self._drain()
+            self._drain()
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
-        with self._lock:
-            if not self._registrations:
-                self._queue.clear()  # of this response, which no handler has seen
-            self._queue.append(_Over(reason))
-            if self._registrations:
-                self._drain()
+        self._end(_Over(reason))
 
     def retract(self, reason: str = "") -> None:
         """Report that the response is retracted, since it is requested again.
@@ -317,12 +286,15 @@ class Timeline:
         Args:
             reason: The reason in the aborts.
         """
-        is_receiving = self._is_receiving
-        try:
-            self.abort_current_block(reason)
-        finally:
-            if is_receiving:
-                self.dispatch(Status(ResponseStatus.CANCELLED))
+        over = _Over(reason)
+        self._end(*((over, Status(ResponseStatus.CANCELLED), over) if self._is_receiving else (over,)))
+
+    def _end(self, *last: _Queued) -> None:
+        with self._lock:
+            if not self._handlers.rows:
+                self._queue.clear()  # of this response, which no handler has seen
+            self._queue.extend(last)
+            self._drain()
 
     def __call__(self, source: Observable[E]) -> Observable[E]:
         """The events of the source, each after the handlers have had it.
@@ -346,147 +318,83 @@ class Timeline:
 
     def _remove(self, registration: Registration) -> None:
         with self._lock:
-            kind = registration.kind
-            others = tuple(r for r in self._registrations.get(kind, ()) if r is not registration)
-            self._registrations[kind] = others
-            self.only_gathers = all(r.gather is not None for r in self._all())
-            # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this
-            # handler.
-            scopes = self._meta_scopes
-            self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
+            self._handlers.remove(registration)
+            self.only_gathers = all(r.gather is not None for r in self._handlers.all())
             children = self._children()
         for child in children:
             child._remove(registration)
 
-    def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
-        """Give them to the handlers together, if all of these only gather. Whether that was possible."""
-        block = self._open.get(deltas.like.index)
-        if block is None:
-            return False
-        kind = block.kind
-        if kind is None or deltas.like.__class__ not in kind.deltas:
-            return True  # no handler takes them
-        if registrations := self._registrations.get(kind):
-            for registration in registrations:
-                if registration.gather is None:
-                    return False
-            _deliver(registrations, block.scopes, deltas, failures)
-        return True
-
-    def _drain(self) -> None:
-        """Handle the queue. Called with the lock, after an event was queued."""
-        if self._busy:
-            return  # called by a handler: the loop below goes on
+    def _drain(self, kept: int = KEPT) -> None:
+        """Handle the queue. Called with the lock. While there is no handler, some events may go on waiting."""
+        queue = self._queue
+        # If it is busy, a handler has called: the loop below goes on.
+        if self._busy or not (self._handlers.rows or len(queue) > kept):
+            return
         self._busy = True
-        failures: list[BaseException] = []
         try:
-            while self._queue:
-                self._handle(self._queue.popleft(), failures)
+            while queue:
+                event: Any = queue.popleft()
+                if event.__class__ in PLAIN and not self._is_between:
+                    self._events.push(event)
+                else:
+                    self._handle(event)
         finally:
             self._busy = False
-        if failures:
+        if self._failures:
+            failures = [*self._failures]
+            self._failures.clear()
             raise_all(failures)
 
-    def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
+    def _handle(self, event: Any) -> None:
+        """Give an event to the operators, with what it begins or ends."""
         kind: type[object] = event.__class__
         if self._is_between and kind in OF_A_RESPONSE:
-            self._begin(failures)
-        border: Any = event
-        ended: Sequence[tuple[_OpenBlock, str]] = ()
-        if kind in BORDERS:
-            ended = self._open.end_before(border)
-        elif kind is _Over:
-            ended = self._open.end_all(border.reason)
-        for block, reason in ended:
-            start = block.start
-            self._show(block, BlockAbort(start.index, start.block_type, reason), failures)
-        if type(event) is Deltas:
-            if not self._gather(event, failures):
-                for one in event:
-                    self._handle_block(one, failures)
-        elif kind in BLOCK_EVENTS:
-            self._handle_block(event, failures)
-            return
-        elif type(event) is Status:
-            self._follow(event, failures)
-        elif type(event) is AttemptRetract:
-            self._take_back(event.reason, failures)
+            self._begin_response()
+        if kind is Deltas:
+            self._events.push_many((event,))
+        elif kind is Status:
+            self._follow(event)
+        elif kind is AttemptRetract:
+            self._response.begin()
+            self._retract(event)
         elif kind is _Over or kind is AttemptStart:
             self._is_between, self._is_receiving = True, False
-            self._open.begin()
-        if registrations := self._registrations.get(KIND_OF_META.get(kind)):
-            _deliver(registrations, self._meta_scopes, event, failures)
+            self._events.push(AttemptRetract(event.reason) if kind is _Over else event)
+        else:
+            self._events.push(event)
 
-    def _begin(self, failures: list[BaseException]) -> None:
+    def _begin_response(self) -> None:
         """A response begins: a later retraction covers the events from now on."""
-        self._is_between = self._has_started = False
-        for registration in self._all() if self._registrations else ():
-            if registration.begin is not None:
-                _call(registration.begin, failures)
+        if self._events is NOBODY:
+            self._events = Source()
+            connect(self._handlers(self._events), Sink(self._failures.append, noop, noop))
+        self._is_between = False
+        self._response.begin()
+        self._call_each("begin")
 
-    def _follow(self, event: Status, failures: list[BaseException]) -> None:
-        """Track the status of the response. A second start retracts it."""
-        is_start = event.status is ResponseStatus.STARTED
-        if is_start and self._has_started:
-            self._take_back(BEGUN_ANEW, failures)
-        self._is_receiving = is_start
-        self._has_started = self._has_started or is_start
-        if event.status is ResponseStatus.COMPLETED and not self._ends_with_stream:
-            self._is_between = True
+    def _follow(self, status: Status) -> None:
+        """Follow the status of the response. Where it begins the response anew, it retracts what came before."""
+        reason = self._response.begins_anew(status)
+        if reason is not None:
+            self._retract(AttemptRetract(reason))
+        self._is_receiving = status.status is ResponseStatus.STARTED
+        self._is_between = status.status is ResponseStatus.COMPLETED and not self._ends_with_stream
+        self._events.push(status)
 
-    def _take_back(self, reason: str, failures: list[BaseException]) -> None:
-        for registration in self._all():
-            if registration.on_retract is not None:
-                _call(partial(registration.on_retract, reason), failures)
-        _deliver(self._registrations.get(RETRACT, ()), self._meta_scopes, reason, failures)
+    def _retract(self, event: AttemptRetract) -> None:
+        self._events.push(event)  # the operators abort what is open
+        self._call_each("on_retract", event.reason)
+        deliver(self._handlers.rows.get(RETRACT, ()), event.reason, self._failures.append)
 
-    def _all(self) -> list[Registration]:
-        return [each for row in self._registrations.values() for each in row]
-
-    def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
-        block = self._open.get(event.index)
-        if block is None:
-            start = event if type(event) is BlockStart else start_of(event)
-            block = self._open[event.index] = _OpenBlock(start)
-        if self._registrations:  # most timelines have no handler, and follow what is open
-            self._show(block, event, failures)
-        if type(event) is BlockStop or type(event) is BlockAbort:
-            self._open.pop(event.index, None)
-
-    def _show(self, block: _OpenBlock, event: Any, failures: list[BaseException]) -> None:
-        kind_of_event: type[object] = event.__class__
-        kind = block.kind
-        registrations = self._registrations.get(kind)
-        if kind is not None and registrations:
-            if kind_of_event in kind.deltas:
-                _deliver(registrations, block.scopes, event, failures)
-            elif kind_of_event in TYPED:
-                typed = TYPED[kind_of_event](kind, block.start, event)
-                _deliver(registrations, block.scopes, typed, failures)
-
-
-def _call(call: Callable[[], object], failures: list[BaseException]) -> None:
-    try:
-        call()
-    except BaseException as error:
-        failures.append(error)
-
-
-def _deliver(
-    registrations: tuple[Registration, ...],
-    scopes: _Scopes,
-    event: object,
-    failures: list[BaseException],
-) -> None:
-    gathers = event.__class__ is Deltas
-    for registration in registrations:
-        call: Any = registration.gather if gathers else registration.on_event
-        try:
-            if registration not in scopes:
-                scopes[registration] = registration.scope()
-            call(scopes[registration], event)
-        except BaseException as error:
-            failures.append(error)
+    def _call_each(self, method: str, *arguments: str) -> None:
+        """Call a method of those handlers that have it."""
+        for registration in self._handlers.all():
+            call = getattr(registration, method)
+            try:
+                if call is not None:
+                    call(*arguments)
+            except BaseException as error:
+                self._failures.append(error)
 
 
 class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):

@@ -82,8 +82,8 @@ async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             response = apply_operators(
                 context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
             ).pipe(ops.do_action(partial(_expect_open, context, "an operator of the worker")))
-        # Applied directly, since `pipe` costs more than the operators.
-        response = context.timeline(response)
+        if context.timeline.has_handlers:  # applied directly, since `pipe` costs more than the operators
+            response = context.timeline(response)
         if context.worker.tools.starts_early and context.worker.starts_early:
             response = start_early(context, scope, response)
         if taken is not None and goes_on:

@@ -1,4 +1,4 @@
-"""The timeline, the operators, the state and the views agree on the block of an event, and on what ends a block.
+"""The operators, the state and the views agree on the block of an event, and on what ends a block.
 
 The state is that of a response.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -35,7 +34,6 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.kinds import is_block_event, start_of
-from rxworker.events.meta import Meta
 from rxworker.operators import (
     committed,
     fold_scope,
@@ -44,25 +42,19 @@ from rxworker.operators import (
     lines,
     live,
     mask,
-    scan_scope,
     sentences,
-    split_meta,
 )
 from rxworker.operators.kernel import Operator, Source
 from rxworker.providers import PROVIDERS
 from rxworker.state import BlockState, fold_run, step_block
 from rxworker.state.open_blocks import OpenBlocks
 from rxworker.state.pieces import joined
-from rxworker.timeline import Kind, TextBlockCollector, Timeline
-from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, KINDS, TYPED
+from rxworker.timeline import TextBlockCollector, Timeline
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract
 from rxworker.views.tracker import Tracker
 from tests.over_recordings import provider_of
 
 T = BlockType
-Followed = tuple[tuple[BlockEvent, ...], BlockState | None]
-"""The events of a block so far, and its state after them."""
-
 indices = st.integers(0, 2)
 types = st.sampled_from([T.TEXT, T.THINKING, T.TOOL_USE, T.IMAGE])
 texts = st.sampled_from(["a", "b"])
@@ -99,82 +91,6 @@ def recorded(path: Path) -> list[Event]:
     events: list[Event] = [*decoder.feed(path.read_bytes()), *decoder.finish()]
     half = events[: len(events) // 2]
     return [AttemptStart(), *half, AttemptRetract("cut"), AttemptStart(), *half, *events]
-
-
-Shown = tuple[str, tuple[object, ...]]
-
-
-def with_handlers(events: Sequence[Event]) -> list[Shown]:
-    """Each event that a timeline gives to a handler, with those before it in its scope."""
-    timeline, shown = Timeline(), list[Shown]()
-
-    class Log:
-        def __init__(self, kind: Kind[Any]) -> None:
-            self.kind = kind
-
-        def scope(self) -> list[object]:
-            return []
-
-        def on_event(self, scope: list[object], event: object, /) -> None:
-            scope.append(event)
-            shown.append((self.kind.name, tuple(scope)))
-
-    for kind in KINDS:
-        timeline.on(kind, Log(kind))
-    for event in events:
-        timeline.dispatch(event)
-    return shown
-
-
-def with_operators(events: Sequence[Event]) -> list[Shown]:
-    """The same of the operators, less what a timeline leaves out of a block."""
-    scopes: dict[str, list[object]] = {}
-
-    def of_meta(source: Observable[Meta]) -> Observable[list[Shown]]:
-        return source.pipe(ops.map(shown_meta))
-
-    def shown_meta(event: Meta) -> list[Shown]:
-        if type(event) not in KIND_OF_META:  # an Opaque, for which there is no handler
-            return []
-        name = KIND_OF_META[type(event)].name
-        scopes.setdefault(name, []).append(event)
-        return [(name, tuple(scopes[name]))]
-
-    def of_blocks(source: Observable[BlockEvent]) -> Observable[list[Shown]]:
-        return source.pipe(group_blocks(), scan_scope(step, ((), None)), ops.map(shown_block))
-
-    shown = list[Shown]()
-    source: Source[Event] = Source()
-    source.pipe(split_meta(of_meta, of_blocks)).subscribe(shown.extend)
-    for event in events:
-        source.on_next(event)
-    return shown
-
-
-def step(followed: Followed, event: BlockEvent) -> Followed:
-    events, state = followed
-    return (*events, event), step_block(state, event)
-
-
-def shown_block(followed: Followed) -> list[Shown]:
-    events, state = followed
-    assert state is not None
-    kind = KIND_OF_BLOCK.get(state.block_type)
-    if kind is None or not is_shown(kind, events[-1]):
-        return []
-    start = BlockStart(state.index, state.block_type, first_metadata(events[0]))
-    typed = [
-        TYPED[type(each)](kind, start, each) if type(each) in TYPED else each for each in events if is_shown(kind, each)
-    ]
-    return [(kind.name, tuple(typed))]
-
-
-def is_shown(kind: Kind[Any], event: BlockEvent) -> bool:
-    return type(event) in TYPED or type(event) in kind.deltas
-
-
-def first_metadata(event: BlockEvent) -> Any:
-    return event.metadata if isinstance(event, BlockStart | BlockStop) else None
 
 
 def of_the_last_attempt(events: Sequence[Event]) -> list[BlockState]:
@@ -269,7 +185,6 @@ def folded(events: Sequence[Event]) -> list[str]:
 
 
 def check(events: Sequence[Event]) -> None:
-    assert with_handlers(events) == with_operators(events)
     state, operators = in_the_state(events), of_the_last_attempt(events)
     assert sorted(map(repr, map(shape, state))) == sorted(map(repr, map(shape, operators)))
     of_text = [joined(b.text) for b in state if b.block_type is T.TEXT and b.choice == 0]
