@@ -12,8 +12,7 @@ from msgspec.structs import fields, force_setattr
 from rxworker.errors import ConfigurationError, ProviderError, nearest
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
-from rxworker.messages import Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta
-from rxworker.messages.content import ResultBlock
+from rxworker.messages import Content, Conversation, Counts, Json, JsonObject, OutputFormat, ToolMeta
 from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.messages.usage import Usage
 from rxworker.redact import HIDDEN
@@ -158,7 +157,7 @@ class HttpRequest(Struct, frozen=True):
         authorize: Adds what needs time or the whole request, such as a token or a signature; called each time that the
             request is sent. What is not a coroutine function is called in a thread.
         renamed: The own names of tools that the service knows under others, by these: see `fit_tools`.
-        left_out: The parts of results that it is sent without, each with the reason: see `media`.
+        left_out: The parts of the conversation that it is sent without, each with the reason: see `media`.
     """
 
     url: str
@@ -169,7 +168,7 @@ class HttpRequest(Struct, frozen=True):
     is_background: bool = False
     authorize: Authorize | None = None
     renamed: Mapping[str, Renamed] = {}
-    left_out: tuple[tuple[ResultBlock, str], ...] = ()
+    left_out: tuple[tuple[Content, str], ...] = ()
 
     def __repr__(self) -> str:
         url, headers = hidden_url(self.url), hidden(self.headers)

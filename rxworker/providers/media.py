@@ -1,8 +1,9 @@
 """Pictures, documents and recordings as a service takes them, and results of tools without what it does not take. Pure.
 
 A picture is sent with the media type that its bytes have, whatever it was named. What the service does not take of a
-user's is refused before the request is sent. A tool's is replaced by a text, which the model reads: a result is part of
-every request that follows, so a refused one would end each later run of the session.
+user's input is refused before the request is sent. A tool's is replaced by a text, which the model reads: a result is
+part of every request that follows, so a refused one would end each later run of the session. So is what is in an
+earlier message of the user's, to which another service may have answered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import Audio, Document, Image, Json, JsonObject, Text, ToolResult
+from rxworker.messages import Audio, Content, Document, Image, Json, JsonObject, Text, ToolResult
 from rxworker.messages.content import ResultBlock
 from rxworker.providers.content import check_media
 from rxworker.providers.takes import Takes, listed
@@ -140,8 +141,8 @@ def _base64(data: str) -> str:
 
 
 LEFT_OUT = "left_out"
-"""The kind of the `Opaque` for a part of a result that a request is sent without."""
-NOTES: ContextVar[list[tuple[ResultBlock, str]] | None] = ContextVar("rxworker_left_out", default=None)
+"""The kind of the `Opaque` for a part of a conversation that a request is sent without."""
+NOTES: ContextVar[list[tuple[Content, str]] | None] = ContextVar("rxworker_left_out", default=None)
 """Where the parts that the request of now is sent without are noted, each with the reason."""
 
 
@@ -161,14 +162,23 @@ def readable(content: str | Sequence[ResultBlock], encode: Callable[[Any], objec
         try:
             encode(block)
         except LocalProtocolError as error:
-            reason = re.split("[;:] ", str(error.args[0]))[0]  # what follows is for the application
-            if (notes := NOTES.get()) is not None:
-                notes.append((block, reason))
-            return Text(f"[left out of this result: {reason}]")
+            return in_place(block, error, "result")
         return block
 
     blocks = (Text(content),) if isinstance(content, str) else content
     return tuple([block if isinstance(block, Text) else or_text(block) for block in blocks])
+
+
+def in_place(block: Content, error: LocalProtocolError, where: str) -> Text:
+    """The text in place of a block for which an encoder raised; notes it.
+
+    >>> in_place(Document(), LocalProtocolError("Ollama takes none; send its text"), "message").text
+    '[left out of this message: Ollama takes none]'
+    """
+    reason = re.split("[;:] ", str(error.args[0]))[0]  # what follows is for the application
+    if (notes := NOTES.get()) is not None:
+        notes.append((block, reason))
+    return Text(f"[left out of this {where}: {reason}]")
 
 
 def encoded_parts(result: ToolResult, encoders: Mapping[type, Callable[[Any, bool], JsonObject | None]]) -> list[Json]:

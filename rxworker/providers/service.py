@@ -17,11 +17,21 @@ from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Conversation, Counts, JsonObject, ToolMeta
-from rxworker.messages.content import ResultBlock
+from rxworker.messages import (
+    Audio,
+    Content,
+    Conversation,
+    Counts,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    ToolMeta,
+)
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
@@ -61,7 +71,7 @@ from rxworker.providers.failure import (
 from rxworker.providers.fit import fitted
 from rxworker.providers.fit_tools import FittedTools, fit_tools
 from rxworker.providers.hosts import Host, openai_host
-from rxworker.providers.media import NOTES
+from rxworker.providers.media import NOTES, in_place
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
 from rxworker.providers.takes import ANYTHING, TAKES
@@ -210,10 +220,12 @@ class Service(ABC):
                 headers |= self._authorization(url, given)
         if options.compact_at is not None:
             headers = self._compacting(headers, options)
-        notes = list[tuple[ResultBlock, str]]()
+        notes = list[tuple[Content, str]]()
         before = NOTES.set(notes)
         try:
             body = self._body(draft)
+        except LocalProtocolError:
+            body = self._body(self._without_refused(draft))
         finally:
             NOTES.reset(before)
         return HttpRequest(
@@ -226,6 +238,29 @@ class Service(ABC):
             renamed=fit.own,
             left_out=(*notes,),
         )
+
+    def _without_refused(self, draft: Draft) -> Draft:
+        """The request with a text for each part of an earlier message of the user's that cannot be encoded.
+
+        Another service has answered to it. What is refused of the input of now is raised.
+        """
+
+        def taken(block: Content) -> Content:
+            if not isinstance(block, Image | Document | Audio | OpaqueBlock):
+                return block
+            try:
+                alone = Conversation((Message("user", (block,)),))
+                self._body(replace(draft, conversation=alone, tools=(), options=Options()))
+            except LocalProtocolError as error:
+                return in_place(block, error, "message")
+            return block
+
+        messages = draft.conversation.messages
+        last = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+        earlier = [
+            m if m.role == "assistant" else replace(m, content=(*map(taken, m.content),)) for m in messages[:last]
+        ]
+        return replace(draft, conversation=draft.conversation.with_messages([*earlier, *messages[last:]]))
 
     @property
     def service(self) -> str:

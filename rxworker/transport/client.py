@@ -268,7 +268,9 @@ class Client:
         new = [(block, reason) for block, reason in sent.left_out if id(block) not in self._left_out]
         for block, reason in new:
             self._left_out[id(block)] = block
-            logger.warning("a part of a result is left out of the requests to %s: %s", self.provider.name, reason)
+            logger.warning(
+                "a part of the conversation is left out of the requests to %s: %s", self.provider.name, reason
+            )
         while len(self._left_out) > max(MOST_REFUSED, len(sent.left_out)):
             self._left_out.popitem(last=False)
         return [Opaque(LEFT_OUT, {"type": type(block).__name__, "reason": reason}) for block, reason in new]

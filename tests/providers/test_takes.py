@@ -20,18 +20,20 @@ from rxworker.events import BlockStart, BlockStop, Opaque, Record, ToolUseMetada
 from rxworker.log import MemoryLog
 from rxworker.log.format import records_of
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Grammar,
     Image,
     JsonObject,
     Message,
+    OpaqueBlock,
     Text,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.content import ResultBlock
+from rxworker.messages.content import Content, ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
 from rxworker.providers.fit_tools import FittedTools, fit_tools
 from rxworker.providers.media import LEFT_OUT
@@ -582,6 +584,36 @@ async def test_a_picture_of_a_tool_that_is_refused_ends_no_run_of_its_session(se
             result = await after.run("and now?")
             assert isinstance(result, Finished), other
             assert result.text == "ok"
+
+
+GIVEN = (
+    Image("image/heic", DATA["image/heic"]),
+    Document(WORD, PAGE),
+    Audio("audio/ogg", PAGE),
+    OpaqueBlock("shell_call_output", {"output": []}),
+    Image(url="https://h/a.png"),
+)
+
+
+@pytest.mark.parametrize("given", GIVEN, ids=lambda given: type(given).__name__)
+@pytest.mark.parametrize("service", PROVIDERS)
+async def test_what_the_user_gave_to_another_service_ends_no_run_after_a_change(service: str, given: Content) -> None:
+    asked = Message("user", (Text("see"), given))
+    answer = Message.assistant("I see.")
+    async with ReplayServer(["ok"]) as server:
+        provider, is_taken = provider_of(service, server.base_url), True
+        try:
+            provider.request(Conversation((asked,)), (), Options())
+        except LocalProtocolError:
+            is_taken = False
+        worker = Worker(provider, conversation=Conversation((asked, answer)))
+        run = worker.run("and?")
+        records: list[Record] = []
+        run.subscribe(records.append)
+        assert (await run).text == "ok"
+        [request] = server.requests
+    told = [one.event for one in records if isinstance(one.event, Opaque) and one.event.kind == LEFT_OUT]
+    assert (len(told), "left out of this message" in str(request.body)) == (int(not is_taken), not is_taken)
 
 
 @pytest.mark.parametrize("service", PROVIDERS)
