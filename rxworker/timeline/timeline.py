@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakMethod, ref
 
@@ -258,13 +258,11 @@ class Timeline:
         """
         if not TAKEN.issuperset(map(type, parts)):
             raise no_event("timeline", next(part for part in parts if type(part) not in TAKEN))
-        with self._lock:
-            self._queue.extend(parts)
-            self._drain()
+        self._put(parts)
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
-        self._end(_Over(reason))
+        self._put((_Over(reason),))
 
     def retract(self, reason: str = "") -> None:
         """Report that the response is retracted, since it is requested again.
@@ -287,13 +285,11 @@ class Timeline:
             reason: The reason in the aborts.
         """
         over = _Over(reason)
-        self._end(*((over, Status(ResponseStatus.CANCELLED), over) if self._is_receiving else (over,)))
+        self._put((over, Status(ResponseStatus.CANCELLED), over) if self._is_receiving else (over,))
 
-    def _end(self, *last: _Queued) -> None:
+    def _put(self, parts: Sequence[_Queued]) -> None:
         with self._lock:
-            if not self._handlers.rows:
-                self._queue.clear()  # of this response, which no handler has seen
-            self._queue.extend(last)
+            self._queue.extend(parts)
             self._drain()
 
     def __call__(self, source: Observable[E]) -> Observable[E]:

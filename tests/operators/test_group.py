@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reactivex import GroupedObservable, Observable
 from reactivex import operators as ops
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockEvent,
@@ -30,7 +31,7 @@ from rxworker.events import (
 )
 from rxworker.events.kinds import start_of
 from rxworker.operators import Block, group_blocks, only
-from rxworker.operators.kernel import Source
+from rxworker.operators.kernel import Sink, Source, connect
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
@@ -317,3 +318,13 @@ def test_an_error_of_the_source_is_an_error_of_the_open_blocks() -> None:
     failure = ValueError("cut")
     source.on_error(failure)
     assert errors == [failure, failure]
+
+
+def test_no_block_is_announced_after_an_error() -> None:
+    source: Source[Any] = Source()
+    seen: list[object] = []
+    connect(source.pipe(group_blocks()), Sink(seen.append, seen.append, print))
+    source.on_next("no event")
+    source.on_next(TextDelta(0, "a"))
+    source.on_next(BlockStart(0, BlockType.TEXT))
+    assert [type(each) for each in seen] == [ConfigurationError]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.events import BlockEvent, BlockStart, BlockType, Event, TextDelta, TurnStart, Usage
+from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockType, Event, TextDelta, TurnStart, Usage
+from rxworker.events.deltas import Deltas
 from rxworker.events.meta import Meta
 from rxworker.operators import split_meta
+from rxworker.operators.kernel import Source, many
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
@@ -86,3 +88,12 @@ def test_the_source_is_left_when_both_lanes_have_ended() -> None:
     source = test.hot("-u-d-u-d-|", EVENTS)
     assert test.observe(source.pipe(split_meta(first_only, gone))) == test.expected("-u-(d,|)", EVENTS)
     assert source.subscriptions == test.subscriptions("^--!")
+
+
+def test_deltas_that_come_together_open_their_block() -> None:
+    source: Source[Event] = Source()
+    seen: list[object] = []
+    source.pipe(split_meta(first_only, same)).subscribe(seen.append)
+    many(source._observers[0])([Deltas(TextDelta(0, ""), ["a", "b"]), EVENTS["s"]])
+    aborted = BlockAbort(0, BlockType.TEXT, "another block has started at its index")
+    assert seen == [TextDelta(0, "a"), TextDelta(0, "b"), aborted, EVENTS["s"]]
