@@ -49,33 +49,32 @@ class SerialDisposable(abc.DisposableBase):
 class RefCounted(SerialDisposable):
     """Holds one subscription until it is disposed and its last user has left, as a ``RefCountDisposable``.
 
+    Attributes:
+        users: How many users there are. Each adds itself.
+
     >>> shared = RefCounted()
     >>> shared.put(Call(lambda: print("gone")))
-    >>> shared.take(); shared.dispose(); shared.release()
+    >>> shared.users += 1; shared.dispose(); shared.release()
     gone
     """
 
-    __slots__ = ("_is_left", "_users")
+    __slots__ = ("_is_left", "users")
 
     def __init__(self) -> None:
         super().__init__()
-        self._users = 0
+        self.users = 0
         self._is_left = False
-
-    def take(self) -> None:
-        """Count one more user."""
-        self._users += 1
 
     def release(self) -> None:
         """Count one user less."""
-        self._users -= 1
-        if self._is_left and not self._users:
+        self.users -= 1
+        if self._is_left and not self.users:
             super().dispose()
 
     def dispose(self) -> None:
         """Dispose the held disposable, or let the last user do it."""
         self._is_left = True
-        if not self._users:
+        if not self.users:
             super().dispose()
 
 

@@ -12,7 +12,6 @@ follows the first block to its end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
@@ -22,7 +21,7 @@ from reactivex.internal import noop
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, start_of
-from rxworker.operators.disposables import Call, RefCounted
+from rxworker.operators.disposables import RefCounted
 from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
 from rxworker.operators.kernel import (
     Ending,
@@ -32,6 +31,7 @@ from rxworker.operators.kernel import (
     Sink,
     Source,
     Step,
+    Subscribed,
     connect,
     to_blocks,
 )
@@ -82,9 +82,9 @@ class Block(Source[BlockEvent]):
                 observer.on_next(event)
         if self._over:
             return super()._subscribe_core(observer, scheduler)
-        self._users.take()
+        self._users.users += 1
         self._serve((*self._observers, observer))
-        return Call(partial(self._remove, observer))
+        return Subscribed(self, observer)
 
     def _remove(self, observer: abc.ObserverBase[Any]) -> None:
         if not self._over:  # else it has no observers any more

@@ -523,7 +523,7 @@ class Source(Stage[A]):
                 observer.on_error(self._error)
             return NOTHING
         self._serve((*self._observers, observer))
-        return Call(partial(self._remove, observer))
+        return Subscribed(self, observer)
 
     def _remove(self, observer: abc.ObserverBase[Any]) -> None:
         if not self._over:
@@ -568,6 +568,22 @@ class Source(Stage[A]):
         self._over, self._error = True, error
         observers, self._observers, self._pushes, self.push = self._observers, (), (), noop
         return observers
+
+
+class Subscribed(abc.DisposableBase):
+    """One subscription to a source: an object for it, since a block has one and lives shortly."""
+
+    __slots__ = ("_observer", "_source")
+
+    def __init__(self, source: Source[Any], observer: abc.ObserverBase[Any]) -> None:
+        self._source: Source[Any] | None = source
+        self._observer = observer
+
+    def dispose(self) -> None:
+        """Leave the source, unless that has been done."""
+        source, self._source = self._source, None
+        if source is not None:
+            source._remove(self._observer)
 
 
 def _push_to_each(pushes: tuple[Callable[[A], None], ...], value: A) -> None:

@@ -246,8 +246,16 @@ class Timeline:
             if delta.index in idle and not (self._busy or self._queue or self._is_between):
                 return
         with self._lock:
-            self._queue.append(event)
-            self._drain()
+            if kind not in PLAIN or self._busy or self._queue or self._is_between:
+                self._queue.append(event)
+            else:  # there is nothing that it must wait for
+                self._busy = True
+                try:
+                    self._events.push(event)
+                finally:
+                    self._busy = False
+            if self._queue or self._failures:
+                self._drain()
 
     def dispatch_many(self, parts: Parts[Event]) -> None:
         """The same as `dispatch` for each event of these.
