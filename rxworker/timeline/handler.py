@@ -1,6 +1,6 @@
 """Handlers: what is called with the events of a kind, the scope it is called with, and what it raises.
 
-And two that collect.
+And two handlers that collect.
 
 The collectors compare the type of an event itself, since ``isinstance`` takes five times as long if it is false.
 """
@@ -43,7 +43,9 @@ class Handler(Protocol[E_contra, S]):
     For a block kind each block has its own scope, from its start to its stop or abort. For a meta kind there is one,
     from the registration on.
 
-    It may also have a method ``on_retract(reason)``, which is called when the response so far is retracted.
+    It may have more methods. ``on_retract(reason)`` is called when the response so far is retracted, and
+    ``begin_response()`` when one begins, before its first event. ``gather(scope, deltas)`` takes deltas of a block that
+    came together, as one `Deltas`, if all handlers of the block have it.
 
     >>> class Shout:
     ...     def scope(self) -> list[str]:
@@ -77,7 +79,7 @@ class Registration(abc.DisposableBase):
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
         on_retract: Called with the reason when a response is retracted; ``None`` where the handler has no such method.
-        begin: Called when a response begins; ``None`` for others than collectors.
+        begin: Called when a response begins; ``None`` where the handler has no such method.
     """
 
     __slots__ = (

@@ -190,3 +190,15 @@ def test_a_delta_that_a_handler_dispatches_while_its_block_is_aborted_opens_anot
     timeline.on_thinking_block(seen.append)
     timeline.abort_current_block("over")
     assert seen == [ThinkingBlockAbort(0, "over")]
+
+
+def test_any_handler_may_have_a_method_that_is_called_when_a_response_begins() -> None:
+    class Begun(Log):
+        def begin_response(self) -> None:
+            log.append("begins")
+
+    timeline, log = Timeline(), list[object]()
+    timeline.on_text_block(Begun(log, "x"))
+    for event in (TextDelta(0, "a"), Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED), Usage(1)):
+        timeline.dispatch(event)
+    assert log == ["begins", "xa", "begins"]
