@@ -88,7 +88,7 @@ class _Over(Struct, frozen=True):
 _Queued: TypeAlias = Event | Deltas[Any] | _Over
 PLAIN = EVENTS - {Status, AttemptRetract, AttemptStart}
 """The events that neither begin nor end a response."""
-NOBODY: Source[Event] = Source()
+NO_OPERATORS: Source[Event] = Source()  # before the first response
 
 
 class Timeline:
@@ -114,7 +114,7 @@ class Timeline:
     def __init__(self, *, ends_with_stream: bool = False) -> None:
         self._ends_with_stream = ends_with_stream
         self._handlers = Handlers()
-        self._events: Source[Event] = NOBODY  # what the handlers have, from the first response on
+        self._events: Source[Event] = NO_OPERATORS  # what the handlers have, from the first response on
         self._failures: list[BaseException] = []
         self._response: OpenBlocks[None] = OpenBlocks()  # for its rule of what begins a response anew
         self._lock = threading.RLock()
@@ -369,7 +369,7 @@ class Timeline:
 
     def _begin_response(self) -> None:
         """A response begins: a later retraction covers the events from now on."""
-        if self._events is NOBODY:
+        if self._events is NO_OPERATORS:
             self._events = Source()
             connect(self._handlers(self._events), Sink(self._failures.append, noop, noop))
         self._is_between = False

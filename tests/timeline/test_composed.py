@@ -202,3 +202,12 @@ def test_any_handler_may_have_a_method_that_is_called_when_a_response_begins() -
     for event in (TextDelta(0, "a"), Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED), Usage(1)):
         timeline.dispatch(event)
     assert log == ["begins", "xa", "begins"]
+
+
+def test_a_timeline_has_handlers_until_the_last_is_removed() -> None:
+    timeline = Timeline()
+    registration = timeline.on_usage(lambda event: None)
+    assert timeline.has_handlers
+    assert timeline.child().has_handlers
+    registration.dispose()
+    assert not timeline.has_handlers
