@@ -1,6 +1,7 @@
 """Tools: functions that the model may call, their descriptions, and how calls are run."""
 
 from rxworker.tools.base import ClientTool, Done, NotDone, Tool, ToolPolicy, Unknown
+from rxworker.tools.calls import FinishedCall, WaitingCall
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.described import DescribedTool
 from rxworker.tools.function import FunctionTool
@@ -37,5 +38,7 @@ __all__ = [
     # running tools
     "Toolbox",
     "run_tools",
+    "FinishedCall",
+    "WaitingCall",
     # what a tool is made of
 ]

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -29,7 +29,7 @@ from rxworker.errors import (
 )
 from rxworker.events import LoopHold, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
-from rxworker.events.pause import Begun
+from rxworker.events.pause import PausedCall
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Tool, ToolPolicy
@@ -49,14 +49,6 @@ encode = Encoder().encode
 encode_sorted = Encoder(order="sorted").encode
 
 
-RUN_CALLS: ContextVar[tuple[str, tuple[tuple[int, ToolCall], ...]]] = ContextVar("rxworker_run_calls", default=("", ()))
-"""For an executor of a run.
-
-The prefix of its idempotency keys, and its calls with their places, which are the same when another process makes them
-again.
-"""
-
-
 def ignore(event: ToolEvent) -> None:
     """Drop the event."""
 
@@ -69,30 +61,79 @@ class CallScope(Struct, frozen=True):
     """The fields that the calls of a response share.
 
     Attributes:
-        emit: Receives the start, the progress and the end of each call, in the event loop's thread. It must not raise.
+        key: The prefix of idempotency keys, such as the run and the turn; by default that of each stream of calls is
+            another one, since ids of calls may come again.
+        variables: Values that the tools share, and the hooks with them; by default each call has its own.
+        shared: The state that tools and hooks share with user interfaces.
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
-        scope: The prefix of idempotency keys, such as the run and the turn.
-        variables: Values that the tools share.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends
             the run.
-        shared: The state that tools and hooks share with user interfaces.
-        begun: How calls go on that their tools have begun before, by the places of the calls.
         keep: Stores with the next progress of the call of a place how that call goes on.
         is_left: Returns whether another process goes on with the calls.
         can_ask: Whether a person can answer the questions of tools. Such a call ends with the question, without a
             `ToolStop`.
+        start_task: Starts the task of a call.
+        tasks: The tasks of calls that were discarded and still clean up.
     """
 
-    emit: Emit = ignore
-    relay: Forwarder = ignore_record
-    scope: str = ""
-    variables: dict[str, Any] = field(default_factory=dict[str, Any])
-    barrier: Callable[[], Awaitable[None]] | None = None
+    key: str = ""
+    variables: dict[str, Any] | None = None
     shared: SharedState = field(default_factory=SharedState)
-    begun: Mapping[int, Begun] = {}
+    relay: Forwarder = ignore_record
+    barrier: Callable[[], Awaitable[None]] | None = None
     keep: Callable[[int, Json], None] | None = None
     is_left: Callable[[], bool] | None = None
     can_ask: bool = False
+    start_task: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = asyncio.create_task
+    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+
+NO_SCOPE = CallScope()
+GIVEN_CALLS: ContextVar[tuple[CallScope, tuple[PausedCall, ...]]] = ContextVar(
+    "rxworker_given_calls", default=(NO_SCOPE, ())
+)
+"""For an executor of a run: what the calls share, and the calls with their places."""
+
+
+class RunningCall:
+    """One call that runs, or waits for its turn.
+
+    Attributes:
+        each: The call, with its place among those of its response.
+        scope: What it shares with other calls.
+        emit: Receives its start, its progress and its end, in the event loop's thread.
+        tool: The tool that it began with; ``None`` if there is none.
+        has_started: Whether its start was emitted.
+        is_running: Whether its end was not emitted since.
+        is_wanted: Whether its events are still emitted.
+        task: The task in which it runs, where it has one of its own.
+    """
+
+    __slots__ = ("each", "emit", "has_started", "is_running", "is_wanted", "scope", "task", "tool")
+
+    task: asyncio.Task[Any]
+
+    def __init__(self, each: PausedCall, scope: CallScope, emit: Emit = ignore) -> None:
+        self.each = each
+        self.scope = scope
+        self.emit = emit
+        self.tool: Tool | None = None
+        self.has_started = self.is_running = False
+        self.is_wanted = True
+
+    def is_of(self, each: PausedCall) -> bool:
+        """Whether it is this very call: the same id, tool and arguments."""
+        mine, other = self.each.call, each.call
+        return mine is other or (mine.id, mine.name, mine.input) == (other.id, other.name, other.input)
+
+    def report(self, event: ToolEvent) -> None:
+        """Emit an event, unless the call is not wanted any more."""
+        if self.is_wanted:
+            if isinstance(event, ToolStart):
+                self.has_started = self.is_running = True
+            elif isinstance(event, ToolStop):
+                self.is_running = False
+            self.emit(event)
 
 
 class _Line(ToolContext):
@@ -102,42 +143,36 @@ class _Line(ToolContext):
     same.
     """
 
-    __slots__ = ("_call", "_call_scope", "_home", "_loop", "_place")
+    __slots__ = ("_home", "_loop", "_running", "_scope")
 
-    def __init__(
-        self,
-        call: ToolCall,
-        place: int,
-        call_scope: CallScope,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
+    def __init__(self, running: RunningCall, loop: asyncio.AbstractEventLoop) -> None:
+        call, scope = running.each.call, running.scope
         self.call_id = call.id
         self.tool = call.name
-        self.variables = call_scope.variables
+        self.variables = {} if scope.variables is None else scope.variables
         self.cancelled = False
-        self.begun = call_scope.begun.get(place) if call_scope.begun else None
-        self.can_ask = call_scope.can_ask
-        self._call = call
-        self._place = place
-        self._call_scope = call_scope
+        self.begun = running.each.begun
+        self.can_ask = scope.can_ask
+        self._running = running
+        self._scope = scope
         self._loop = loop
         self._home = threading.get_ident()
-        self._shared = call_scope.shared
+        self._shared = scope.shared
 
     @property
     def idempotency_key(self) -> str:
         # Computed at its first use: few tools use it, and a digest costs a tenth of a short call.
-        return key_of(self._call, self._place, self._call_scope.scope)
+        return key_of(self._running.each.call, self._running.each.place, self._scope.key)
 
     @property
     def is_left(self) -> bool:
-        is_left = self._call_scope.is_left
+        is_left = self._scope.is_left
         return is_left is not None and is_left()
 
     async def keep(self, state: Json, progress: object = None) -> None:
-        scope = self._call_scope
+        scope = self._scope
         if scope.keep is not None:
-            scope.keep(self._place, state)
+            scope.keep(self._running.each.place, state)
         self.progress(progress)
         if scope.barrier is not None:
             await scope.barrier()
@@ -153,13 +188,14 @@ class _Line(ToolContext):
 
     def _deliver(self, value: Json) -> None:
         if not self.cancelled:
-            self._call_scope.emit(ToolProgress(self.call_id, value, self._place))
+            self._running.report(ToolProgress(self.call_id, value, self._running.each.place))
 
     def note_hold(self, seconds: float) -> None:
-        self._call_scope.emit(LoopHold("tool", self.tool, seconds))
+        self._running.report(LoopHold("tool", self.tool, seconds))
 
     def _relay(self, record: Record) -> None:
-        self._call_scope.relay(self.call_id, record)
+        if self._running.is_wanted:
+            self._scope.relay(self.call_id, record)
 
 
 def key_of(call: ToolCall, place: int, scope: str) -> str:
@@ -180,9 +216,7 @@ def key_of(call: ToolCall, place: int, scope: str) -> str:
 async def attempts(
     tool: Tool,
     policy: ToolPolicy,
-    call: ToolCall,
-    place: int,
-    call_scope: CallScope,
+    running: RunningCall,
     *,
     task: asyncio.Task[Any] | None,
     own_task: bool,
@@ -192,9 +226,7 @@ async def attempts(
     Args:
         tool: The tool to run.
         policy: Its execution policy.
-        call: The call.
-        place: The index of the call among the calls of its response.
-        call_scope: The scope that it shares with the other calls.
+        running: The call.
         task: The task in which it runs.
         own_task: Whether that is the call's own, which `stop_all` may abandon.
 
@@ -204,7 +236,7 @@ async def attempts(
     """
     loop = asyncio.get_running_loop()
     cancels = 0 if task is None else task.cancelling()
-    left = policy.retries
+    call, left = running.each.call, policy.retries
     try:
         given = decode_arguments(call.input, tool.meta)
         arguments = encode(arguments_object(given, tool.meta))
@@ -214,7 +246,7 @@ async def attempts(
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
-        line = _Line(call, place, call_scope, loop)
+        line = _Line(running, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = call.name, line.close
@@ -226,7 +258,7 @@ async def attempts(
         except BaseException as error:
             if not isinstance(error, Exception) and must_pass(error, task):
                 raise
-            if call_scope.can_ask and isinstance(error, QuestionError):
+            if line.can_ask and isinstance(error, QuestionError):
                 raise
             is_cancelled = task is None or task.cancelling() > cancels
             if is_cancelled and isinstance(error, asyncio.CancelledError):

@@ -1,167 +1,186 @@
-"""`run_tools`: tool calls in, their results out.
+"""`run_tools`: tool calls in; their starts, progress, ends and results out.
 
-Each subscription keeps a row of tasks in the order of the calls. A task that ends looks at the head of the row: what
-is done there is emitted, up to the first that still runs. All of this happens in the event loop's thread.
+Each subscription keeps a row of calls in order, and each call has a task. When one ends, the head of the row is looked
+at: what is done there is emitted, up to the first that still runs. All of this happens in the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import count
 from os import urandom
-from typing import Any
 
 from msgspec.structs import replace
-from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
 
-from rxworker.errors import LocalProtocolError
+from rxworker.events import PausedCall, ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.messages.settings import check_plain, check_type
-from rxworker.tools.invocation import RUN_CALLS, CallScope, Emit, ToolEvent, ignore
+from rxworker.messages.settings import check_type
+from rxworker.operators.kernel import Operator
+from rxworker.tools.calls import CallItem, FinishedCall, WaitingCall
+from rxworker.tools.cancellation import stop_all
+from rxworker.tools.coroutines import Following, following
+from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
-from rxworker.tools.run import FinishedCall, run_at
+from rxworker.tools.run import RunningCalls
 from rxworker.tools.toolbox import Toolbox
 
 
 def run_tools(
-    toolbox: Toolbox, limit: int = 8, *, emit: Emit = ignore, scope: str = ""
-) -> Callable[[Observable[ToolCall | ToolResult]], Observable[ToolResult]]:
-    """Run each call as it comes, side by side, and emit the results in the order of the calls.
+    toolbox: Toolbox, limit: int = 8, scope: CallScope | None = None, *, begun: RunningCalls | None = None
+) -> Operator[ToolCall | CallItem, CallItem]:
+    """Run each call as it comes, side by side; emit what happens at once, and the results in the order of the calls.
 
-        --a--b----c-|            b is quicker than a
+        --a--b------c-|              b is quicker than a
         [ run_tools(toolbox) ]
-        --------(a,b)--c|
+        --s--s-e-e(a,b)s-(e,c)|      s ToolStart, e ToolStop; a, b and c the calls with their results
 
-    A call that fails is a result too. A result that comes in the place of a call, such as those of
-    `rxworker.worker.permit`, is passed on in its place. An error of the source ends the stream and cancels what runs,
-    and so does disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's
-    thread.
+    A result is a `FinishedCall`; ``only(FinishedCall)`` leaves out the rest. A call that fails has a result too. A tool
+    that waits for the answer of a person ends its call as a `WaitingCall`. Everything else, such as calls that have
+    their results already, passes at once. An error of the source ends the stream and cancels what runs, and so does
+    disposing the subscription. A tool with ``barrier=True`` runs alone: the calls before it end first, those after it
+    wait for it. It must be subscribed to, and the source must notify, in the event loop's thread.
 
     Args:
         toolbox: The tools.
         limit: How many calls may run at once; the others wait for their turn.
-        emit: Receives the start, the progress and the end of each call.
-        scope: The prefix of idempotency keys. By default that of the run for which it is subscribed to, with the places
-            that the calls have there; outside of a run one of the subscription, since ids of calls may come again in
-            other runs.
+        scope: What the calls share. By default that of the run for which it is subscribed to, with the places that the
+            calls have there; outside of a run they share nothing.
+        begun: The calls of this stream that began early, with the scope and the limit. Those that do not come are
+            discarded.
 
     Raises:
         ConfigurationError: The limit is below 1, or there is no toolbox.
 
     >>> import reactivex
     >>> from rxworker import tool
+    >>> from rxworker.operators import only
     >>> @tool
     ... async def double(number: int) -> int:
     ...     return 2 * number
     >>> async def main() -> str:
     ...     calls = reactivex.just(ToolCall("1", "double", {"number": 21}))
-    ...     return (await calls.pipe(run_tools(Toolbox([double])))).text
+    ...     return (await calls.pipe(run_tools(Toolbox([double])), only(FinishedCall))).result.text
     >>> asyncio.run(main())
     '42'
     """
-    check_plain("run_tools(emit)", emit)
     check_type("toolbox", toolbox, Toolbox, "run_tools(Toolbox([get_weather]))")
     Limiter(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
-    def operate(source: Observable[ToolCall | ToolResult]) -> Observable[ToolResult]:
-        def subscribe(
-            observer: abc.ObserverBase[ToolResult], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            row = _Row(toolbox, limit, emit, scope, observer)
-            upstream = SingleAssignmentDisposable()
-            # Ready before the source speaks, which it may do at once.
-            both = CompositeDisposable(upstream, Disposable(row.cancel))
-            upstream.disposable = source.subscribe(row.take, row.fail, row.complete, scheduler=scheduler)
-            return both
+    def make(emit: Callable[[CallItem], None], fail: Callable[[Exception], None]) -> _Row:
+        shared, given = (scope, ()) if scope is not None else GIVEN_CALLS.get()
+        if not shared.key:
+            shared = replace(shared, key=f"calls-{urandom(6).hex()}")
+        return _Row(begun or RunningCalls(toolbox, shared, limit), given, emit, fail)
 
-        return Observable(subscribe)
-
-    return operate
+    return following(make)
 
 
-class _Row:
-    """The calls of one subscription, in order, from start to emission."""
+class _Row(Following[ToolCall | CallItem, CallItem]):
+    """The calls of one subscription, in order, from their start to their results."""
 
     def __init__(
         self,
-        toolbox: Toolbox,
-        limit: int,
-        emit: Emit,
-        scope: str,
-        observer: abc.ObserverBase[ToolResult],
+        calls: RunningCalls,
+        given: tuple[PausedCall, ...],
+        emit: Callable[[CallItem], None],
+        fail: Callable[[Exception], None],
     ) -> None:
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise LocalProtocolError(
-                "run_tools was subscribed to outside an event loop: do it in a coroutine"
-            ) from error
-        key, self._given = RUN_CALLS.get()
-        scope = scope or key or f"calls-{urandom(6).hex()}"
-        self._toolbox, self._call_scope = toolbox, CallScope(self._tell, scope=scope)
-        self._emit = emit
+        super().__init__(emit, fail)
+        self._calls = calls
+        self._given = list(given)
         self._places = count()
-        self._observer = observer
-        self._limiter = Limiter(limit)
-        self._tasks: deque[asyncio.Future[FinishedCall]] = deque()
-        self._ended = False
-        self._over = False
+        self._row: deque[RunningCall] = deque()
+        self._outcomes: dict[RunningCall, FinishedCall | WaitingCall] = {}
+        self._error: BaseException | None = None
+        self._over: asyncio.Future[None] | None = None
+        self._is_stopping = False
 
-    def _place_of(self, call: ToolCall) -> int:
-        at = next((at for at, (_, each) in enumerate(self._given) if each.id == call.id), None)
-        if at is None:
-            return next(self._places)
-        place, _ = self._given[at]
-        self._given = (*self._given[:at], *self._given[at + 1 :])
-        return place
+    def take(self, item: ToolCall | CallItem) -> None:
+        """Begin a call; pass everything else on."""
+        if isinstance(item, ToolCall):
+            item = self._placed(item)
+        if isinstance(item, PausedCall):
+            running = self._calls.take(item, self._emit)
+            self._row.append(running)
+            running.task.add_done_callback(partial(self._on_done, running))
+        else:
+            self._emit(item)
 
-    def take(self, call: ToolCall | ToolResult) -> None:
-        if isinstance(call, ToolResult):
-            next(self._places)
-            known: asyncio.Future[FinishedCall] = self._loop.create_future()
-            known.set_result(FinishedCall(call, 0.0))
-            self._tasks.append(known)
-            self._advance()
+    def _placed(self, call: ToolCall) -> PausedCall:
+        for at, each in enumerate(self._given):
+            if each.call.id == call.id:
+                return replace(self._given.pop(at), call=call)
+        return PausedCall(next(self._places), call)
+
+    def finish(self) -> Awaitable[None] | None:
+        """Wait until each call of the source has ended."""
+        self._calls.discard(self._emit)
+        return self._until_ended() if self._row or self._error is not None else None
+
+    async def _until_ended(self) -> None:
+        # An error waits for the other calls: none of them is ended by it.
+        while self._row and (self._error is None or not all(map(_has_ended, self._row))):
+            self._over = asyncio.get_running_loop().create_future()
+            await self._over
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> Awaitable[None] | None:
+        """Cancel the calls that run. They report until they have ended, and no longer."""
+        self._is_stopping = True
+        for each in self._row:
+            if not each.task.cancelling():
+                each.task.cancel()
+        return self._until_stopped() if self._row else None
+
+    async def _until_stopped(self) -> None:
+        try:
+            await stop_all([each.task for each in self._row])
+        finally:
+            for each in self._row:
+                each.is_wanted = False
+        for each in self._row:
+            if each.task.done() and not each.task.cancelled():
+                _expect_no_interrupt(each.task)
+
+    def _on_done(self, running: RunningCall, task: asyncio.Task[FinishedCall | WaitingCall]) -> None:
+        if self._is_stopping:
             return
-        # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
-        call_scope = replace(self._call_scope, variables={})
-        place = self._place_of(call)
-        work = run_at(self._limiter, self._toolbox, call, place, call_scope, own_task=False)
-        task = self._loop.create_task(work)
-        self._tasks.append(task)
-        task.add_done_callback(self._advance)
-
-    def _tell(self, event: ToolEvent) -> None:
-        if not self._over:
-            self._emit(event)
-
-    def fail(self, error: Exception) -> None:
-        self.cancel()
-        self._observer.on_error(error)
-
-    def complete(self) -> None:
-        self._ended = True
-        self._advance()
-
-    def cancel(self) -> None:
-        self._over = True
-        for task in self._tasks:
-            task.cancel()
-        self._tasks.clear()
-
-    def _advance(self, _: Any = None) -> None:
-        while self._tasks and self._tasks[0].done() and not self._over:
-            task = self._tasks.popleft()
+        try:
             if task.cancelled():
-                self.fail(LocalProtocolError("a call's task was cancelled from outside"))
-            elif (error := task.exception()) is not None:
-                # Tools do not raise here. This is `emit`, or an end of the program, which has passed by already.
-                self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+                # A tool that cancels its own task has failed, and the stream goes on.
+                paused = running.each
+                result = ToolResult(paused.call.id, "The tool cancelled itself.", True, paused.call.name)
+                self._outcomes[running] = FinishedCall(paused, result, running.tool)
+                running.report(ToolStop(result, place=paused.place))
             else:
-                self._observer.on_next(task.result().result)
-        if self._ended and not self._tasks and not self._over:
-            self._over = True
-            self._observer.on_completed()
+                self._outcomes[running] = _expect_no_interrupt(task).result()
+            while self._row and (outcome := self._outcomes.pop(self._row[0], None)) is not None:
+                self._row.popleft()
+                self._emit(outcome)
+        except BaseException as error:
+            self._error = self._error or error
+            if self._over is None and isinstance(error, Exception):
+                self._fail(error)  # the source goes on
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+
+def _has_ended(running: RunningCall) -> bool:
+    return running.task.done()
+
+
+def _expect_no_interrupt(
+    task: asyncio.Task[FinishedCall | WaitingCall],
+) -> asyncio.Task[FinishedCall | WaitingCall]:
+    """The task, unless its tool has raised an interrupt.
+
+    That has left the event loop by then; what waits for the calls is cancelled.
+    """
+    error = task.exception()
+    if isinstance(error, KeyboardInterrupt):
+        raise asyncio.CancelledError from error
+    return task

@@ -9,7 +9,7 @@ from rxworker.worker.inputs import run_inputs
 from rxworker.worker.limits import Budget
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.paused import load_paused, save_paused
-from rxworker.worker.permit import permit
+from rxworker.worker.permit import call_scope, permit, revise
 from rxworker.worker.queue import QueuedWorker, recover_all, submit, work
 from rxworker.worker.respond import respond
 from rxworker.worker.session import session_of
@@ -44,6 +44,8 @@ __all__ = [
     "respond",
     "call_tools",
     "permit",
+    "revise",
+    "call_scope",
     "decide",
     "repeat_turns",
 ]

@@ -19,22 +19,22 @@ is added to the path of the events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import reactivex
 from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, HookError, RunAbortedError
+from rxworker.errors import ConfigurationError, HookError
 from rxworker.events import (
     BlockStop,
     BlockType,
     Event,
+    LoopHold,
     MessageAdd,
     PausedCall,
     PauseState,
@@ -42,34 +42,26 @@ from rxworker.events import (
     RunPause,
     Status,
     ToolOutput,
+    ToolProgress,
     ToolStart,
     ToolStop,
 )
-from rxworker.events.arguments import copy_arguments
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import CLIENT_TOOL, QUESTION
-from rxworker.events.turn import DISCARDED_EARLY
-from rxworker.hooks import (
-    Abort,
-    Finish,
-    HookPoint,
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-)
-from rxworker.hooks.points import REQUIRES_APPROVAL
-from rxworker.hooks.runner import names_in, numbered
+from rxworker.events.pause import CLIENT_TOOL
+from rxworker.hooks import HookPoint
+from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import content_of, step_block
 from rxworker.state.closing import call_ends
-from rxworker.tools import ClientTool, Tool
 from rxworker.tools.base import policy_of
-from rxworker.tools.invocation import RUN_CALLS, CallScope
+from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, WaitingCall
+from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, following, in_turn
+from rxworker.tools.invocation import GIVEN_CALLS, ToolEvent
+from rxworker.tools.operator import run_tools
 from rxworker.tools.results import clean, truncate
-from rxworker.tools.run import EarlyCalls, run_call, run_calls
+from rxworker.tools.run import RunningCalls
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.worker.account import RunAccount
 from rxworker.worker.apply import apply_operators
@@ -85,12 +77,12 @@ from rxworker.worker.context import (
     let_watchers_act,
 )
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.loop import Emitter
-from rxworker.worker.permit import decoded, missing, not_run, result_by
-from rxworker.worker.result import signature_of
+from rxworker.worker.permit import HookScope, permit, refused, revise, shown
 
-# Constants, since a member of an enumeration is slow to look up.
-BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
+A = TypeVar("A")
+
+# A constant, since a member of an enumeration is slow to look up.
+BEFORE = HookPoint.BEFORE_TOOL_CALL
 
 
 def start_early(context: RunContext, scope: TurnScope, source: Observable[Event]) -> Observable[Event]:
@@ -104,17 +96,20 @@ def start_early(context: RunContext, scope: TurnScope, source: Observable[Event]
     def make(observer: abc.ObserverBase[Event]) -> Sink[Event]:
         push_many = many(observer)
 
+        def begun(event: ToolEvent) -> None:
+            writer = context.journal.writer
+            if isinstance(event, ToolStop):
+                event = shown(context.worker.hooks, event, None if writer is None else writer.hold_result)
+            _stored(context, context.journal.emit)(event)
+
         def on_next(event: Event) -> None:
             call = _whole_call(context, event) if isinstance(event, BlockStop) else None
             if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
                 # A new response: the calls of the previous one are retracted.
                 discard_early(context, scope)
             observer.on_next(event)
-            if call is not None and _may_start(context, scope, call[0]):
-                token, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
-                _early_of(context, scope).start(*call)
-                PRESSURE.reset(pressure)  # that of the response, in whose context this is called
-                ACCOUNT.reset(token)
+            if call is not None and _may_start(context, scope, call.call):
+                _early_of(context, scope).begin_early(call, begun)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -128,58 +123,36 @@ def start_early(context: RunContext, scope: TurnScope, source: Observable[Event]
     return stage(source, make)
 
 
-def discard_early(context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None) -> None:
-    """Cancel the early calls whose results are not needed, and emit their ends.
-
-    Args:
-        context: The run.
-        scope: The turn.
-        keep: The calls whose results are needed, with their final arguments, by their places.
-    """
-    early = scope.early
-    if early is None:
-        return
-    for call, place in early.cancel(keep):
-        result = ToolResult(call.id, DISCARDED_EARLY, is_error=True, name=call.name)
-        context.journal.emit(ToolStop(result, place=place))
-    if not early.is_leaving:
-        return
-    task = asyncio.get_running_loop().create_task(early.settled())
-    context.tasks.add(task)
-    task.add_done_callback(context.tasks.discard)
+def discard_early(context: RunContext, scope: TurnScope) -> None:
+    """Cancel the early calls that were not taken over, and emit their ends."""
+    if scope.early is not None:
+        scope.early.discard(context.journal.emit)
 
 
-def hold_back(
-    context: RunContext, emit: Callable[[Event], None], approved: Collection[int] = ()
-) -> Callable[[Event], None]:
-    """Emit the end of a call without its result if ``after_tool_call`` hooks may change it: nothing may show it before.
-
-    The start of a call is stored with the hooks that have agreed to it, for a process that makes the call again.
+def _stored(context: RunContext, emit: Emit, approved: Collection[int] = ()) -> Emit:
+    """Emit the events of calls, each start with what a process needs that makes the call again.
 
     Args:
         context: The run.
         emit: Emits an event.
         approved: The places of the calls that a person has approved.
     """
-    history, writer = context.journal.hub.history, context.journal.writer
+    writer, history = context.journal.writer, context.journal.hub.history
+    if writer is None:
+        return emit
 
-    def emit_checked(event: Event) -> None:
-        if writer is not None and isinstance(event, ToolStart):
-            hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
-            if hooks or is_approved:
-                writer.keep_agreement(event.place, names_in(hooks), approved=is_approved)
-        if isinstance(event, ToolStop) and event.result is not None:
-            hooks = context.worker.hooks.at(AFTER)
-            if hooks and any(hook.matches(event.result.name) for hook in hooks):
-                if writer is not None:
-                    writer.hold_result(event.place, event.result)
-                event = replace(event, result=None)
+    def emit_stored(event: Event) -> None:
+        if not isinstance(event, ToolStart):
+            emit(event)
+            return
+        hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
+        if hooks or is_approved:
+            writer.keep_agreement(event.place, names_in(hooks), approved=is_approved)
         before = history.last_seq
         emit(event)
-        if writer is not None and isinstance(event, ToolStart):
-            _expect_start(context, event, before)
+        _expect_start(context, event, before)
 
-    return emit_checked
+    return emit_stored
 
 
 def _expect_start(context: RunContext, event: ToolStart, before: int) -> None:
@@ -195,8 +168,8 @@ def _expect_start(context: RunContext, event: ToolStart, before: int) -> None:
         raise ConfigurationError(_NO_START)
 
 
-def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] | None:
-    """The tool call whose block this event closes, if it closes one, and its index among the calls so far."""
+def _whole_call(context: RunContext, event: BlockStop) -> PausedCall | None:
+    """The tool call whose block this event closes, if it closes one, with its index among the calls so far."""
     if event.block_type is not BlockType.TOOL_USE:
         return None
     response = context.journal.state.response
@@ -206,7 +179,7 @@ def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] |
     if not isinstance(call, ToolCall):
         return None
     before = [b for b in response.blocks if b.index < event.index and b.choice == 0]
-    return call, sum(b.block_type is BlockType.TOOL_USE for b in before)
+    return PausedCall(sum(b.block_type is BlockType.TOOL_USE for b in before), call)
 
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
@@ -223,33 +196,52 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     return context.journal.state.all_tool_calls + waiting < most
 
 
-def _call_scope(context: RunContext, scope: TurnScope, emit: Emit) -> CallScope:
-    begun = {each.place: each.begun for each in scope.pause.calls if each.begun is not None}
-    return CallScope(
-        emit,
-        context.journal.relay,
-        scope.pause.key,
-        scope.variables,
+def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
+    """What the calls of a turn share with each other and with their hooks."""
+    journal, writer = context.journal, context.journal.writer
+    if not scope.pause.key:
+        # It stays the same however often the turn is paused, so that no call is made twice.
+        scope.pause = replace(scope.pause, key=f"{journal.run_id}/{journal.state.turns}")
+    return HookScope(
+        key=scope.pause.key,
+        variables=scope.variables,
         shared=context.shared,
-        begun=begun,
-        keep=None if context.journal.writer is None else context.journal.writer.keep_state,
+        relay=journal.relay,
+        barrier=None if writer is None else journal.barrier,
+        keep=None if writer is None else writer.keep_state,
         is_left=lambda: any(run.journal.is_left for run in context.line),
         # The pause of a run inside another one could not be resumed.
         can_ask=not context.parents,
+        start_task=partial(_start_task, context),
+        tasks=context.tasks,
+        hook_input=partial(context.hook_input, scope.variables),
+        allows=context.allows,
+        early=scope.early,
+        hold=None if writer is None else writer.hold_result,
+        held=partial(_held_back, context),
     )
 
 
-def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
+def _start_task(context: RunContext, work: Coroutine[Any, Any, A]) -> asyncio.Task[A]:
+    """Start the task of a call: what it requests is counted as that of a tool."""
+    account, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
+    try:
+        return asyncio.get_running_loop().create_task(work)
+    finally:
+        PRESSURE.reset(pressure)
+        ACCOUNT.reset(account)
+
+
+def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
     if scope.early is None:
-        journal = context.journal
-        key = f"{journal.run_id}/{journal.state.turns}"
-        scope.pause = replace(scope.pause, key=key)
-        call_scope = _call_scope(context, scope, hold_back(context, journal.emit))
-        scope.early = EarlyCalls(context.worker.tools, call_scope, limit=context.worker.parallel)
+        # With the barrier of the calls that are not pure, which begin there later.
+        shared = _hook_scope(context, scope)
+        scope.early = RunningCalls(context.worker.tools, shared, context.worker.parallel)
     return scope.early
 
 
-Executor: TypeAlias = Operator[ToolCall, ToolResult]
+Executor: TypeAlias = Operator[ToolCall, ToolResult] | Operator[ToolCall, CallItem]
+EXECUTED = {ToolResult, FinishedCall, WaitingCall, ToolStart, ToolProgress, ToolStop, LoopHold}
 Told: TypeAlias = dict[tuple[type[Event], int], list[Event]]
 TOOL_EVENTS = (ToolStart, ToolStop, ToolOutput)
 _CHANGED = (
@@ -264,22 +256,21 @@ _NO_START = (
 _NO_RESULT = "the executor of call_tools emitted a {}: it takes calls and emits a ToolResult for each"
 
 
-def call_tools(turn: Turn, *, executor: Operator[ToolCall, ToolResult] | None = None) -> Observable[Event]:
+def call_tools(turn: Turn, *, executor: Executor | None = None) -> Observable[Event]:
     """Run the hooks of the calls, the calls, and the hooks of the results, and add the results to the conversation.
 
         response       --c--c--|                    c the end of a block with a call
         [ call_tools ]
                                --s--s--p--o--o--m|  s ToolStart, p ToolProgress, o ToolStop, m MessageAdd of the results
 
-    Its heart is ``response.pipe(tool_calls(), permit(hooks, toolbox), run_tools(toolbox))``: the calls, the hooks that
-    permit them, and the tools. Around it are what a run needs besides: events, limits, a pause, a resumed run's
-    decisions. Without calls it is empty. If a hook pauses the run, the last event is a `RunPause`.
+    It is the calls, and four operators: ``permit``, `run_tools`, ``revise`` and `settle`. Without calls it is empty. If
+    a hook pauses the run, the last event is a `RunPause`.
 
     Args:
         turn: The turn.
         executor: Runs the calls that the hooks permit, in place of the tools: emits a result for each, in any order. No
             pure tool then starts early. Where the tools are elsewhere: ``Worker(stages={"call_tools":
-            partial(call_tools, executor=remote)})``.
+            partial(call_tools, executor=remote)})``. `run_tools` is one, too: for some of the calls, for example.
 
     Raises:
         LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
@@ -290,16 +281,12 @@ def call_tools(turn: Turn, *, executor: Operator[ToolCall, ToolResult] | None = 
     """
     if executor is not None:
         expect_operator(executor)
-    return turn._stage(make_calls if executor is None else partial(make_calls, executor=executor))
+    return turn._stage(partial(_call_tools, executor=executor))
 
 
-async def make_calls(
-    context: RunContext,
-    scope: TurnScope,
-    emitter: Emitter[Event],
-    executor: Executor | None = None,
+async def _call_tools(
+    context: RunContext, scope: TurnScope, emitter: Emitter[Event], executor: Executor | None
 ) -> None:
-    """The coroutine of `call_tools`."""
     flushes = context.journal.hub.flush_scheduler
     if flushes.is_needed and not scope.is_resumed:
         await let_watchers_act(flushes)
@@ -310,15 +297,236 @@ async def make_calls(
         context.called[each.call.name] = None
     try:
         if waiting or scope.pause.calls or scope.pause.refused:
-            # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made
-            # twice.
-            key = scope.pause.key or f"{context.journal.run_id}/{context.journal.state.turns}"
-            scope.pause = replace(scope.pause, key=key)
             emit = emitter.emit if scope.noted is None else _noted(scope, scope.noted, emitter.emit)
-            await _run_calls(context, scope, waiting, emit, executor)
+            emit = _stored(context, emit, {each.place for each in waiting if each.is_approved})
+            await Emitter(emit).follow(_pipe(context, scope, waiting, executor))
     finally:
-        if scope.early is not None:
+        discard_early(context, scope)
+
+
+def _pipe(
+    context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall], executor: Executor | None
+) -> Observable[Event]:
+    """The calls of a turn through their operators."""
+    hooks, box, shared = context.worker.hooks, context.worker.tools, _hook_scope(context, scope)
+    run = run_tools(box, context.worker.parallel, shared, begun=scope.early)
+    if executor is not None:
+        run = following(partial(_Execute, context, shared, executor))
+    calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run, revise(hooks, box, shared))
+    if scope.pause.calls or scope.pause.refused:  # their hooks run before those of the calls that wait
+        calls = in_turn(_answers(scope).pipe(revise(hooks, box, shared)), calls)
+    return calls.pipe(settle(context, scope))
+
+
+def _answers(scope: TurnScope) -> Observable[CallItem]:
+    """The calls of a turn that have a result already: by a person, a client, a hook, or a process before this one."""
+
+    async def answers(emitter: Emitter[CallItem]) -> None:
+        for place, result in scope.pause.refused.items():
+            call = ToolCall(result.tool_use_id, result.name, {})
+            emitter.emit(FinishedCall(PausedCall(place, call), result, is_final=True))
+        for each in scope.pause.calls:
+            answer = scope.answered.get(each.place)
+            if answer is None:
+                continue
+            if each.place not in scope.ended:
+                emitter.emit(ToolStop(answer, place=each.place))
+            emitter.emit(FinishedCall(each, answer))
+
+    return CoroutineObservable(answers, set())
+
+
+def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall]) -> Observable[CallItem]:
+    """The calls of a turn that wait.
+
+    Raises:
+        LimitExceededError: The limit of tool calls is reached.
+    """
+
+    async def calls(emitter: Emitter[CallItem]) -> None:
+        items: Sequence[CallItem] = waiting
+        reason = context.pause_request.reason
+        if not scope.finished_by and reason is not None:
+            # The hooks run for all of these when the run resumes.
+            left = [WaitingCall(PausedCall(w.place, w.call, begun=w.begun), BY_CALLER, reason) for w in waiting]
+            items = [PausedCalls(BY_CALLER, reason), *left]
+        else:
+            # The calls that started early are already counted.
+            begun = 0 if scope.early is None else scope.early.begun
+            before_calls(context, len(waiting) - begun, emitter.emit)
+            if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
+                items = refused(waiting, scope.finished_by, scope.early)
+        for item in items:
+            emitter.emit(item)
+
+    return CoroutineObservable(calls, set())
+
+
+def settle(context: RunContext, scope: TurnScope) -> Operator[CallItem, Event]:
+    """Make the message of the results, or the pause if a call waits.
+
+    --a---b-|      the calls with their results
+    [ settle ]
+    --------(m)|   m MessageAdd
+    """
+    return following(partial(_Settle, context, scope))
+
+
+class _Settle(Following[CallItem, Event]):
+    """What becomes of the calls of one turn."""
+
+    def __init__(self, context: RunContext, scope: TurnScope, emit: Emit, fail: Callable[[Exception], None]) -> None:
+        super().__init__(emit, fail)
+        self._context = context
+        self._scope = scope
+        self._results: dict[int, ToolResult] = {}
+        self._waiting: list[WaitingCall] = []
+        self._by_caller = False
+
+    def take(self, item: CallItem) -> None:
+        """Collect the calls, and pass the events on."""
+        if isinstance(item, FinishedCall):
+            self._results[item.paused.place] = item.result
+        elif isinstance(item, WaitingCall):
+            self._waiting.append(item)
+        elif isinstance(item, PausedCalls):
+            self._by_caller = True
+        elif isinstance(item, FinishedCalls):
+            _finish(self._context, self._scope, item)
+        elif not isinstance(item, PausedCall):
+            self._emit(item)
+
+    def finish(self) -> None:
+        """Make the message of the results, or the pause."""
+        context, scope, emit = self._context, self._scope, self._emit
+        if scope.finished_by:
+            for item in refused([each.paused for each in self._waiting], scope.finished_by, None):
+                self.take(item)
+        elif self._waiting or self._by_caller:
             discard_early(context, scope)
+            _pause(context, scope, self._waiting, self._results, emit)
+            return
+        scope.called = True
+        emit(MessageAdd((Message("user", tuple(dict(sorted(self._results.items())).values())),), "tools"))
+        # A run that repeats its calls makes no progress.
+        check_limits(emit, context.worker.limits, max_repeats=context.journal.state.repeats)
+
+
+def _pause(
+    context: RunContext,
+    scope: TurnScope,
+    waiting: Sequence[WaitingCall],
+    results: Mapping[int, ToolResult],
+    emit: Emit,
+) -> None:
+    """Pause the run, with what this turn leaves undone."""
+    left = sorted(waiting, key=attrgetter("paused.place"))
+    # A person answers a question before a client runs the others.
+    hook = next((each.hook for each in left if each.is_required), left[0].hook if left else BY_CALLER)
+    required = tuple([at for at, each in enumerate(left) if each.is_required])
+    reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook == hook and each.reason))
+    if hook == CLIENT_TOOL:
+        reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
+    calls = tuple([each.paused for each in left])
+    pause = PauseState(hook, calls, required, reason, dict(sorted(results.items())), scope.pause.key)
+    if hook == BY_CALLER:
+        context.pause_request.take(emit, pause)
+    else:
+        emit(RunPause(pause))
+
+
+def _finish(context: RunContext, scope: TurnScope, finished: FinishedCalls) -> None:
+    """Let the run end after this turn.
+
+    Raises:
+        HookError: The run must return a value, and the model has not answered yet.
+    """
+    hook = finished.hook
+    if context.output is not None:
+        text = (
+            f"hook {hook!r} answered Finish(final=True) at {finished.point}, where the run has no value of its output "
+            "type yet: use Abort"
+        )
+        raise HookError(text, hook=hook, point=finished.point, kind="verdict")
+    scope.finished_by = scope.finished_by or hook
+
+
+class _Execute(Following[CallItem, CallItem]):
+    """`run_tools` by an operator of the application."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        shared: HookScope,
+        executor: Executor,
+        emit: Callable[[CallItem], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        super().__init__(emit, fail)
+        self._context = context
+        self._shared = shared
+        self._executor = executor
+        self._left: list[PausedCall] = []
+        self._began = 0.0
+
+    def take(self, item: CallItem) -> None:
+        """Collect a call, and pass everything else on."""
+        if isinstance(item, PausedCall):
+            self._left.append(item)
+        else:
+            self._emit(item)
+
+    def finish(self) -> Awaitable[None] | None:
+        """Run the calls, if there are any."""
+        return self._execute() if self._left else None
+
+    async def _execute(self) -> None:
+        context, shared, left = self._context, self._shared, self._left
+        for each in left:
+            self._emit(ToolStart(each.call, each.place))
+        if shared.barrier is not None:
+            await shared.barrier()
+        self._began = asyncio.get_running_loop().time()
+        calls = reactivex.from_iterable([each.call for each in left])
+        executed = apply_operators((self._executor,), calls, context.scheduler, EXECUTED, _NO_RESULT)
+        account, known = ACCOUNT.set(RunAccount(context, "tool")), GIVEN_CALLS.set((shared, tuple(left)))
+        try:
+            # Here an exception of ``_receive`` is an error of the stream, in whatever thread the executor emits.
+            await Emitter[Any](ignore).listen(executed.pipe(ops.do_action(self._receive)))
+        finally:
+            GIVEN_CALLS.reset(known)
+            ACCOUNT.reset(account)
+        if left:
+            names = ", ".join(each.call.id for each in left)
+            raise ConfigurationError(f"the executor of call_tools completed without a result of {names}")
+
+    def _receive(self, item: CallItem | ToolResult) -> None:
+        """Take what the executor emits: the results; and of `run_tools` also progress and questions."""
+        if isinstance(item, ToolProgress | LoopHold):
+            self._emit(item)
+        elif isinstance(item, WaitingCall):
+            self._left.remove(self._named(item.paused.call.id))
+            self._emit(item)
+        elif isinstance(item, FinishedCall | ToolResult):
+            result = item.result if isinstance(item, FinishedCall) else item
+            each = self._named(result.tool_use_id)
+            self._left.remove(each)
+            tool = self._context.worker.tools.get(each.call.name)
+            content = clean(truncate(result.content, policy_of(tool).max_output))
+            result = replace(result, content=content, name=each.call.name)
+            seconds = asyncio.get_running_loop().time() - self._began
+            self._emit(ToolStop(result, seconds, each.call.id, each.place, result.is_error))
+            self._emit(FinishedCall(each, result, tool))
+
+    def _named(self, id: str) -> PausedCall:  # noqa: A002 - the word of calls
+        for each in self._left:
+            if each.call.id == id:
+                return each
+        text = (
+            f"the executor of call_tools emitted a result of {id!r}, which is not a waiting call: give each result the "
+            "id of its call"
+        )
+        raise ConfigurationError(text)
 
 
 def _noted(scope: TurnScope, told: Told, emit: Emit) -> Emit:
@@ -364,329 +572,6 @@ def expect_told(context: RunContext, told: Told, event: Event) -> None:
             ends = [c.result for c in calls if c.call.id == result.tool_use_id and c.phase == "ended"]
             if ends and None not in ends and result not in ends:
                 raise ConfigurationError(_CHANGED.format("MessageAdd"))
-
-
-async def _run_calls(
-    context: RunContext,
-    scope: TurnScope,
-    waiting: tuple[PausedCall, ...],
-    emit: Emit,
-    executor: Executor | None,
-) -> None:
-    results = dict(scope.pause.refused)
-    invalid: set[int] = set()
-    waiting = tuple([_decoded(context, each, invalid) for each in waiting])
-    for each in scope.pause.calls:
-        answer = scope.answered.get(each.place)
-        if answer is None:
-            continue
-        if each.place not in scope.ended:
-            hold_back(context, emit)(ToolStop(answer, place=each.place))
-        tool = context.worker.tools.get(each.call.name)
-        results[each.place] = await _after_result_hooks(context, scope, each, tool, answer, emit)
-    if not scope.finished_by and context.pause_request.reason is not None:
-        # The hooks run for all of these when the run resumes.
-        discard_early(context, scope)
-        context.pause_request.take(emit, _pause(scope, BY_CALLER, map(_not_asked, waiting), results))
-        return
-    early = scope.early
-    # The calls that started early are already counted.
-    before_calls(context, len(waiting) - (0 if early is None else early.begun), emit)
-    allowed: Sequence[PausedCall] = waiting
-    if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
-        allowed = _begun(scope, waiting)
-    elif context.worker.hooks.at(BEFORE) or context.worker.tools.wants_approval([each.call for each in waiting]):
-        asked = await _ask(context, scope, waiting, invalid, results, emit)
-        if asked is None:
-            return
-        allowed = asked
-    if scope.finished_by:
-        kept = {each.place for each in allowed}
-        _refuse(scope, [each for each in waiting if each.place not in kept], results, emit)
-    # A tool may be removed while it runs; its hooks run for the result all the same.
-    tools = {each.place: context.worker.tools.get(each.call.name) for each in allowed}
-    by_client = [each for each in allowed if isinstance(tools[each.place], ClientTool) and each.place not in invalid]
-    if by_client:
-        places = {each.place for each in by_client}
-        allowed = [each for each in allowed if each.place not in places]
-    if early is not None:
-        discard_early(context, scope, keep={each.place: each.call for each in allowed})
-        for each in allowed:
-            tools[each.place] = tools[each.place] or early.tool_at(each.place)
-    asking: list[PausedCall] = []
-    emit_call = hold_back(context, emit, {each.place for each in allowed if each.is_approved})
-    barrier = None if context.journal.writer is None else context.journal.barrier
-    token = ACCOUNT.set(RunAccount(context, "tool"))
-    try:
-        if executor is not None:
-            RUN_CALLS.set((scope.pause.key, tuple([(each.place, each.call) for each in allowed])))
-            await _execute(context, executor, allowed, invalid, results, emit_call, barrier)
-        else:
-            finished = await run_calls(
-                context.worker.tools,
-                [each.call for each in allowed],
-                replace(_call_scope(context, scope, emit_call), barrier=barrier),
-                places=[each.place for each in allowed],
-                limit=context.worker.parallel,
-                early=early,
-            )
-            for each, done in zip(allowed, finished, strict=True):
-                if done.begun is None:
-                    results[each.place] = done.result
-                else:
-                    asking.append(replace(each, begun=done.begun))
-    finally:
-        ACCOUNT.reset(token)
-    if context.worker.hooks.at(AFTER) or _held_back(context):
-        for each in allowed:
-            if each.place not in results:
-                continue
-            tool = context.worker.tools.get(each.call.name) or tools[each.place]
-            result = results[each.place]
-            results[each.place] = await _after_result_hooks(context, scope, each, tool, result, emit)
-    if scope.finished_by:
-        _refuse(scope, [*asking, *by_client], results, emit)
-    elif asking or by_client:
-        spared = tuple(numbered(names_in(context.worker.hooks.at(BEFORE))))
-        left = sorted([*asking, *by_client], key=attrgetter("place"))
-        offered = [replace(each, spared=spared, is_approved=True) for each in left]
-        if asking:  # before a client runs the others
-            required = tuple([at for at, each in enumerate(left) if each.question is not None])
-            reason = "\n".join(str(each.question) for each in asking)
-            emit(RunPause(_pause(scope, QUESTION, offered, results, reason, required)))
-            return
-        tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
-        reason = f"{tool_names} runs in the client"
-        emit(RunPause(_pause(scope, CLIENT_TOOL, offered, results, reason)))
-        return
-    scope.called = True
-    emit(MessageAdd((Message("user", tuple(dict(sorted(results.items())).values())),), "tools"))
-    # A run that repeats its calls makes no progress.
-    check_limits(emit, context.worker.limits, max_repeats=context.journal.state.repeats)
-
-
-async def _execute(
-    context: RunContext,
-    executor: Executor,
-    allowed: Sequence[PausedCall],
-    invalid: Collection[int],
-    results: dict[int, ToolResult],
-    emit: Emit,
-    barrier: Callable[[], Awaitable[None]] | None,
-) -> None:
-    """Run the calls by an operator of the application."""
-    loop = asyncio.get_running_loop()
-    left: list[PausedCall] = []
-    for each in allowed:
-        emit(ToolStart(each.call, each.place))
-        if each.place in invalid:
-            result = await run_call(context.worker.tools, each.call)  # the error of its arguments
-            results[each.place] = result
-            emit(ToolStop(result, call_id=each.call.id, place=each.place, is_error=True))
-        else:
-            left.append(each)
-    if not left:
-        return
-    if barrier is not None:
-        await barrier()
-    began = loop.time()
-
-    def take(result: ToolResult) -> None:
-        each = next((each for each in left if each.call.id == result.tool_use_id), None)
-        if each is None:
-            text = (
-                f"the executor of call_tools emitted a result of {result.tool_use_id!r}, which is not a waiting call: "
-                "give each result the id of its call"
-            )
-            raise ConfigurationError(text)
-        left.remove(each)
-        most = policy_of(context.worker.tools.get(each.call.name)).max_output
-        content = clean(truncate(result.content, most))
-        result = replace(result, content=content, name=each.call.name)
-        results[each.place] = result
-        emit(ToolStop(result, loop.time() - began, each.call.id, each.place, result.is_error))
-
-    calls = reactivex.from_iterable([each.call for each in left])
-    executed = apply_operators((executor,), calls, context.scheduler, {ToolResult}, _NO_RESULT)
-    # Here an exception of ``take`` is an error of the stream, in whatever thread the executor emits.
-    await Emitter[ToolResult](ignore, ignore).listen(executed.pipe(ops.do_action(take)))
-    if left:
-        names = ", ".join(each.call.id for each in left)
-        raise ConfigurationError(f"the executor of call_tools completed without a result of {names}")
-
-
-def _begun(scope: TurnScope, waiting: Sequence[PausedCall]) -> list[PausedCall]:
-    """The calls of pure tools that run already."""
-    early = scope.early
-    return [each for each in waiting if early and early.has_started(each.call, each.place)]
-
-
-def _refuse(scope: TurnScope, some: Sequence[PausedCall], results: dict[int, ToolResult], emit: Emit) -> None:
-    """Give calls that will not run, since a hook has finished the run, a result.
-
-    A conversation has one for each call.
-    """
-    for each in some:
-        if each.place in results:
-            continue
-        results[each.place] = not_run(each.call, scope.finished_by)
-        emit(ToolStop(results[each.place], place=each.place))
-
-
-def _finish(context: RunContext, scope: TurnScope, hook: str, point: HookPoint) -> None:
-    """Let the run end after this turn.
-
-    Raises:
-        HookError: The run must return a value, and the model has not answered yet.
-    """
-    if context.output is not None:
-        text = (
-            f"hook {hook!r} answered Finish(final=True) at {point.value}, where the run has no value of its output "
-            "type yet: use Abort"
-        )
-        raise HookError(text, hook=hook, point=point.value, kind="verdict")
-    scope.finished_by = scope.finished_by or hook
-
-
-def _pause(
-    scope: TurnScope,
-    hook: str,
-    calls: Iterable[PausedCall],
-    results: Mapping[int, ToolResult],
-    reason: str = "",
-    required: tuple[int, ...] = (),
-) -> PauseState:
-    """What this turn leaves undone."""
-    refused = dict(sorted(results.items()))
-    return PauseState(hook, tuple(calls), required, reason, refused, scope.pause.key)
-
-
-def _not_asked(each: PausedCall) -> PausedCall:
-    """The call of a pause before its hooks: all of them run when the run resumes."""
-    return PausedCall(each.place, each.call, begun=each.begun)
-
-
-async def _ask(
-    context: RunContext,
-    scope: TurnScope,
-    waiting: Sequence[PausedCall],
-    invalid: Collection[int],
-    results: dict[int, ToolResult],
-    emit: Emit,
-) -> list[PausedCall] | None:
-    """The calls that may run; ``None`` if a hook has paused the run.
-
-    The results of the others are added to ``results``.
-    """
-    allowed: list[PausedCall] = []
-    for number, each in enumerate(waiting):
-        call, place = each.call, each.place
-        tool = context.worker.tools.get(call.name)
-        if tool is None:
-            # It is not run, even if the tool is added later: no hook has run for it. Its start has a context of its
-            # own, as that of any call: an observer may set the current span.
-            results[place] = missing(context.worker.tools, call)
-            copy_context().run(emit, ToolStart(call, place))
-            emit(ToolStop(results[place], place=place))
-            continue
-        if place in invalid:
-            allowed.append(each)
-            continue
-        hooks = context.worker.hooks.at(BEFORE)
-        hook_context = ToolCallContext(
-            call=call,
-            tool=tool,
-            spared=frozenset(each.spared),
-            granted=partial(context.allows, call.name),
-            **context.hook_input(scope.variables),
-        )
-        verdict, hook = await context.worker.hooks.run(BEFORE, hook_context, emit)
-        left = hook_context.call
-        result = result_by(verdict, hook, call, tool)
-        if result is not None:
-            results[place] = result
-            if isinstance(verdict, Skip):
-                emit(ToolStop(result, place=place))
-                continue
-            hold_back(context, emit)(ToolStop(result, place=place))
-            made = replace(each, call=left)
-            results[place] = await _after_result_hooks(context, scope, made, tool, result, emit)
-            if scope.finished_by:
-                return _begun(scope, waiting)
-            continue
-        match verdict:
-            case Finish():
-                _finish(context, scope, hook, BEFORE)
-                return _begun(scope, waiting)
-            case Pause(reason=reason):
-                pass
-            case _ if (
-                policy_of(tool).requires_approval
-                # A person has approved exactly these arguments.
-                and not (each.is_approved and (left is call or signature_of(left) == signature_of(call)))
-                and not await hook_context.allows(REQUIRES_APPROVAL)
-            ):
-                hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
-            case _:
-                allowed.append(replace(each, call=left))
-                continue
-        discard_early(context, scope)
-        spared = tuple(numbered(names_in(hooks)))
-        calls = [replace(each, spared=spared, is_approved=True) for each in allowed]
-        reached = spared[: len(hook_context.reached)]
-        calls.append(PausedCall(place, left, reached, begun=each.begun))
-        calls += map(_not_asked, waiting[number + 1 :])
-        emit(RunPause(_pause(scope, hook, calls, results, reason, (len(allowed),))))
-        return None
-    return allowed
-
-
-def _decoded(context: RunContext, each: PausedCall, invalid: set[int]) -> PausedCall:
-    """The call with the arguments that hooks and the tool receive.
-
-    If they cannot be decoded, its place is added to ``invalid``.
-    """
-    tool = context.worker.tools.get(each.call.name)
-    if tool is None:
-        return each
-    call = decoded(each.call, tool)
-    if call is None:
-        invalid.add(each.place)
-        return each
-    return each if call is each.call else replace(each, call=call)
-
-
-async def _after_result_hooks(
-    context: RunContext,
-    scope: TurnScope,
-    each: PausedCall,
-    tool: Tool | None,
-    result: ToolResult,
-    emit: Emit,
-) -> ToolResult:
-    """The result after the hooks. It is emitted unless the end of the call already had it."""
-    left, hooks = result, context.worker.hooks.at(AFTER)
-    # What `hold_back` goes by. The state has the calls of a process before this one, but not yet what an operator
-    # around the stage passes on later.
-    is_held = each.place in _held_back(context) or any(hook.matches(result.name) for hook in hooks)
-    if tool is not None and hooks:
-        hook_context = ToolResultContext(
-            # With arguments of its own, which a hook may change in place: the watchers hold the others.
-            call=replace(each.call, input=copy_arguments(each.call.input)),
-            result=result,
-            tool=tool,
-            **context.hook_input(scope.variables),
-        )
-        verdict, hook = await context.worker.hooks.run(AFTER, hook_context, emit)
-        if isinstance(verdict, Abort):
-            raise RunAbortedError(verdict.reason, hook=hook)
-        if isinstance(verdict, Finish):
-            _finish(context, scope, hook, AFTER)
-        changed = hook_context.result
-        left = replace(changed, content=clean(changed.content), name=each.call.name)
-    if left != result or is_held:
-        emit(ToolOutput(left, each.place))
-    return left
 
 
 def _held_back(context: RunContext) -> set[int]:

@@ -31,10 +31,10 @@ from rxworker.operators import error_to_exception
 from rxworker.providers import Options, Request
 from rxworker.providers.base import ToolChoice
 from rxworker.state.response import COMPLETED, fold_response, message_of
+from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.context import Edits, Emit, RunContext, ignore
-from rxworker.worker.loop import Emitter
 from rxworker.worker.respond import NO_RESPONSE, RESPONSE_EVENTS
 
 WORTH = 10

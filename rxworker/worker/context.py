@@ -52,15 +52,15 @@ from rxworker.providers.models import cost_of
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.invocation import CallScope
-from rxworker.tools.run import EarlyCalls, run_call
+from rxworker.tools.run import RunningCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.watchdog import watchdog
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.compact import Compact
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits, check_priced
-from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
 from rxworker.worker.take_up import OpenResponse
 
@@ -337,7 +337,7 @@ class RunContext(Struct, frozen=True, eq=False):
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         key = f"{self.journal.run_id}/{call.id}"
         relay = self.journal.relay
-        given = CallScope(relay=relay, scope=key, variables=variables, shared=self.shared)
+        given = CallScope(key, variables, self.shared, relay)
         return await run_call(self.worker.tools, call, given)
 
 
@@ -371,7 +371,7 @@ class TurnScope(Struct, eq=False):
     pause: PauseState = NO_PAUSE
     answered: dict[int, ToolResult] = {}
     ended: frozenset[int] = frozenset()
-    early: EarlyCalls | None = None
+    early: RunningCalls | None = None
     called: bool = False
     finished_by: str = ""
     error: Exception | None = None

@@ -48,10 +48,11 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.tools.cancellation import is_destroyed
+from rxworker.tools.coroutines import Emitter, cut_off
 from rxworker.transport.base import ACCOUNT
 from rxworker.worker.account import RunAccount
 from rxworker.worker.context import RunContext, TurnScope, end_reports
-from rxworker.worker.loop import Emitter, cut_off, repeat_turns
+from rxworker.worker.loop import repeat_turns
 from rxworker.worker.result import Paused, RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
 from rxworker.worker.turn import perform_turn

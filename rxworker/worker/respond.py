@@ -37,12 +37,12 @@ from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
 from rxworker.state.closing import response_ends
 from rxworker.state.response import ResponseState, message_of
+from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.worker.account import RunAccount, attempt_start
 from rxworker.worker.apply import apply_operators
 from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import Emit, RunContext, Turn, TurnScope, continues, request_of
-from rxworker.worker.loop import Emitter
 from rxworker.worker.take_up import catch_up
 
 logger = logging.getLogger("rxworker.worker")
@@ -62,11 +62,10 @@ def respond(turn: Turn) -> Observable[Event]:
         Exception: The error of the last attempt.
         TruncatedError: The stream completed without the terminal event of the response.
     """
-    return turn._stage(receive)
+    return turn._stage(_receive)
 
 
-async def receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
-    """The coroutine of `respond`."""
+async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     model, history = context.worker.model, context.journal.hub.history
     request, taken = request_of(context, scope), scope.taken_up
     if taken is not None:

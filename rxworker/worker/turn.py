@@ -3,11 +3,10 @@
 Theory of operation. A turn is four stages, each an observable of events, and `perform_turn` is their concatenation. A
 stage changes nothing itself: what it emits goes to the journal at once, which folds it into the state, so that a stage
 reads there what the one before has done. The ``TurnScope`` holds what is not in the records: the request, and what a
-paused run has left. The usual stages are coroutines (`CoroutineObservable`): the run's task awaits them one after the
-other, and nothing is subscribed to. A stage of the application, or one with an operator around it, is subscribed to;
-its coroutine then has a task of its own, which is cancelled when the operator disposes of it, and which the end of the
-run waits for. What surprises: within a stage the state is up to date only if an operator around it passes events on at
-once; between two stages it always is.
+paused run has left. Each stage is followed in the task of the run, also one of the application. What a usual stage
+waits for is awaited there, too (`rxworker.tools.coroutines`). With an operator around it, it has a task of its own,
+which is cancelled when the operator disposes of it, and which the end of the run waits for. What surprises: within a
+stage the state is up to date only if an operator around it passes events on at once; between two stages it always is.
 
 The first and the last stage are here: `prepare` runs the hooks that may change the messages of the request, and
 `decide` runs the hooks that may reject the answer. The stages between them are in `respond` and `call_tools`.
@@ -57,6 +56,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.response import message_of
+from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.worker.account import counting
 from rxworker.worker.apply import apply_operators, expect_observable
 from rxworker.worker.arguments import expect
@@ -66,7 +66,6 @@ from rxworker.worker.call_tools import (
     discard_early,
     end_calls,
     expect_told,
-    make_calls,
 )
 from rxworker.worker.compaction import compacted
 from rxworker.worker.context import (
@@ -75,7 +74,6 @@ from rxworker.worker.context import (
     Emit,
     RunContext,
     StageName,
-    StageWork,
     Turn,
     TurnScope,
     TurnStage,
@@ -85,14 +83,14 @@ from rxworker.worker.context import (
     let_watchers_act,
     next_request,
 )
-from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.output import Output
-from rxworker.worker.respond import PARTS, begin_attempt, expect_end, receive, respond
+from rxworker.worker.respond import PARTS, begin_attempt, expect_end, respond
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
 PAUSE_TURN = StopKind.PAUSE_TURN
 REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
+NOT_COUNTED = nullcontext()
 ENDS = (RunStop, RunPause, RunAbort)
 
 
@@ -119,12 +117,10 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
                 await emitter.follow(stages[1](one), context.scheduler)
                 left = stages[2:] if scope.taken_up is taken else stages
             for stage in left:
-                work = WORK.get(stage)
-                if work and not (work is receive and context.worker.operators):
-                    await work(context, scope, emitter)  # in the task of the run: one call
-                else:
-                    with counting(context) if stage is context.worker.stages[1] else nullcontext():
-                        await emitter.follow(stage(one), context.scheduler)
+                # The request of the usual stage alone is recorded as it is.
+                is_counted = stage is context.worker.stages[1] and (stage is not respond or context.worker.operators)
+                with counting(context) if is_counted else NOT_COUNTED:
+                    await emitter.follow(stage(one), context.scheduler)
                 # The usual ones before the calls end no run, and each look at the state folds the records that are new.
                 if stage is not prepare and stage is not respond and journal.state.status != "running":
                     return
@@ -487,11 +483,3 @@ STAGES: Mapping[StageName, TurnStage] = {
     "decide": decide,
 }
 """The usual stages of a turn, in order."""
-
-WORK: Mapping[TurnStage, StageWork] = {
-    prepare: _prepare,
-    respond: receive,
-    call_tools: make_calls,
-    decide: _decide,
-}
-"""The coroutine functions of the usual stages."""

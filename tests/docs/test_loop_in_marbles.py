@@ -1,15 +1,18 @@
 """The drawing of the loop is what a run does.
 
-Each row is an operator around a stage, or a part of `call_tools`, that notes when it begins, emits and completes.
+Each row is a stage, or one of the operators of `call_tools`, as a run without stages of its own executes them: what it
+returns is noted when it begins, emits and completes.
 """
 
 from __future__ import annotations
 
 import re
-from functools import partial
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import pytest
 import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
@@ -20,20 +23,25 @@ from rxworker.events import (
     BlockStop,
     BlockType,
     Event,
+    MessageAdd,
+    PausedCall,
     RunStop,
     TextDelta,
+    ToolStart,
+    ToolStop,
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import Hooks, Skip, ToolCallContext
-from rxworker.messages import ToolCall, ToolResult
+from rxworker.hooks import Skip, ToolCallContext
 from rxworker.operators.kernel import Operator
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.tools import Toolbox, run_tools
-from rxworker.worker import StageName, call_tools, permit
+from rxworker.tools import FinishedCall
+from rxworker.worker import StageName
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "the-loop-in-marbles.md"
-ROWS = ("prepare", "respond", "permit", "run", "decide")
+STAGE_ROWS: tuple[StageName, ...] = ("prepare", "respond", "decide")
+CALL_ROWS = ("permit", "run_tools", "revise", "settle")
+ROWS = (*STAGE_ROWS[:2], *CALL_ROWS, STAGE_ROWS[2])
 A = TypeVar("A")
 
 
@@ -58,10 +66,16 @@ def letter(item: object) -> str:
             return "a"
         case TextDelta():
             return "d"
-        case BlockStop(block_type=BlockType.TOOL_USE) | ToolCall():
+        case BlockStop(block_type=BlockType.TOOL_USE) | PausedCall():
             return "c"
-        case ToolResult():
+        case ToolStart():
+            return "s"
+        case ToolStop():
+            return "o"
+        case FinishedCall():
             return "r"
+        case MessageAdd(source="tools"):
+            return "m"
         case TurnStop():
             return "T"
         case RunStop():
@@ -99,7 +113,7 @@ class Drawing:
         return begin
 
     def __str__(self) -> str:
-        return "\n".join(f"{row:9}{self._row(row)}".rstrip() for row in ROWS)
+        return "\n".join(f"{row:11}{self._row(row)}".rstrip() for row in ROWS)
 
     def _row(self, row: str) -> str:
         drawn, is_on = "", False
@@ -114,20 +128,24 @@ class Drawing:
         return drawn
 
 
-async def test_the_drawing_of_the_loop_is_what_a_run_does() -> None:
-    drawing, box, hooks = Drawing(), Toolbox([weather]), Hooks([permit_oslo])
+async def test_the_drawing_of_the_loop_is_what_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawing = Drawing()
 
-    def executor(calls: Observable[ToolCall]) -> Observable[ToolResult]:
-        return calls.pipe(permit(hooks, box), drawing.of("permit"), run_tools(box), drawing.of("run"))
+    def drawn(name: str, make: Callable[..., Operator[Any, Any]]) -> Callable[..., Operator[Any, Any]]:
+        def make_drawn(*args: Any, **kwargs: Any) -> Operator[Any, Any]:
+            def apply(source: Observable[Any]) -> Observable[Any]:
+                return source.pipe(make(*args, **kwargs), drawing.of(name))
 
-    around: dict[StageName, Operator[Event, Event]] = {
-        "prepare": drawing.of("prepare"),
-        "respond": drawing.of("respond"),
-        "decide": drawing.of("decide"),
-    }
+            return apply
+
+        return make_drawn
+
+    module = sys.modules["rxworker.worker.call_tools"]
+    for name in CALL_ROWS:
+        monkeypatch.setattr(module, name, drawn(name, getattr(module, name)))
     model = ScriptedModel([call("weather", city="Oslo") + call("weather", city="Rome"), say("7 °C.")])
-    own = partial(call_tools, executor=executor)
-    worker = Worker(model, tools=box, stages={"call_tools": own}, around=around)
+    around: dict[StageName, Operator[Event, Event]] = {name: drawing.of(name) for name in STAGE_ROWS}
+    worker = Worker(model, tools=[weather], hooks=[permit_oslo], around=around)
     await worker.run("How is it in Oslo and in Rome?")
     (fence,) = re.findall(r"^```text\n(prepare +t.*?)\n```$", PAGE.read_text("utf-8"), re.M | re.S)
     assert fence == str(drawing), f"the run does this:\n{drawing}"
@@ -137,6 +155,7 @@ def test_each_row_is_linked_to_its_function() -> None:
     pattern = r"^\| `(\w+)` \| .*\[`(\w+)`\]\(([^)#]+).*\) \|$"
     rows = re.findall(pattern, PAGE.read_text("utf-8"), re.M)
     assert [row for row, _, _ in rows] == list(ROWS)
-    assert [name for _, name, _ in rows] == ["prepare", "respond", "permit", "run_tools", "decide"]
+    # `settle` is the end of the stage alone.
+    assert [name for _, name, _ in rows] == [name.replace("settle", "call_tools") for name in ROWS]
     for _, name, link in rows:
         assert f"\n- `{name}`: " in (PAGE.parent / link).read_text("utf-8")

@@ -6,11 +6,11 @@ import pytest
 
 from rxworker import tool
 from rxworker.errors import ConfigurationError
-from rxworker.events import ToolProgress, ToolStart, ToolStop
+from rxworker.events import PausedCall, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.invocation import CallScope
-from rxworker.tools.run import EarlyCalls, run_calls
+from rxworker.tools.run import RunningCalls
+from tests.tools.row import run_calls
 
 
 class Desk:
@@ -53,6 +53,13 @@ def look(at: str, id: str = "1") -> ToolCall:  # noqa: A002
     return ToolCall(id, "look", {"at": at})
 
 
+def begin(early: RunningCalls, call: ToolCall, heard: list[object], place: int = 0) -> bool:
+    """Whether the call begins early."""
+    before = early.accepted
+    early.begin_early(PausedCall(place, call), heard.append)
+    return early.accepted > before
+
+
 async def settle() -> None:
     """Let everything that is ready happen."""
     for _ in range(10):
@@ -61,16 +68,19 @@ async def settle() -> None:
 
 async def test_a_pure_call_runs_before_it_is_requested_and_is_not_run_again() -> None:
     desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
-    assert early.start(look("a"))
+    early = RunningCalls(desk.toolbox)
+    assert begin(early, look("a"), heard)
     await settle()
     assert (desk.used, early.begun) == (["a"], 1)
     assert heard == [ToolStart(look("a")), ToolProgress("1", "a")]
     desk.go.set()
-    finished = await run_calls(desk.toolbox, [look("a")], CallScope(heard.append), early=early)
+    later: list[object] = []
+    finished = await run_calls(desk.toolbox, [look("a")], later.append, begun=early)
     assert [f.result.text for f in finished] == ["a"]
     assert desk.used == ["a"]
-    assert [type(event) for event in heard] == [ToolStart, ToolProgress, ToolStop]
+    # Its events go where the calls do, from there on.
+    assert [type(event) for event in heard] == [ToolStart, ToolProgress]
+    assert [type(event) for event in later] == [ToolStop]
 
 
 @pytest.mark.parametrize(
@@ -79,24 +89,23 @@ async def test_a_pure_call_runs_before_it_is_requested_and_is_not_run_again() ->
 )
 async def test_only_pure_tools_without_approval_start(name: str, input: JsonObject) -> None:  # noqa: A002
     desk = Desk()
-    early = EarlyCalls(desk.toolbox)
-    assert not early.start(ToolCall("1", name, input))
+    assert not begin(RunningCalls(desk.toolbox), ToolCall("1", name, input), [])
     await settle()
-    assert (desk.used, early.accepted) == ([], 0)
+    assert desk.used == []
 
 
 async def test_nothing_starts_behind_a_call_that_runs_alone() -> None:
-    early = EarlyCalls(Desk().toolbox)
-    early.start(ToolCall("1", "clear", {}))
-    assert not early.start(look("a", "2"))
+    early = RunningCalls(Desk().toolbox)
+    begin(early, ToolCall("1", "clear", {}), [])
+    assert not begin(early, look("a", "2"), [], 1)
 
 
 async def test_a_call_that_runs_alone_waits_for_the_early_ones() -> None:
     desk = Desk()
-    early = EarlyCalls(desk.toolbox)
-    early.start(look("a"))
+    early = RunningCalls(desk.toolbox)
+    begin(early, look("a"), [])
     calls = [look("a"), ToolCall("2", "clear", {})]
-    running = asyncio.create_task(run_calls(desk.toolbox, calls, early=early))
+    running = asyncio.create_task(run_calls(desk.toolbox, calls, begun=early))
     await settle()
     assert desk.used == ["a"]
     desk.go.set()
@@ -104,76 +113,79 @@ async def test_a_call_that_runs_alone_waits_for_the_early_ones() -> None:
 
 
 async def test_other_arguments_are_another_call() -> None:
-    desk = Desk()
-    early = EarlyCalls(desk.toolbox)
-    early.start(look("a"))
+    desk, heard, later = Desk(), list[object](), list[object]()
+    early = RunningCalls(desk.toolbox)
+    begin(early, look("a"), heard)
     await settle()
-    assert early.take(look("b")) is None
-    assert early.cancel(keep={0: look("b")}) == [(look("a"), 0)]
-    await early.settled()
-    assert desk.cancelled == ["a"]
-    assert early.take(look("a")) is None
+    running = asyncio.create_task(run_calls(desk.toolbox, [look("b")], later.append, begun=early))
+    await settle()
+    assert (desk.cancelled, desk.used) == (["a"], ["a", "b"])
+    # The end of the one that is discarded, and nothing of it after that.
+    assert [type(event) for event in heard] == [ToolStart, ToolProgress]
+    assert [type(event) for event in later] == [ToolStop, ToolStart, ToolProgress]
+    desk.go.set()
+    assert [f.result.text for f in await running] == ["b"]
 
 
 async def test_a_discarded_call_is_cancelled_and_emits_no_more() -> None:
-    desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
-    early.start(look("a", "1"), 0)
-    early.start(look("b", "2"), 1)
+    desk, heard, later = Desk(), list[object](), list[object]()
+    early = RunningCalls(desk.toolbox)
+    begin(early, look("a", "1"), heard, 0)
+    begin(early, look("b", "2"), heard, 1)
     await settle()
-    told = len(heard)
-    assert early.cancel(keep={0: look("a", "1")}) == [(look("b", "2"), 1)]
-    await early.settled()
+    known = len(heard)
+    running = asyncio.create_task(run_calls(desk.toolbox, [look("a", "1")], later.append, begun=early))
+    await settle()
     assert desk.cancelled == ["b"]
-    assert len(heard) == told
+    assert len(heard) == known
+    assert [getattr(event, "place", None) for event in later] == [1]
     desk.go.set()
-    task = early.take(look("a", "1"))
-    assert task is not None
-    assert (await task).result.text == "a"
+    assert [f.result.text for f in await running] == ["a"]
 
 
 async def test_a_call_discarded_before_it_began_was_never_emitted() -> None:
     desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
-    early.start(look("a"))
-    early.cancel()
-    await early.settled()
+    early = RunningCalls(desk.toolbox)
+    begin(early, look("a"), heard)
+    early.discard(heard.append)
+    await settle()
     assert (heard, desk.used, early.begun) == ([], [], 0)
 
 
 async def test_early_calls_share_the_limit_with_the_others() -> None:
     desk = Desk()
-    early = EarlyCalls(desk.toolbox, limit=1)
-    early.start(look("a", "1"))
-    early.start(look("b", "2"))
+    early = RunningCalls(desk.toolbox, limit=1)
+    begin(early, look("a", "1"), [], 0)
+    begin(early, look("b", "2"), [], 1)
     await settle()
     assert desk.used == ["a"]
-    early.cancel()
-    await early.settled()
+    early.discard(print)
+    await settle()
 
 
 async def test_two_calls_with_one_id_are_distinguished_by_their_places() -> None:
+    desk, heard, later = Desk(), list[object](), list[object]()
+    desk.go.set()
+    early = RunningCalls(desk.toolbox)
+    assert begin(early, look("a"), heard, 0)
+    assert begin(early, look("a"), heard, 1)
+    assert not begin(early, look("a"), heard, 1)
+    finished = await run_calls(desk.toolbox, [look("a"), look("a")], later.append, begun=early)
+    assert [f.result.text for f in finished] == ["a", "a"]
+    assert [event.place for event in later if isinstance(event, ToolStop)] == [0, 1]
+
+
+async def test_a_call_that_has_ended_is_discarded_without_another_end() -> None:
     desk, heard = Desk(), list[object]()
     desk.go.set()
-    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
-    assert early.start(look("a"), 0)
-    assert early.start(look("a"), 1)
-    assert not early.start(look("a"), 1)
-    finished = await run_calls(desk.toolbox, [look("a"), look("a")], early=early)
-    assert [f.result.text for f in finished] == ["a", "a"]
-    assert [event.place for event in heard if isinstance(event, ToolStop)] == [0, 1]
-
-
-async def test_a_call_that_has_ended_is_not_among_those_that_were_cancelled_while_they_ran() -> None:
-    desk = Desk()
-    desk.go.set()
-    early = EarlyCalls(desk.toolbox)
-    early.start(look("a"))
+    early = RunningCalls(desk.toolbox)
+    begin(early, look("a"), heard)
     await settle()
-    assert early.cancel() == []
-    await early.settled()
+    known = len(heard)
+    early.discard(heard.append)
+    assert len(heard) == known
 
 
 async def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="limit=0"):
-        EarlyCalls(Toolbox(), limit=0)
+        RunningCalls(Toolbox(), limit=0)

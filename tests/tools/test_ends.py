@@ -18,13 +18,17 @@ from reactivex import operators as ops
 
 from rxworker import Worker, tool
 from rxworker.errors import ToolError
+from rxworker.events import PausedCall
 from rxworker.messages import ToolCall, ToolMeta, ToolResult
+from rxworker.operators import only
 from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, run_tools
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.calls import FinishedCall
+from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
-from rxworker.tools.run import run_at, run_call, run_calls
+from rxworker.tools.run import run_at, run_call
+from tests.tools.row import run_calls
 
 
 class PanicError(BaseException):
@@ -187,8 +191,8 @@ async def test_run_tools_and_tools_of_another_make_answer_as_well() -> None:
 
     toolbox = Toolbox([Other()])
     calls = reactivex.just(ToolCall("1", "other", {}))
-    result = await calls.pipe(run_tools(toolbox))
-    assert result.text == "The tool failed: SystemExit: over"
+    done = await calls.pipe(run_tools(toolbox), only(FinishedCall))
+    assert done.result.text == "The tool failed: SystemExit: over"
 
 
 async def test_it_is_retried_like_any_failure_and_its_cause_is_kept() -> None:
@@ -272,7 +276,7 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
 
     async def work() -> None:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
-        results.append(await run_at(Limiter(1), box, call, 0, CallScope()))
+        results.append(await run_at(Limiter(1), box, RunningCall(PausedCall(0, call), CallScope())))
 
     task = loop.create_task(work())
     try:

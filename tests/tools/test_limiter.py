@@ -11,7 +11,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox
 from rxworker.tools.limiter import Limiter
-from rxworker.tools.run import run_calls
+from tests.tools.row import run_calls
 
 
 class Diary:

@@ -23,7 +23,6 @@ from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, mcp_tools
 from rxworker.tools.base import policy_of
 from rxworker.tools.inline import inlined
-from rxworker.tools.invocation import CallScope
 from rxworker.tools.mcp import McpTool, content_of, legal_names, text_of
 from rxworker.tools.run import run_call
 
@@ -84,7 +83,7 @@ async def test_a_name_that_providers_do_not_take_is_changed(tools: dict[str, Mcp
 async def test_progress_is_shown(tools: dict[str, McpTool]) -> None:
     heard: list[object] = []
     counting = ToolCall("1", "count", {"to": 2})
-    result = await run_call(Toolbox([tools["count"]]), counting, CallScope(heard.append))
+    result = await run_call(Toolbox([tools["count"]]), counting, emit=heard.append)
     assert "2" in result.text
     shown = [event.progress for event in heard if isinstance(event, ToolProgress)]
     assert shown == [{"progress": 1.0, "total": 2.0}, {"progress": 2.0, "total": 2.0}]
@@ -109,7 +108,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tools: dict[str, McpT
             waits.set()
 
     toolbox = Toolbox(tools.values())
-    task = asyncio.create_task(run_call(toolbox, ToolCall("1", "wait", {}), CallScope(emit)))
+    task = asyncio.create_task(run_call(toolbox, ToolCall("1", "wait", {}), emit=emit))
     await waits.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

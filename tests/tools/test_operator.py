@@ -9,9 +9,11 @@ from reactivex import Observable, Subject, operators
 from rxworker import tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
-from rxworker.messages import ToolCall, ToolResult
+from rxworker.messages import ToolCall
+from rxworker.operators import only
 from rxworker.tools import Toolbox, ToolContext, run_tools
-from rxworker.tools.invocation import ToolEvent
+from rxworker.tools.calls import CallItem, FinishedCall
+from rxworker.tools.invocation import CallScope
 
 
 class Stage:
@@ -34,14 +36,15 @@ class Stage:
             raise
         return name
 
-    def watch(self, results: Observable[ToolResult]) -> reactivex.abc.DisposableBase:
-        def on_next(result: ToolResult) -> None:
-            self.heard.append(result.text)
+    def watch(self, items: Observable[CallItem]) -> reactivex.abc.DisposableBase:
+        def on_next(item: CallItem) -> None:
+            if isinstance(item, FinishedCall):
+                self.heard.append(item.result.text)
 
         def on_completed() -> None:
             self.heard.append("|")
 
-        return results.subscribe(on_next, self.heard.append, on_completed)
+        return items.subscribe(on_next, self.heard.append, on_completed)
 
     async def open(self, *names: str) -> None:
         for name in names:
@@ -119,10 +122,10 @@ async def test_an_error_of_the_source_cancels_what_runs() -> None:
 
 async def test_a_call_that_fails_is_a_result() -> None:
     results = reactivex.of(ToolCall("1", "none", {}), ToolCall("2", "none", {})).pipe(
-        run_tools(Toolbox()), operators.to_list()
+        run_tools(Toolbox()), only(FinishedCall), operators.to_list()
     )
     found = await results
-    assert [(result.tool_use_id, result.is_error) for result in found] == [("1", True), ("2", True)]
+    assert [(done.result.tool_use_id, done.result.is_error) for done in found] == [("1", True), ("2", True)]
 
 
 async def test_an_empty_source_is_empty() -> None:
@@ -147,23 +150,36 @@ async def test_each_subscription_makes_its_own_calls() -> None:
         counted.append(1)
         return len(counted)
 
-    results = reactivex.just(ToolCall("1", "count", {})).pipe(run_tools(Toolbox([count])))
-    assert [(await results).text, (await results).text] == ["1", "2"]
+    results = reactivex.just(ToolCall("1", "count", {})).pipe(run_tools(Toolbox([count])), only(FinishedCall))
+    assert [(await results).result.text, (await results).result.text] == ["1", "2"]
 
 
-async def test_starts_and_progress_are_reported() -> None:
-    heard: list[ToolEvent] = []
-
+async def test_starts_progress_ends_and_results_come_out() -> None:
     @tool
     async def step(context: ToolContext) -> str:
         context.progress("half")
         return context.idempotency_key
 
     one = ToolCall("1", "step", {})
-    results = reactivex.just(one).pipe(run_tools(Toolbox([step]), emit=heard.append, scope="run/1"))
-    assert (await results).text.startswith("run/1/0/")
-    assert heard[:-1] == [ToolStart(one), ToolProgress("1", "half")]
-    assert isinstance(heard[-1], ToolStop)
+    items = await reactivex.just(one).pipe(run_tools(Toolbox([step]), scope=CallScope("run/1")), operators.to_list())
+    assert items[:2] == [ToolStart(one), ToolProgress("1", "half")]
+    assert [type(item) for item in items[2:]] == [ToolStop, FinishedCall]
+    assert [item.result.text[:8] for item in items if isinstance(item, FinishedCall)] == ["run/1/0/"]
+
+
+async def test_tools_share_the_variables_of_their_scope() -> None:
+    @tool
+    async def count(context: ToolContext) -> int:
+        context.variables["calls"] = context.variables.get("calls", 0) + 1
+        return context.variables["calls"]
+
+    async def counted(scope: CallScope) -> list[str]:
+        calls = reactivex.of(ToolCall("1", "count", {}), ToolCall("2", "count", {}))
+        row = calls.pipe(run_tools(Toolbox([count]), scope=scope), only(FinishedCall), operators.to_list())
+        return [done.result.text for done in await row]
+
+    assert await counted(CallScope(variables={})) == ["1", "2"]
+    assert await counted(CallScope()) == ["1", "1"]
 
 
 def test_a_limit_below_one_is_refused() -> None:
@@ -182,5 +198,7 @@ async def test_many_calls_cost_in_proportion() -> None:
         return number
 
     calls = [ToolCall(str(n), "same", {"number": n}) for n in range(2000)]
-    found = await reactivex.from_iterable(calls).pipe(run_tools(Toolbox([same])), operators.to_list())
-    assert [result.text for result in found] == [str(n) for n in range(2000)]
+    found = await reactivex.from_iterable(calls).pipe(
+        run_tools(Toolbox([same])), only(FinishedCall), operators.to_list()
+    )
+    assert [done.result.text for done in found] == [str(n) for n in range(2000)]

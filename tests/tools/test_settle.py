@@ -15,7 +15,7 @@ from rxworker import tool
 from rxworker.events import ToolProgress
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext
-from rxworker.tools.invocation import CallScope, ToolEvent
+from rxworker.tools.invocation import ToolEvent
 from rxworker.tools.run import run_call
 
 
@@ -27,7 +27,7 @@ async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:
         if isinstance(event, ToolProgress):
             heard.append(event.progress)
 
-    result = await run_call(Toolbox([made]), ToolCall("1", made.meta.name, {}), CallScope(emit))
+    result = await run_call(Toolbox([made]), ToolCall("1", made.meta.name, {}), emit=emit)
     return result, heard
 
 

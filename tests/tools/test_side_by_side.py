@@ -16,8 +16,8 @@ from rxworker import tool
 from rxworker.events import ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.invocation import CallScope, ToolEvent
-from rxworker.tools.run import run_calls
+from rxworker.tools.invocation import ToolEvent
+from tests.tools.row import run_calls
 
 who = ContextVar("who", default="nobody")
 
@@ -116,7 +116,7 @@ def mixes(draw: st.DrawFn) -> list[ToolCall]:
 def test_each_call_starts_and_ends_once_and_results_keep_the_order(calls: list[ToolCall], limit: int) -> None:
     async def run() -> None:
         events: list[ToolEvent] = []
-        finished = await run_calls(TOOLS, calls, CallScope(events.append), limit=limit)
+        finished = await run_calls(TOOLS, calls, events.append, limit=limit)
         assert [done.result.tool_use_id for done in finished] == [call.id for call in calls]
         places = list(range(len(calls)))
         assert sorted(e.place for e in events if isinstance(e, ToolStart)) == places

@@ -16,8 +16,8 @@ from rxworker.events import Record, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, ToolContext, run_tools
-from rxworker.tools.invocation import CallScope
-from rxworker.tools.run import run_call, run_calls
+from rxworker.tools.run import run_call
+from tests.tools.row import run_calls
 
 
 class Stubborn:
@@ -93,7 +93,7 @@ async def test_an_abandoned_call_emits_no_more(stubborn: Stubborn) -> None:
         context.progress("still here")
         return text
 
-    running = asyncio.create_task(run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], CallScope(heard.append)))
+    running = asyncio.create_task(run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], heard.append))
     await stubborn.started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -116,7 +116,7 @@ async def test_an_operator_that_is_disposed_receives_no_more_of_it(stubborn: Stu
     calls = reactivex.concat(reactivex.just(ToolCall("1", "hold", {})), reactivex.never())
     running = calls.pipe(run_tools(Toolbox([hold]))).subscribe()
     await stubborn.started.wait()
-    calling = [task for task in asyncio.all_tasks() if "run_at" in repr(task.get_coro())]
     running.dispose()
-    await asyncio.wait(calling)
+    stopping = [task for task in asyncio.all_tasks() if "_until_stopped" in repr(task.get_coro())]
+    await asyncio.wait(stopping)  # the tool itself does not stop
     assert contexts[0].cancelled

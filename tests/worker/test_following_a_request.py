@@ -14,9 +14,9 @@ from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, stall
+from rxworker.tools.coroutines import Emitter
 from rxworker.transport import HttpTransport
 from rxworker.transport.base import PRESSURE
-from rxworker.worker.loop import Emitter
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
 

@@ -13,9 +13,9 @@ from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import RunCancelledError
+from rxworker.tools.coroutines import CoroutineObservable, Emitter, cut_off
 from rxworker.transport.clock import loop_clock
 from rxworker.worker import repeat_turns
-from rxworker.worker.loop import CoroutineObservable, Emitter, cut_off
 
 Heard = list[object]
 

@@ -15,8 +15,8 @@ from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
 from rxworker import Answer, Paused, Worker, before_tool_call, tool
-from rxworker.errors import ConfigurationError, HookError, LocalProtocolError, RxWorkerError
-from rxworker.events import Event, ToolProgress, ToolStart, ToolStop
+from rxworker.errors import ConfigurationError, HookError, RxWorkerError
+from rxworker.events import Event, PausedCall, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import (
     Abort,
     Continue,
@@ -27,6 +27,7 @@ from rxworker.hooks import (
     Pause,
     Skip,
     ToolCallContext,
+    ToolResultContext,
     Verdict,
 )
 from rxworker.messages import ToolCall, ToolResult
@@ -34,7 +35,8 @@ from rxworker.operators import tool_calls
 from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, run_tools
-from rxworker.worker import call_tools, permit
+from rxworker.tools.calls import FinishedCall, WaitingCall
+from rxworker.worker import call_tools, permit, revise
 from rxworker.worker.permit import result_by
 
 
@@ -77,7 +79,7 @@ VERDICTS: list[Any] = [
 
 
 def hooks_of(verdicts: list[Verdict | None]) -> Hooks:
-    """One hook, which answers the calls in order."""
+    """A hook that answers the calls in order, and one that changes their results."""
     left = iter(verdicts)
 
     def decide(context: ToolCallContext) -> Verdict | None:
@@ -85,7 +87,10 @@ def hooks_of(verdicts: list[Verdict | None]) -> Hooks:
             context.call.input["number"] += 1  # pyright: ignore
         return next(left)
 
-    return Hooks([Hook(decide, "before_tool_call", name="decide")])
+    def mark(context: ToolResultContext) -> None:
+        context.set_content(context.content + ", as hooks have left it")
+
+    return Hooks([Hook(decide, "before_tool_call", name="decide"), Hook(mark, "after_tool_call", name="mark")])
 
 
 async def by_a_worker(reply: Any, hooks: Hooks, **given: Any) -> object:
@@ -101,15 +106,18 @@ async def by_a_worker(reply: Any, hooks: Hooks, **given: Any) -> object:
 
 
 async def by_operators(reply: Any, hooks: Hooks) -> object:
+    """As a program composes them, each subscribed to."""
     box = Toolbox(TOOLS)
     response: Observable[Event] = reactivex.from_iterable(reply_events(reply))
-    heart = response.pipe(tool_calls(), permit(hooks, box), run_tools(box), ops.to_list())
+    pipe = response.pipe(tool_calls(), permit(hooks, box), run_tools(box), revise(hooks, box))
     try:
-        return tuple(await heart)
-    except LocalProtocolError as error:
-        return "waits" if "wait for a decision" in str(error) else repr(error)
+        items = await pipe.pipe(ops.to_list())
     except RxWorkerError as error:
         return type(error).__name__
+    if any(isinstance(item, WaitingCall) for item in items):
+        return "waits"
+    done = {item.place: item.result for item in items if isinstance(item, FinishedCall)}
+    return tuple(done[place] for place in sorted(done))
 
 
 @example([CALLS[0]] * 3, [None, Finish(final=True), None, None])
@@ -120,12 +128,13 @@ async def by_operators(reply: Any, hooks: Hooks) -> object:
     calls=st.lists(st.sampled_from(CALLS), min_size=1, max_size=4),
     verdicts=st.lists(st.sampled_from(VERDICTS), min_size=4, max_size=4),
 )
-def test_a_worker_does_with_calls_what_three_operators_do(calls: list[Any], verdicts: list[Verdict | None]) -> None:
+def test_operators_mean_the_same_without_a_worker(calls: list[Any], verdicts: list[Verdict | None]) -> None:
+    """Awaited in the task of a run or subscribed to, with `run_tools` in its place or as the executor."""
     reply = calls[0]
     for each in calls[1:]:
         reply = reply + each
 
-    async def both() -> tuple[object, object, object]:
+    async def all_ways() -> tuple[object, object, object]:
         box = Toolbox(TOOLS)
         own = {"call_tools": partial(call_tools, executor=run_tools(box))}
         return (
@@ -134,7 +143,7 @@ def test_a_worker_does_with_calls_what_three_operators_do(calls: list[Any], verd
             await by_a_worker(reply, hooks_of(verdicts), stages=own),
         )
 
-    a_worker, operators, an_executor = asyncio.run(both())
+    a_worker, operators, an_executor = asyncio.run(all_ways())
     assert a_worker == operators == an_executor
 
 
@@ -246,11 +255,10 @@ async def test_a_call_that_no_hook_could_check_does_not_leave_as_a_call() -> Non
 
     calls = [ToolCall("a", "double", "[1"), ToolCall("b", "double", {"number": 1})]
     hooks = Hooks([before_tool_call(note)])
-    left = await reactivex.of(*calls).pipe(permit(hooks, Toolbox(TOOLS)), ops.to_list())
+    items = await reactivex.of(*calls).pipe(permit(hooks, Toolbox(TOOLS)), ops.to_list())
     assert asked == ["b"]
-    assert isinstance(left[0], ToolResult)
-    assert left[0].is_error
-    assert left[1] == calls[1]
+    assert [item.call for item in items if isinstance(item, PausedCall)] == [calls[1]]
+    assert [item.result.is_error for item in items if isinstance(item, FinishedCall)] == [True]
 
 
 def test_what_is_not_a_verdict_about_a_call_lets_none_run() -> None:

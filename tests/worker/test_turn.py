@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from types import FrameType
 from typing import Any
 
-from rxworker import Worker, tool
+from rxworker import Worker, after_tool_call, before_tool_call, tool
 from rxworker.events import TextDelta
+from rxworker.hooks import ToolCallContext, ToolResultContext
 from rxworker.testing import ScriptedModel, call
 
 
@@ -47,3 +50,30 @@ async def test_a_reader_of_the_answer_may_send_a_message_to_it() -> None:
             run.send("and then?")
             break
     assert (await run).text == "second"
+
+
+async def test_a_default_run_executes_the_public_operators() -> None:
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "rxworker" in frame.f_code.co_filename:
+            entered.add(frame.f_code.co_qualname)
+
+    def agree(context: ToolCallContext) -> None: ...
+
+    def read(context: ToolResultContext) -> None: ...
+
+    model = ScriptedModel([call("look") + call("look"), "done"])
+    worker = Worker(model, tools=[look], hooks=[before_tool_call(agree), after_tool_call(read)])
+    worker.timeline.on_text_block(lambda _: None)
+    sys.setprofile(note)
+    try:
+        await worker.run("go")
+    finally:
+        sys.setprofile(None)
+    verbs = {name.split(".")[0] for name in entered}
+    assert {"prepare", "respond", "call_tools", "decide"} <= verbs
+    assert {"permit", "run_tools", "revise", "settle"} <= verbs
+    assert {"split_meta", "announce_blocks"} <= verbs
+    # What they return takes the calls.
+    assert {"_Permit.take", "_Row.take", "_Revise.take", "_Settle.take"} <= entered

@@ -1,0 +1,402 @@
+"""Observables of what coroutines emit, and operators that are coroutines.
+
+`CoroutineObservable` emits the events of a coroutine. A subscriber starts a task for it. A coroutine that only waits
+for its end awaits it instead, without another task: so all of a run is one task, and what its operators wait for is
+awaited, cancelled and cleaned up in that task. Both emit the same, and a test holds the two equal.
+
+`following` makes an operator that may have to wait. A coroutine that follows a pipe of such operators awaits all of
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import Any, Generic, TypeAlias, TypeVar, final
+
+from reactivex import Observable, abc
+from reactivex.internal import noop
+
+from rxworker.errors import LocalProtocolError, RunCancelledError, as_exception, describe
+from rxworker.operators.disposables import SerialDisposable
+from rxworker.operators.kernel import Many, Operator, Scheduler, Sink, Stage, connect, many
+from rxworker.tools.cancellation import is_destroyed
+
+A = TypeVar("A")
+B = TypeVar("B")
+_NO_LOOP = "this was subscribed to outside an event loop: do it in a coroutine"
+
+
+class Emitter(abc.ObserverBase[A]):
+    """Event emitter passed to a coroutine. It observes the stream that the coroutine follows.
+
+    Args:
+        emit: Receives one event.
+        emit_many: Receives several events that arrived together; without it, ``emit`` receives each.
+        task: The task in which streams are followed, if it is known.
+
+    Attributes:
+        emit: Emits one event.
+    """
+
+    # The slots implement the base class's abstract method; the annotation below only declares its type.
+    __slots__ = ("_error", "_following", "_is_over", "_over", "_task", "emit", "on_many", "on_next")
+
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
+
+    def __init__(
+        self,
+        emit: Callable[[A], None],
+        emit_many: Many[A] | None = None,
+        task: asyncio.Task[Any] | None = None,
+    ) -> None:
+        self.emit = self.on_next = emit
+        self.on_many = emit_many
+        self._following: abc.DisposableBase | None = None
+        self._is_over = False
+        self._error: Exception | None = None
+        self._over: asyncio.Future[None] | None = None  # only while a task waits for the end
+        self._task = task
+
+    def follow(self, source: Observable[A], scheduler: Scheduler = None) -> Awaitable[None]:
+        """Emit the events of a stream until it ends. Awaiting it raises the error of the stream.
+
+        The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on
+        each wake-up.
+        """
+        if source.__class__ in _AWAITED:
+            return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportAttributeAccessIssue] - a cast would be a call
+        return self.listen(source, scheduler)
+
+    async def listen(
+        self,
+        source: Observable[A],
+        scheduler: Scheduler = None,
+        context: Context | None = None,
+    ) -> None:
+        """The same for any other observable.
+
+        ``context`` is that in which it is subscribed to, by default the current one.
+        """
+        self._is_over, self._error = False, None
+        if context is None:
+            following = self._following = connect(source, self, scheduler)
+        else:
+            following = self._following = context.run(connect, source, self, scheduler)
+        try:
+            if not self._is_over:
+                self._over = asyncio.get_running_loop().create_future()
+                await self._over
+            if self._task is None:
+                self._task = asyncio.current_task()
+            # An observer may cancel the task that emits to it. If the task has nothing left to wait for, it would not
+            # notice.
+            if self._task is not None and self._task.cancelling():
+                raise asyncio.CancelledError
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._following = self._over = self._error = None
+            following.dispose()
+
+    def on_completed(self) -> None:
+        """The stream has ended."""
+        self._is_over = True
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def on_error(self, error: Exception) -> None:
+        """The stream has failed."""
+        if not self._is_over:
+            self._error = error
+            self.on_completed()
+
+    def leave(self) -> None:
+        """Unsubscribe from the stream, since the subscription was disposed."""
+        if self._following is not None:
+            self._following.dispose()
+
+
+EmitFn: TypeAlias = Callable[[Emitter[A]], Awaitable[None]]
+"""A coroutine function that takes an `Emitter`."""
+
+
+@final
+class CoroutineObservable(Stage[A]):
+    """An observable of the events that a coroutine emits. A coroutine that follows it can await it instead.
+
+    It completes when the coroutine returns, and fails when that raises. Disposing a subscription cancels it.
+
+    Args:
+        work: The coroutine function.
+        tasks: Holds the task of each subscription while it runs, so that the run can wait for it after the subscription
+            was disposed.
+
+    Attributes:
+        work: The coroutine function.
+    """
+
+    def __init__(self, work: EmitFn[A], tasks: set[asyncio.Task[None]]) -> None:
+        self.work = work  # the base class's attributes are not needed: it would hold a function to subscribe with
+        self._tasks = tasks
+
+    def _subscribe_core(
+        self,
+        observer: abc.ObserverBase[A],
+        scheduler: Scheduler = None,  # noqa: ARG002 - part of the signature
+    ) -> abc.DisposableBase:
+        return _TaskSubscription(self.work, observer, self._tasks)
+
+
+class _TaskSubscription(abc.DisposableBase, Generic[A]):
+    """A subscription to a `CoroutineObservable`: its task."""
+
+    __slots__ = ("_emitter", "_is_disposed", "_is_over", "_observer", "_task")
+
+    def __init__(
+        self,
+        work: EmitFn[A],
+        observer: abc.ObserverBase[A],
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self._observer = observer
+        self._emitter = Emitter(observer.on_next, many(observer))
+        self._is_disposed = self._is_over = False
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise LocalProtocolError(_NO_LOOP) from error
+        self._task = loop.create_task(self._go(work))
+        tasks.add(self._task)
+        self._task.add_done_callback(tasks.discard)
+
+    async def _go(self, work: EmitFn[A]) -> None:
+        try:
+            await work(self._emitter)
+        except asyncio.CancelledError as error:
+            # Not our cancellation: something that a hook or a tool waited for was cancelled. The run fails with it.
+            if not self._is_disposed:
+                self._end(cut_off(error))
+            raise
+        except BaseException as error:
+            if is_destroyed(error, self._task) or (self._is_disposed and not isinstance(error, Exception)):
+                raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
+            self._end(as_exception(error))
+        else:
+            self._end()
+
+    def _end(self, error: Exception | None = None) -> None:
+        self._is_over = True
+        if error is None:
+            self._observer.on_completed()
+        else:
+            self._observer.on_error(error)
+
+    def dispose(self) -> None:
+        is_again, self._is_disposed = self._is_disposed, True
+        # A coroutine that has completed must not be cancelled while the next one starts. Disposing during an emission
+        # cancels it.
+        if not is_again and not self._is_over:
+            self._emitter.leave()
+            self._task.cancel()
+
+
+class Following(Generic[A, B]):
+    """The work of an operator that may have to wait: what it does with each item of its source, and at its end.
+
+    Nothing of it is asynchronous but what waits.
+
+    Args:
+        emit: Emits an item.
+        fail: Fails the stream between two items of the source.
+    """
+
+    def __init__(self, emit: Callable[[B], None], fail: Callable[[Exception], None]) -> None:
+        self._emit = emit
+        self._fail = fail
+
+    def take(self, item: A) -> None:
+        """Take an item of the source."""
+        raise NotImplementedError
+
+    def finish(self) -> Awaitable[None] | None:
+        """What is left to wait for when the source has completed; ``None``: nothing."""
+        return None
+
+    def stop(self) -> Awaitable[None] | None:
+        """Stop, since the source or this has failed, or was cancelled; what is left to wait for."""
+        return None
+
+
+MakeFollowing: TypeAlias = Callable[[Callable[[B], None], Callable[[Exception], None]], Following[A, B]]
+"""Makes the work of a subscription."""
+
+
+def following(make: MakeFollowing[B, A]) -> Operator[A, B]:
+    """An operator that follows its source, and may have to wait.
+
+        --a-----b--|        the source
+        [ following(make) ]
+        ---1------2-|       what its work emits
+
+    It subscribes at once, and completes at once where there is nothing to wait for. Otherwise it waits in a task of its
+    own; if a coroutine follows it, in that one, which then awaits its source too. So a pipe of such operators in a run
+    is awaited, cancelled and cleaned up in the task of the run.
+
+    Args:
+        make: Makes the work of each subscription.
+
+    >>> import reactivex
+    >>> class Sum(Following[int, int]):
+    ...     sum = 0
+    ...     def take(self, item: int) -> None:
+    ...         self.sum += item
+    ...     async def finish(self) -> None:
+    ...         await asyncio.sleep(0)
+    ...         self._emit(self.sum)
+    >>> async def main() -> None:
+    ...     print(await reactivex.of(1, 2).pipe(following(Sum)))
+    >>> asyncio.run(main())
+    3
+    """
+
+    def apply(source: Observable[A]) -> Observable[B]:
+        return _FollowingObservable(source, make)
+
+    return apply
+
+
+@final
+class _FollowingObservable(Stage[B], Generic[A, B]):
+    """The result of `following`."""
+
+    def __init__(self, source: Observable[A], make: MakeFollowing[B, A]) -> None:
+        self._source = source  # the base class's attributes are not needed
+        self._make = make
+
+    async def work(self, emitter: Emitter[B]) -> None:
+        """The work, awaited with the source."""
+        inner: Emitter[A] = Emitter(noop)
+        following = self._make(emitter.emit, inner.on_error)
+        inner.emit = inner.on_next = following.take
+        try:
+            await inner.follow(self._source)
+            if (rest := following.finish()) is not None:
+                await rest
+        except BaseException:
+            if (rest := following.stop()) is not None:
+                await rest
+            raise
+
+    def _subscribe_core(self, observer: abc.ObserverBase[B], scheduler: Scheduler = None) -> abc.DisposableBase:
+        return _Subscription(self._source, self._make, observer, scheduler)
+
+
+_AWAITED = {CoroutineObservable, _FollowingObservable}
+
+
+class _Subscription(abc.DisposableBase, Generic[A, B]):
+    """A subscription to the result of `following`."""
+
+    def __init__(
+        self,
+        source: Observable[A],
+        make: MakeFollowing[B, A],
+        observer: abc.ObserverBase[B],
+        scheduler: Scheduler,
+    ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise LocalProtocolError(_NO_LOOP) from error
+        self._observer = observer
+        self._is_over = False
+        self._task: asyncio.Task[None] | None = None
+        self._work = make(observer.on_next, self._on_error)
+        self._upstream = SerialDisposable()
+        self._upstream.put(connect(source, Sink(self._work.take, self._on_error, self._on_completed), scheduler))
+
+    def _on_completed(self) -> None:
+        if self._is_over:
+            return
+        try:
+            rest = self._work.finish()
+        except Exception as error:
+            self._on_error(error)
+            return
+        if rest is None:
+            self._end()
+        else:
+            self._task = self._loop.create_task(self._finish(rest))
+
+    async def _finish(self, rest: Awaitable[None]) -> None:
+        try:
+            await rest
+        except asyncio.CancelledError as error:
+            if not self._is_over:
+                self._on_error(cut_off(error))
+            raise
+        except BaseException as error:
+            if is_destroyed(error, self._task) or (self._is_over and not isinstance(error, Exception)):
+                raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
+            self._on_error(as_exception(error))
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._observer.on_completed()
+
+    def _on_error(self, error: Exception) -> None:
+        if not self._is_over:
+            self._stop()
+            self._observer.on_error(error)
+
+    def _stop(self) -> None:
+        self._is_over = True
+        self._upstream.dispose()
+        if (rest := self._work.stop()) is not None:
+            self._task = self._loop.create_task(_until_stopped(rest))
+
+    def dispose(self) -> None:
+        if not self._is_over:
+            if self._task is not None:
+                self._task.cancel()
+            self._stop()
+
+
+async def _until_stopped(rest: Awaitable[None]) -> None:
+    await rest
+
+
+def in_turn(*sources: Observable[A]) -> Observable[A]:
+    """The sources one after the other, each subscribed to when the one before has completed.
+
+    --a|
+        --b|
+    [ in_turn ]
+    --a---b|
+    """
+
+    async def follow(emitter: Emitter[A]) -> None:
+        for source in sources:
+            await emitter.follow(source)
+
+    return CoroutineObservable(follow, set())
+
+
+def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
+    """The error for a cancellation that was not requested.
+
+    That of an interrupt in a tool, which has left the event loop, names the interrupt.
+    """
+    interrupt = cause.__cause__
+    if isinstance(interrupt, KeyboardInterrupt):
+        error = RunCancelledError(describe(interrupt))
+        error.__cause__ = interrupt
+    else:
+        error = RunCancelledError("something that it waited for was cancelled")
+        error.__cause__ = cause
+    return error
