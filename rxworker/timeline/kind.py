@@ -179,6 +179,8 @@ THINKING_BLOCK: Kind[ThinkingBlockEvent] = Kind("thinking block", ThinkingDelta,
 """The kind of the events of a thinking block."""
 TOOL_USE_BLOCK: Kind[ToolUseBlockEvent] = Kind("tool use block", InputJsonDelta, InputValueDelta)
 """The kind of the events of a tool call."""
+RETRACT: Kind[str] = Kind("retract")
+"""The kind of the reasons of retractions; it has a method of its own."""
 
 KIND_OF_META: dict[type[object], Kind[object]] = {
     Usage: USAGE,

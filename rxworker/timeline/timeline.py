@@ -1,11 +1,7 @@
 """The timeline: handlers for the kinds of events, with a scope for each block.
 
-Theory of operation. A timeline is a source of events, whose handlers get them through `split_meta` and
-`group_blocks` (see `Handlers`). The source puts events in order: those of several threads, and those that handlers
-dispatch. What the operators cannot know by themselves is added here. Where a response is retracted, or begins anew by
-the rule of `OpenBlocks`, the operators abort what is open, and then the handlers are called with the reason. The end of
-a response aborts what is open as well. While there is no handler, events only wait, and the operators get many at once:
-they must know what is open when the first handler comes, and most responses end without one.
+A timeline is a source of events, whose handlers get them through `split_meta` and `group_blocks`. `EventSource` has the
+order of events, and what begins and ends a response; `Handlers` has the scopes. Here is who is registered.
 
 What is guaranteed:
 
@@ -24,39 +20,30 @@ What is guaranteed:
 
 from __future__ import annotations
 
-import threading
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 from weakref import WeakMethod, ref
 
-from msgspec import Struct
 from reactivex import Observable, abc
-from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError, as_exception, reason_of
 from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
     Error,
     Event,
     Ping,
-    ResponseStatus,
     Status,
     Usage,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS
 from rxworker.operators.disposables import NOTHING
-from rxworker.operators.expect import EVENTS, expect_events, no_event
-from rxworker.operators.kernel import Sink, Source, Stage, connect, many
-from rxworker.state.open_blocks import OpenBlocks
-from rxworker.timeline.handled import Handlers, deliver
-from rxworker.timeline.handler import HandlerLike, Registration, raise_all
+from rxworker.operators.expect import expect_events
+from rxworker.operators.kernel import Stage, connect, many
+from rxworker.timeline.handler import HandlerLike, Registration
 from rxworker.timeline.kind import (
     ERROR,
     KINDS,
     PING,
+    RETRACT,
     STATUS,
     TEXT_BLOCK,
     THINKING_BLOCK,
@@ -67,31 +54,14 @@ from rxworker.timeline.kind import (
     ThinkingBlockEvent,
     ToolUseBlockEvent,
 )
+from rxworker.timeline.source import EventSource
 
 E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
 
-RETRACT: Kind[str] = Kind("retract")
-OF_A_RESPONSE: frozenset[type[object]] = BLOCK_EVENTS | META_EVENTS | {Deltas}
-TAKEN = EVENTS | {Deltas}
-KEPT = 512
-"""How many events wait while there is no handler."""
 
-
-class _Over(Struct, frozen=True):
-    """The end of a response in the queue of events, and the reason for the blocks that are open then."""
-
-    reason: str
-
-
-_Queued: TypeAlias = Event | Deltas[Any] | _Over
-PLAIN = EVENTS - {Status, AttemptRetract, AttemptStart}
-"""The events that neither begin nor end a response."""
-NO_OPERATORS: Source[Event] = Source()  # before the first response
-
-
-class Timeline:
+class Timeline(EventSource):
     """Calls handlers with the events of a stream, by hand (`dispatch`) or as an operator (``events.pipe(timeline)``).
 
     Args:
@@ -112,22 +82,9 @@ class Timeline:
     """
 
     def __init__(self, *, ends_with_stream: bool = False) -> None:
-        self._ends_with_stream = ends_with_stream
-        self._handlers = Handlers()
-        self._events: Source[Event] = NO_OPERATORS  # what the handlers have, from the first response on
-        self._failures: list[BaseException] = []
-        self._response: OpenBlocks[None] = OpenBlocks()  # for its rule of what begins a response anew
-        self._lock = threading.RLock()
-        self._queue: deque[_Queued] = deque()
+        super().__init__(ends_with_stream=ends_with_stream)
         self.only_gathers = True
-        self._busy = self._is_receiving = False
-        self._is_between = True  # before a response, or between two
         self._refs: set[ref[Timeline]] = set()  # to its children
-
-    @property
-    def has_handlers(self) -> bool:
-        """Whether a handler is registered."""
-        return any(self._handlers.rows.values())
 
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that runs at the same time.
@@ -228,78 +185,6 @@ class Timeline:
         for child in children:
             child._take(registration)
 
-    def dispatch(self, event: Event) -> None:
-        """Call the handlers that the event concerns.
-
-        Of the events of turns two concern them: `AttemptRetract`, which is what `retract` dispatches, and
-        `AttemptStart`, which aborts what is open.
-
-        Raises:
-            Exception: What a handler raised, after all handlers were called.
-            ConfigurationError: It is not an event; the event of a `Record` is its ``event``.
-        """
-        kind: type[object] = event.__class__
-        if kind not in EVENTS:
-            raise no_event("timeline", event)
-        if (idle := self._handlers.idle) and kind in BLOCK_TYPE_OF:
-            delta: Any = event
-            if delta.index in idle and not (self._busy or self._queue or self._is_between):
-                return
-        with self._lock:
-            if kind not in PLAIN or self._busy or self._queue or self._is_between:
-                self._queue.append(event)
-            else:  # there is nothing that it must wait for
-                self._busy = True
-                try:
-                    self._events.push(event)
-                finally:
-                    self._busy = False
-            if self._queue or self._failures:
-                self._drain()
-
-    def dispatch_many(self, parts: Parts[Event]) -> None:
-        """The same as `dispatch` for each event of these.
-
-        Raises:
-            Exception: What a handler raised, after all handlers were called with all of them.
-            ConfigurationError: One of them is not an event; no handler is called.
-        """
-        if not TAKEN.issuperset(map(type, parts)):
-            raise no_event("timeline", next(part for part in parts if type(part) not in TAKEN))
-        self._put(parts)
-
-    def abort_current_block(self, reason: str = "") -> None:
-        """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
-        self._put((_Over(reason),))
-
-    def retract(self, reason: str = "") -> None:
-        """Report that the response is retracted, since it is requested again.
-
-        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop the items
-        of the response.
-
-        Args:
-            reason: Shown to users; not interpreted.
-
-        Raises:
-            Exception: What a handler raised, after all handlers were called.
-        """
-        self.dispatch(AttemptRetract(reason))
-
-    def cancel(self, reason: str = "") -> None:
-        """Abort every open block, and send ``Status(CANCELLED)`` to the handlers if the response has not ended.
-
-        Args:
-            reason: The reason in the aborts.
-        """
-        over = _Over(reason)
-        self._put((over, Status(ResponseStatus.CANCELLED), over) if self._is_receiving else (over,))
-
-    def _put(self, parts: Sequence[_Queued]) -> None:
-        with self._lock:
-            self._queue.extend(parts)
-            self._drain()
-
     def __call__(self, source: Observable[E]) -> Observable[E]:
         """The events of the source, each after the handlers have had it.
 
@@ -327,78 +212,6 @@ class Timeline:
             children = self._children()
         for child in children:
             child._remove(registration)
-
-    def _drain(self, kept: int = KEPT) -> None:
-        """Handle the queue. Called with the lock. While there is no handler, some events may go on waiting."""
-        queue = self._queue
-        # If it is busy, a handler has called: the loop below goes on.
-        if self._busy or not (self._handlers.rows or len(queue) > kept):
-            return
-        self._busy = True
-        try:
-            while queue:
-                event: Any = queue.popleft()
-                if event.__class__ in PLAIN and not self._is_between:
-                    self._events.push(event)
-                else:
-                    self._handle(event)
-        finally:
-            self._busy = False
-        if self._failures:
-            failures = [*self._failures]
-            self._failures.clear()
-            raise_all(failures)
-
-    def _handle(self, event: Any) -> None:
-        """Give an event to the operators, with what it begins or ends."""
-        kind: type[object] = event.__class__
-        if self._is_between and kind in OF_A_RESPONSE:
-            self._begin_response()
-        if kind is Deltas:
-            self._events.push_many((event,))
-        elif kind is Status:
-            self._follow(event)
-        elif kind is AttemptRetract:
-            self._response.begin()
-            self._retract(event)
-        elif kind is _Over or kind is AttemptStart:
-            self._is_between, self._is_receiving = True, False
-            self._events.push(AttemptRetract(event.reason) if kind is _Over else event)
-        else:
-            self._events.push(event)
-
-    def _begin_response(self) -> None:
-        """A response begins: a later retraction covers the events from now on."""
-        if self._events is NO_OPERATORS:
-            self._events = Source()
-            connect(self._handlers(self._events), Sink(self._failures.append, noop, noop))
-        self._is_between = False
-        self._response.begin()
-        self._call_each("begin")
-
-    def _follow(self, status: Status) -> None:
-        """Follow the status of the response. Where it begins the response anew, it retracts what came before."""
-        reason = self._response.begins_anew(status)
-        if reason is not None:
-            self._retract(AttemptRetract(reason))
-        self._is_receiving = status.status is ResponseStatus.STARTED
-        self._is_between = status.status is ResponseStatus.COMPLETED and not self._ends_with_stream
-        self._events.push(status)
-
-    def _retract(self, event: AttemptRetract) -> None:
-        self._events.push(event)  # the operators abort what is open
-        self._call_each("on_retract", event.reason)
-        deliver(self._handlers.rows.get(RETRACT, ()), event.reason, self._failures.append)
-
-    def _call_each(self, method: str, *arguments: str) -> None:
-        """Call a method of those handlers that have it."""
-        for registration in self._handlers.all():
-            call = getattr(registration, method)
-            try:
-                if call is not None:
-                    call(*arguments)
-            except BaseException as error:
-                self._failures.append(error)
 
 
 class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
