@@ -11,7 +11,7 @@ them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
@@ -202,6 +202,10 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
             self._task.cancel()
 
 
+Rest: TypeAlias = Coroutine[Any, Any, None]
+"""What is left to wait for."""
+
+
 class Following(Generic[A, B]):
     """The work of an operator that may have to wait: what it does with each item of its source, and at its end.
 
@@ -220,11 +224,11 @@ class Following(Generic[A, B]):
         """Take an item of the source."""
         raise NotImplementedError
 
-    def finish(self) -> Awaitable[None] | None:
+    def finish(self) -> Rest | None:
         """What is left to wait for when the source has completed; ``None``: nothing."""
         return None
 
-    def stop(self) -> Awaitable[None] | None:
+    def stop(self) -> Rest | None:
         """Stop, since the source or this has failed, or was cancelled; what is left to wait for."""
         return None
 
@@ -329,8 +333,9 @@ class _Subscription(abc.DisposableBase, Generic[A, B]):
             self._end()
         else:
             self._task = self._loop.create_task(self._finish(rest))
+            self._task.add_done_callback(lambda _: rest.close())  # it was cancelled before it began
 
-    async def _finish(self, rest: Awaitable[None]) -> None:
+    async def _finish(self, rest: Rest) -> None:
         try:
             await rest
         except asyncio.CancelledError as error:
@@ -367,7 +372,7 @@ class _Subscription(abc.DisposableBase, Generic[A, B]):
             self._stop()
 
 
-async def _until_stopped(rest: Awaitable[None]) -> None:
+async def _until_stopped(rest: Rest) -> None:
     await rest
 
 

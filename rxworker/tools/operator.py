@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from os import urandom
@@ -21,7 +21,7 @@ from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
 from rxworker.tools.calls import CallItem, FinishedCall, WaitingCall
 from rxworker.tools.cancellation import stop_all
-from rxworker.tools.coroutines import Following, following
+from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import RunningCalls
@@ -115,7 +115,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
                 return replace(self._given.pop(at), call=call)
         return PausedCall(next(self._places), call)
 
-    def finish(self) -> Awaitable[None] | None:
+    def finish(self) -> Rest | None:
         """Wait until each call of the source has ended."""
         self._calls.discard(self._emit)
         return self._until_ended() if self._row or self._error is not None else None
@@ -128,7 +128,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
         if self._error is not None:
             raise self._error
 
-    def stop(self) -> Awaitable[None] | None:
+    def stop(self) -> Rest | None:
         """Cancel the calls that run. They report until they have ended, and no longer."""
         self._is_stopping = True
         for each in self._row:

@@ -187,7 +187,7 @@ class RunningCalls:
 
     def take(self, each: PausedCall, emit: Emit) -> RunningCall:
         """The call as it runs, from now on with these events: begun now, if it did not begin early."""
-        if not self.has_begun(each):
+        if not (self._early and self.has_begun(each)):
             return self._begin(each, emit)
         running = self._early.pop(each.place)
         running.emit = emit

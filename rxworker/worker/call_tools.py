@@ -19,7 +19,7 @@ is added to the path of the events.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
@@ -57,7 +57,7 @@ from rxworker.state import content_of, step_block
 from rxworker.state.closing import call_ends
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, WaitingCall
-from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, following, in_turn
+from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
 from rxworker.tools.invocation import GIVEN_CALLS, ToolEvent
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import clean, truncate
@@ -476,7 +476,7 @@ class _Execute(Following[CallItem, CallItem]):
         else:
             self._emit(item)
 
-    def finish(self) -> Awaitable[None] | None:
+    def finish(self) -> Rest | None:
         """Run the calls, if there are any."""
         return self._execute() if self._left else None
 

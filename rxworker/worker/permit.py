@@ -34,7 +34,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, WaitingCall, not_run
-from rxworker.tools.coroutines import Following, following
+from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.results import clean, to_content, truncate
@@ -190,7 +190,7 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
             self._invalid.add(item.place)
         self._calls.append(ready or item)
 
-    def finish(self) -> Awaitable[None] | None:
+    def finish(self) -> Rest | None:
         """Run the hooks, if there are any for these calls."""
         hooks, toolbox, calls = self._hooks, self._toolbox, self._calls
         if self._scope.hook_input is None:
@@ -421,7 +421,7 @@ class _Revise(Following[CallItem, CallItem]):
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)
 
-    def finish(self) -> Awaitable[None] | None:
+    def finish(self) -> Rest | None:
         """Run the hooks, if there are any for these results."""
         if self._done:
             self._done.sort(key=attrgetter("paused.place"))

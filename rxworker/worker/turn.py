@@ -15,7 +15,6 @@ The first and the last stage are here: `prepare` runs the hooks that may change 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -90,7 +89,6 @@ from rxworker.worker.respond import PARTS, begin_attempt, expect_end, respond
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
 PAUSE_TURN = StopKind.PAUSE_TURN
 REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
-NOT_COUNTED = nullcontext()
 ENDS = (RunStop, RunPause, RunAbort)
 
 
@@ -119,7 +117,9 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
             for stage in left:
                 # The request of the usual stage alone is recorded as it is.
                 is_counted = stage is context.worker.stages[1] and (stage is not respond or context.worker.operators)
-                with counting(context) if is_counted else NOT_COUNTED:
+                if is_counted:
+                    await _counted(context, emitter, stage, one)
+                else:
                     await emitter.follow(stage(one), context.scheduler)
                 # The usual ones before the calls end no run, and each look at the state folds the records that are new.
                 if stage is not prepare and stage is not respond and journal.state.status != "running":
@@ -131,6 +131,11 @@ def perform_turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
             await let_watchers_act(journal.hub.flush_scheduler)
 
     return CoroutineObservable(follow, context.tasks)
+
+
+async def _counted(context: RunContext, emitter: Emitter[Event], stage: TurnStage, turn: Turn) -> None:
+    with counting(context):
+        await emitter.follow(stage(turn), context.scheduler)
 
 
 def stages_of(
