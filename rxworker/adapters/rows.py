@@ -170,7 +170,7 @@ def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[events.Record, R]:
 
         return Sink(on_next, ending.on_error, ending.on_completed)
 
-    return observing(observe)
+    return observing(observe, verb)
 
 
 class _Calls:

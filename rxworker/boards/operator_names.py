@@ -1,102 +1,44 @@
 """What the operators of a pipeline are called, and which one raised an error.
 
-Read from functions and tracebacks, so that operators need not carry names.
+Ours carry their names, which the lift gives them. Those of reactivex are named as they are written in the program.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import linecache
 import traceback
-from collections.abc import Iterable
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any
+from types import FrameType, FunctionType
+from typing import cast
 
 import reactivex
 
 import rxworker.operators
-from rxworker.operators.decode import decode
-from rxworker.operators.expect import operator
-
-
-def code_of(function: object) -> CodeType | None:
-    """The code of a function; ``None`` of any other callable."""
-    return getattr(function, "__code__", None)
-
 
 _OURS, _REACTIVEX = (str(Path(each.__file__ or "").parent) for each in (rxworker, reactivex))
-_LIBRARIES = (str(Path(_OURS, "operators")), _REACTIVEX)
-COMPOSED = code_of(reactivex.compose(abs))
-"""The code of what ``reactivex.compose(...)`` makes."""
 _INSIDE = ("rxworker.operators", "reactivex")
-"""The modules whose functions are not arguments that a user gives."""
-_LIFTS = (operator.__module__, decode.__module__)
-
-
-def captured_by(function: object) -> dict[str, Any]:
-    """The variables that a function has from the one that made it."""
-    code, cells = code_of(function), getattr(function, "__closure__", None)
-    if code is None or cells is None:
-        return {}
-    return dict(zip(code.co_freevars, (each.cell_contents for each in cells), strict=True))
+"""The modules of the operators of libraries; their functions are not arguments that a user gives."""
 
 
 def is_library(function: object) -> bool:
     """Whether a function is an operator of rxworker's or reactivex's."""
-    function = captured_by(function).get("fun", function)  # curried
-    code = code_of(function)
-    return code is not None and code.co_filename.startswith(_LIBRARIES)
+    return isinstance(function, FunctionType) and function.__module__.startswith(_INSIDE)
 
 
 def name_of(function: object) -> str:
-    """The name of an operator: of one of a library also the functions and the numbers that it was given."""
+    """The name of an operator: of one of ours also the functions and the numbers that it was given."""
     if isinstance(function, partial):
         return name_of(function.func)
-    if not isinstance(function, FunctionType) or not is_library(function):
-        name = getattr(function, "__qualname__", type(function).__qualname__)
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    if not is_library(function):
         return name.replace("<locals>.", "")
-    captured = captured_by(function)
-    if "fun" in captured:
-        name = captured["fun"].__name__
-        given = [*captured["args"], *captured["kwargs"].values()]
-    else:
-        name, given = _made_name(function)
-    shown = [text for text in map(_argument, given) if text]
-    return f"{name.rstrip('_')}({', '.join(shown)})" if shown else name.rstrip("_")
-
-
-def _made_name(function: FunctionType) -> tuple[str, Iterable[object]]:
-    """The name of an operator that is not curried, and the functions and the seconds that it was given."""
-    made: list[Any] = [function]
-    verb = ""
-    while getattr(made[-1], "__module__", "") in _LIFTS:
-        captured = captured_by(made[-1])
-        verb = verb or captured.get("events", "")
-        following = captured.get("subscribe", captured.get("make"))
-        if following is None:
-            break
-        made.append(following)
-    captured = captured_by(made[-1])
-    given = [v for key, v in captured.items() if key == "seconds" or (callable(v) and not isinstance(v, type))]
-    if verb := verb or str(captured.get("verb", "")):
-        whole = verb.removesuffix("(...)").removesuffix("()")
-        return whole, () if "(" in whole else given
-    for each in reversed(made):
-        name = getattr(each, "__qualname__", "").split(".")[0]
-        if public := _public_name(name, getattr(each, "__module__", "")):
-            return public, given
-    return made[0].__qualname__.split(".")[0], given
-
-
-@cache
-def _public_name(name: str, module: str) -> str:
-    """The operator of this name, or the one of the module that uses this name."""
-    for each in rxworker.operators.__all__:
-        made: Any = getattr(rxworker.operators, each)
-        is_there = isinstance(made, FunctionType) and made.__module__ == module
-        if is_there and (each == name or name in made.__code__.co_names):
-            return each
-    return ""
+    name = name.partition(".<locals>")[0].removesuffix("(...)").removesuffix("()")
+    shown = [text for text in map(_argument, getattr(function, "given", ())) if text]
+    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def _argument(value: object) -> str:
@@ -109,6 +51,41 @@ def _argument(value: object) -> str:
         return ""
     name: str = getattr(value, "__qualname__", "")
     return name.rpartition(".")[2] if isinstance(value, FunctionType) else name
+
+
+def written_at(frame: FrameType) -> Sequence[ast.expr]:
+    """The arguments of the call that a frame is in, as they are written; none where the program's text is not there."""
+    info = inspect.getframeinfo(frame, context=0)
+    return _arguments(info.filename, info.positions) if info.positions else ()
+
+
+@lru_cache(maxsize=256)  # the pipelines of all groups are written in the same place
+def _arguments(file: str, positions: object) -> Sequence[ast.expr]:
+    text = "".join(linecache.getlines(file))
+    try:
+        # The positions of a call have the attributes of a node.
+        call = ast.parse(f"({ast.get_source_segment(text, cast('ast.expr', positions))})", mode="eval").body
+    except SyntaxError:  # the text has changed
+        return ()
+    given = call.args if isinstance(call, ast.Call) else ()
+    return () if any(isinstance(each, ast.Starred) for each in given) else given
+
+
+def written_name(operator: ast.expr) -> str:
+    """The name of an operator as it is written, with the names and the numbers that it is given.
+
+    Other text, which may be secret, is left out.
+    """
+    if not isinstance(operator, ast.Call):
+        return ast.unparse(operator) if isinstance(operator, ast.Name | ast.Attribute) else "operator"
+    shown = [
+        "<lambda>" if isinstance(each, ast.Lambda) else ast.unparse(each)
+        for each in (*operator.args, *(keyword.value for keyword in operator.keywords))
+        if isinstance(each, ast.Name | ast.Attribute | ast.Lambda)
+        or (isinstance(each, ast.Constant) and isinstance(each.value, int | float))
+    ]
+    name = ast.unparse(operator.func).rpartition(".")[2]
+    return f"{name}({', '.join(shown)})" if shown else name
 
 
 def explained(error: Exception, group: str, operator: str = "") -> str:
@@ -136,8 +113,9 @@ def explained(error: Exception, group: str, operator: str = "") -> str:
 
 
 def _operator_of(module: str, function: str) -> str:
-    """The operator that a function of a library belongs to."""
-    name = function.split(".")[0]
-    if module.startswith("reactivex.operators."):
-        return name.rstrip("_")
-    return _public_name(name, module) if module.startswith("rxworker.operators.") else ""
+    """The operator that a function of a library belongs to; of a private one of ours, their module."""
+    if not module.startswith(("reactivex.operators.", "rxworker.operators.")):
+        return ""
+    name = function.partition(".")[0]
+    is_public = module.startswith("reactivex") or name in rxworker.operators.__all__
+    return name.rstrip("_") if is_public else module.rpartition(".")[2]

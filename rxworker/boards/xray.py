@@ -39,7 +39,8 @@ def explain(pipeline: Operator[A, B]) -> XRay[A, B]:
         --2--5-----6--|
 
     An operator that subscribes to something inside, such as ``ops.publish(mapper)``, is one node, as is a function
-    whose result was not made by ``pipe``.
+    whose result was not made by ``pipe``, and what ``reactivex.compose`` makes. Operators of reactivex are named as
+    they are written between the parentheses of ``pipe``.
 
     Args:
         pipeline: The operator, made of ours, reactivex's and your own.
@@ -113,7 +114,7 @@ class XRay(Generic[A, B]):
 
     def _apply(self, source: Observable[A], live: Live) -> Observable[B]:
         scope = Scope((), ("",), Counter())
-        made: Any = Probe(live, source, live.source, scope).apply(self.pipeline, ("",))
+        made: Any = Probe(live, source, live.source, scope).apply(self.pipeline)
         if not isinstance(made, Observable):
             raise ConfigurationError(f"the pipeline returned {made!r:.60}, which is not an observable")
         return cast("Observable[B]", made)

@@ -8,21 +8,26 @@ another group, counts in the same nodes: a node is known by the place of its ``p
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from types import FunctionType
+from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+import reactivex.operators
 from reactivex import Observable, abc
 from reactivex.internal import default_error, noop
 
-from rxworker.boards.operator_names import COMPOSED, captured_by, code_of, is_library, name_of
+from rxworker.boards.operator_names import is_library, name_of, written_at, written_name
 from rxworker.boards.xray_count import OBSERVABLES, CountedSource, Live, Node, Tap
 from rxworker.operators.disposables import Call
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import TRAMPOLINE, Scheduler, Sink, Stage, connect
+
+_CURRIED = name_of(reactivex.operators.map(abs))
+"""The name that reactivex gives all its operators."""
 
 
 class Scope:
@@ -105,37 +110,33 @@ class Probe(Stage[Any]):
             caller = sys._getframe(1)
             result = self
             for index, each in enumerate(operators):
-                if isinstance(result, Probe):
-                    result = result.apply(each, (caller.f_code, caller.f_lasti, index))
-                else:
-                    result = each(result)
+                result = result.apply(each, caller, index) if isinstance(result, Probe) else each(result)
             if isinstance(result, Probe):
                 self._scope.made.append(result)
             return result
 
-    def apply(self, operator: Callable[[Any], Any], where: tuple[object, ...]) -> Any:
+    def apply(self, operator: Callable[[Any], Any], caller: FrameType | None = None, index: int = 0) -> Any:
         """Apply an operator as a part of the graph.
 
         Args:
             operator: The operator.
-            where: The place in the program.
+            caller: What has called ``pipe``.
+            index: The place of the operator among the arguments of that call.
         """
         self.is_used = True
-        captured = captured_by(operator)
-        if code_of(operator) is COMPOSED:
-            result: Any = self
-            for index, each in enumerate(captured["operators"]):
-                result = result.apply(each, (*where, index))
-            return result
         live, scope, name = self.live, self._scope, name_of(operator)
-        place = scope.place(self.producer, where)
+        place = scope.place(self.producer, (caller and (caller.f_code, caller.f_lasti), index))
         if is_library(operator):
             node = live.node(place, name, scope.within)
             node.inputs.setdefault(self.producer.number)
-            for branch in _probes(captured.values()):
-                branch.is_used, branch.consumer = True, node
-                node.inputs.setdefault(branch.producer.number)
+            if name == _CURRIED and caller is not None and (written := written_at(caller)):
+                node.name = written_name(written[index])
+                for branch in self._branches(written[index], caller):
+                    branch.is_used, branch.consumer = True, node
+                    node.inputs.setdefault(branch.producer.number)
             result = self._call(operator, scope, node)
+            if node.name == _CURRIED:
+                node.name = getattr(result, "_subscribe", operator).__qualname__.partition("_.<locals>")[0]
         else:
             inside = Scope((*scope.within, name), place, scope.seen)
             result = self._call(operator, inside, None)
@@ -149,6 +150,15 @@ class Probe(Stage[Any]):
         if not isinstance(result, Observable):
             return result
         return Probe(live, cast("Observable[Any]", result), node, scope)
+
+    def _branches(self, written: ast.expr, caller: FrameType) -> Iterator[Probe]:
+        """What an operator such as ``ops.merge(...)`` is given: variables, and what ``pipe`` makes in its place."""
+        if any(isinstance(each, ast.Attribute) and each.attr == "pipe" for each in ast.walk(written)):
+            yield from [each for each in self._scope.made if not each.is_used]
+        for each in written.args if isinstance(written, ast.Call) else ():
+            value = caller.f_locals.get(each.id) if isinstance(each, ast.Name) else None
+            if isinstance(value, Probe):
+                yield value
 
     def _call(self, operator: Callable[[Any], Any], scope: Scope, node: Node | None) -> Any:
         source = Probe(self.live, self.inner, self.producer, scope, node, is_inner=self.is_inner)
@@ -216,14 +226,3 @@ class Probe(Stage[Any]):
 
 
 OBSERVABLES.add(Probe)
-
-
-def _probes(values: Iterable[object], depth: int = 4) -> Iterator[Probe]:
-    """The probes that an operator was given, such as those of ``ops.merge(...)``."""
-    for value in values:
-        if isinstance(value, Probe):
-            yield value
-        elif depth and isinstance(value, tuple | list):
-            yield from _probes(cast("Sequence[object]", value), depth - 1)
-        elif depth and isinstance(value, FunctionType):
-            yield from _probes(captured_by(value).values(), depth - 1)

@@ -48,7 +48,7 @@ def live() -> Operator[A, A]:
     [ live() ]
     --a--d--r--a--d--e--|
     """
-    return observing(_pass_on)
+    return observing(_pass_on, "live()")
 
 
 def _pass_on(observer: abc.ObserverBase[A]) -> Sink[A]:
@@ -86,7 +86,7 @@ def committed() -> Operator[A, A]:
     >>> events.pipe(committed(), text_deltas()).subscribe(print) and None
     Hello
     """
-    return observing(_hold_each)
+    return observing(_hold_each, "committed()")
 
 
 def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:

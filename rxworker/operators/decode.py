@@ -43,11 +43,13 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
     d
     """
     expect_callable("decode(...)", make, "a function that makes a decoder, such as its class")
-    return decoding(make)
+    return decoding(make, "decode(...)", make)
 
 
-def decoding(make: Callable[[], Decoder[A, B]], events: str = "") -> Operator[A, B]:
-    """The operator of a decoder; ``events`` is the verb as it is written, if it takes events and no records."""
+def decoding(
+    make: Callable[[], Decoder[A, B]], verb: str, *given: object, takes_events: bool = False
+) -> Operator[A, B]:
+    """The operator of a decoder; see `rxworker.operators.expect.operator`."""
 
     def start(observer: abc.ObserverBase[B]) -> Sink[A]:
         decoder = make()
@@ -79,4 +81,4 @@ def decoding(make: Callable[[], Decoder[A, B]], events: str = "") -> Operator[A,
 
         return Sink(on_next, ending.on_error, on_completed)
 
-    return observing(start, events)
+    return observing(start, verb, *given, takes_events=takes_events)

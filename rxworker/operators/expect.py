@@ -141,41 +141,56 @@ def expect_choice(name: str, choice: object) -> None:
 
 def operator(
     subscribe: Callable[[Observable[A], abc.ObserverBase[B], Scheduler], abc.DisposableBase],
-    events: str = "",
+    verb: str,
+    *given: object,
+    takes_events: bool = False,
 ) -> Operator[A, B]:
     """An operator, from the function that subscribes an observer to its result.
 
-    On a run it has the run's time, and so do the operators that it was given.
+    On a run it has the run's time, and so do the operators that it was given. X-ray shows it by its verb, with the
+    functions and the numbers that it was given.
 
     Args:
         subscribe: Called at each subscription with the source, the observer downstream and the scheduler of the
             subscriber.
-        events: The verb as it is written, if it takes events and no records.
+        verb: The verb as it is written.
+        given: The functions and the numbers that the operator was given.
+        takes_events: Whether it takes events and no records.
     """
 
     def apply(source: Observable[A]) -> Observable[B]:
-        if events:
-            expect_events(source, events)
+        if takes_events:
+            expect_events(source, verb)
         made: Stage[B] = Stage(partial(subscribe, source))
         timing = source.timing if isinstance(source, Stage) else None
         return made if timing is None else timing(made)
 
+    apply.__qualname__ = verb
+    if given:
+        vars(apply)["given"] = given
     return apply
 
 
-def observing(make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]], events: str = "") -> Operator[A, B]:
+def observing(
+    make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]], verb: str, *given: object, takes_events: bool = False
+) -> Operator[A, B]:
     """An operator that is one observer in front of another; see `stage`.
 
     Args:
         make: Called at each subscription with the observer downstream; gives the one to attach upstream.
-        events: The verb as it is written, if it takes events and no records.
+        verb: As for `operator`.
+        given: As for `operator`.
+        takes_events: As for `operator`.
     """
 
     def apply(source: Observable[A]) -> Observable[B]:
-        if events:
-            expect_events(source, events)
+        if takes_events:
+            expect_events(source, verb)
         return stage(source, make)
 
+    apply.__qualname__ = verb
+    if given:
+        vars(apply)["given"] = given
     return apply
 
 

@@ -32,7 +32,7 @@ from rxworker.framing import Decoder
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
-from rxworker.operators.decode import decode
+from rxworker.operators.decode import decoding
 from rxworker.operators.expect import no_amount, no_record, operator
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, Source, connect
@@ -87,7 +87,7 @@ def combine_gauges(start: S, failed: GaugeFailed | None = None, /, **gauges: Ope
     def subscribe(source: Observable[A], observer: abc.ObserverBase[S], scheduler: Scheduler) -> abc.DisposableBase:
         return _Board(start, observer, report).begin(gauges, types, source, scheduler)
 
-    return operator(subscribe)
+    return operator(subscribe, "combine_gauges(...)")
 
 
 def _expect_board(start: object, gauges: dict[str, Operator[A, object]]) -> None:
@@ -351,7 +351,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
     3
     2
     """
-    return decode(_Changes)
+    return decoding(_Changes, "usage_changes()")
 
 
 class _Changes(Decoder[Record, UsageChange]):

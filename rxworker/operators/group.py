@@ -188,7 +188,7 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
         users.put(connect(source, Sink(on_next, on_error, on_completed, to_blocks(find, on_next)), scheduler))
         return users
 
-    return operator(subscribe, verb)
+    return operator(subscribe, verb, takes_events=True)
 
 
 S = TypeVar("S")
@@ -267,7 +267,7 @@ def _follow_each(step: Step[S, BlockEvent], seed: S, verb: str, *, every: bool) 
 
         return follow_each(source, begin, joined, verb)
 
-    return operator(subscribe)
+    return operator(subscribe, verb, step)
 
 
 def follow_each(

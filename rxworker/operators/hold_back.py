@@ -104,7 +104,7 @@ def hold_back(
         blocks = _HeldBlocks[E](observer.on_next, window // 2, replacement, thinking)
         return _Checks(check, blocks, observer).follow(source, scheduler)
 
-    return operator(subscribe, "hold_back(...)")
+    return operator(subscribe, "hold_back(...)", check, takes_events=True)
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
     look {'city': 'Oslo'}
     look {'city': 'Oslo', 'days': 3}
     """
-    return observing(_read, "tool_inputs()")
+    return observing(_read, "tool_inputs()", takes_events=True)
 
 
 def tool_calls() -> Operator[Event, ToolCall]:

@@ -94,7 +94,7 @@ def mask(
     def machine() -> _Masked[E]:
         return _Masked(search, replacement, limit, thinking)
 
-    return decoding(machine, "mask(...)")
+    return decoding(machine, "mask(...)", takes_events=True)
 
 
 class _Masked(Units[E]):

@@ -59,7 +59,7 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
     def subscribe(source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler) -> abc.DisposableBase:
         return _Row(project, limit, observer, scheduler).follow(source)
 
-    return operator(subscribe)
+    return operator(subscribe, "map_in_order(...)", project)
 
 
 class _Row(Ending, Generic[A, B]):

@@ -147,4 +147,4 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
         sink = Sink(on_next, ending.on_error, ending.on_completed)
         return Both(timer, connect(source, sink, default))
 
-    return operator(subscribe, "coalesce(...)")
+    return operator(subscribe, "coalesce(...)", seconds, takes_events=True)

@@ -27,7 +27,7 @@ def partial_json() -> Operator[str, Json]:
     {'city': 'Oslo'}
     {'city': 'Oslo', 'days': 3}
     """
-    return observing(_read)
+    return observing(_read, "partial_json()")
 
 
 def _read(observer: abc.ObserverBase[Json]) -> Sink[str]:
@@ -86,4 +86,4 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
 
         return Sink(on_next, ending.on_error, ending.on_completed)
 
-    return observing(make, "partial_values()")
+    return observing(make, "partial_values()", takes_events=True)

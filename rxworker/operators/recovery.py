@@ -109,7 +109,7 @@ def retry_before_first(
         attempt()
         return current
 
-    return operator(subscribe)
+    return operator(subscribe, "retry_before_first(...)", should)
 
 
 LOOKS = 8
@@ -197,7 +197,7 @@ def time_out(
         upstream.put(connect(source, sink, default))
         return Call(dispose)
 
-    return operator(subscribe)
+    return operator(subscribe, "time_out(...)")
 
 
 def error_to_exception(event: Error) -> RxWorkerError:
@@ -221,7 +221,7 @@ def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
     The end comes after the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
     source itself end with an error, that one becomes the exception's ``__cause__``.
     """
-    return observing(_watch, "fail_on_error()")
+    return observing(_watch, "fail_on_error()", takes_events=True)
 
 
 def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:

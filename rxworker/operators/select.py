@@ -86,7 +86,7 @@ def events(*, nested: bool = False) -> Operator[Record, Event]:
 
         return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
-    return observing(make)
+    return observing(make, "events()")
 
 
 A = TypeVar("A")
@@ -169,7 +169,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
             lanes, connect(source, Sink(on_next, on_error, on_completed, to_blocks(lane_of, on_next)), scheduler)
         )
 
-    return operator(subscribe, "split_meta(...)")
+    return operator(subscribe, "split_meta(...)", meta, blocks, takes_events=True)
 
 
 E = TypeVar("E", bound=Event)
@@ -271,4 +271,4 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
 
         return Sink(on_next, ending.on_error, ending.on_completed)
 
-    return observing(make, "" if takes_records else verb)
+    return observing(make, verb, takes_events=not takes_records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.framing import Decoder
 from rxworker.messages import ToolCall
-from rxworker.operators.decode import decode
+from rxworker.operators.decode import decoding
 from rxworker.operators.expect import entries_given, expect_callable, no_record
 from rxworker.operators.kernel import Operator
 
@@ -77,10 +78,7 @@ def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     expect_callable("spans(begins)", begins, "a function of a record")
     expect_callable("spans(ends)", ends, "a function of a record")
 
-    def make() -> _Spans:
-        return _Spans(begins, ends)
-
-    return decode(make)
+    return decoding(partial(_Spans, begins, ends), "spans(...)", begins, ends)
 
 
 class _Spans(Decoder[Record, Span]):
@@ -186,7 +184,7 @@ def lineage() -> Operator[Record, Link]:
       inner
         find_rhyme
     """
-    return decode(_Lineage)
+    return decoding(_Lineage, "lineage()")
 
 
 class _Lineage(Decoder[Record, Link]):

@@ -107,7 +107,7 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
 
         return Sink(on_next, ending.on_error, ending.on_completed, on_many)
 
-    return observing(make, verb)
+    return observing(make, verb, takes_events=True)
 
 
 E = TypeVar("E", bound=Event)
@@ -167,7 +167,7 @@ def _units(make: Callable[[], Splitter], verb: str) -> Operator[E, E]:
     def machine() -> Units[E]:
         return Units(make, verb)
 
-    return decoding(machine, verb)
+    return decoding(machine, verb, takes_events=True)
 
 
 class Splitter(Protocol):

@@ -73,7 +73,7 @@ def think_tags(tag: str = "think", *, begins_inside: bool = False) -> Operator[E
     """
     if not isinstance(cast("object", tag), str) or not tag:
         raise ConfigurationError(f"think_tags({tag!r}): give the name in the tags, such as 'think'")
-    return decoding(lambda: _Tags[E](tag, begins_inside), "think_tags(...)")
+    return decoding(lambda: _Tags[E](tag, begins_inside), "think_tags(...)", takes_events=True)
 
 
 @dataclass(slots=True)

@@ -258,7 +258,7 @@ def slide(
         seconds: How long an item stays.
         scheduler: The scheduler of the timer.
         hold: Makes what holds the items of a subscription.
-        verb: The operator's name, for messages.
+        verb: The operator's name, without parentheses.
         ends_empty: Whether the value without items is emitted when the source completes.
 
     Raises:
@@ -334,4 +334,4 @@ def slide(
         upstream.put(connect(source, Sink(on_next, ending.on_error, on_completed), default))
         return Call(dispose)
 
-    return operator(subscribe)
+    return operator(subscribe, verb, seconds)
