@@ -15,6 +15,7 @@ from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentErro
 from rxworker.events import PausedCall, ToolOutput, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
 from rxworker.events.pause import CLIENT_TOOL, QUESTION
+from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import (
     Abort,
     Continue,
@@ -448,11 +449,14 @@ def shown(hooks: Hooks, event: ToolStop, hold: Callable[[int, ToolResult], None]
         event: The end.
         hold: Stores the result until then.
     """
-    several = hooks.at(AFTER)
-    if not several or event.result is None or not any(hook.matches(event.result.name) for hook in several):
+    several, result = hooks.at(AFTER), event.result
+    # No hook runs for a call that was discarded.
+    if not several or result is None or result.content == DISCARDED_EARLY:
+        return event
+    if not any(hook.matches(result.name) for hook in several):
         return event
     if hold is not None:
-        hold(event.place, event.result)
+        hold(event.place, result)
     return replace(event, result=None)
 
 

@@ -341,6 +341,25 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
 
 
+async def test_its_end_says_that_it_was_thrown_away_where_hooks_check_the_results_too() -> None:
+    desk = Desk()
+
+    @before_tool_call(matcher="write")
+    async def wait(context: ToolCallContext) -> Pause:
+        await settle()
+        return Pause("may it?")
+
+    @after_tool_call
+    def mask(context: ToolResultContext) -> None:
+        context.set_content("***")
+
+    model = ScriptedModel([call("look", at="a") + call("write", at="b")])
+    run = Worker(model, tools=[desk.look, desk.write], hooks=[wait, mask]).run("go")
+    assert isinstance(await run, Paused)
+    ends = [r.event.result for r in records_of(run) if isinstance(r.event, ToolStop)]
+    assert [end and end.text for end in ends] == [DISCARDED_EARLY]
+
+
 async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
     desk = Desk()
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
