@@ -64,7 +64,7 @@ class CallScope(Struct, frozen=True):
         key: The prefix of idempotency keys, such as the run and the turn; by default that of each stream of calls is
             another one, since ids of calls may come again.
         variables: Values that the tools share, and the hooks with them; by default each call has its own.
-        shared: The state that tools and hooks share with user interfaces.
+        shared: The state that tools and hooks share with user interfaces; by default each call has its own.
         relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends
             the run.
@@ -78,7 +78,7 @@ class CallScope(Struct, frozen=True):
 
     key: str = ""
     variables: dict[str, Any] | None = None
-    shared: SharedState = field(default_factory=SharedState)
+    shared: SharedState | None = None
     relay: Forwarder = ignore_record
     barrier: Callable[[], Awaitable[None]] | None = None
     keep: Callable[[int, Json], None] | None = None
@@ -157,7 +157,7 @@ class _Line(ToolContext):
         self._scope = scope
         self._loop = loop
         self._home = threading.get_ident()
-        self._shared = scope.shared
+        self._shared = SharedState() if scope.shared is None else scope.shared
 
     @property
     def idempotency_key(self) -> str:

@@ -86,7 +86,7 @@ class HookScope(CallScope, frozen=True):
             workspace=Path(),
             toolbox=toolbox,
             call_tool=call_tool,
-            shared=self.shared,
+            shared=SharedState() if self.shared is None else self.shared,
         )
 
 

@@ -147,6 +147,20 @@ def test_operators_mean_the_same_without_a_worker(calls: list[Any], verdicts: li
     assert a_worker == operators == an_executor
 
 
+async def test_hooks_without_a_scope_share_no_state() -> None:
+    seen: list[object] = []
+
+    def note(context: ToolCallContext) -> None:
+        seen.append(context.shared_state)
+        context.set_shared_state("noted")
+
+    hooks = Hooks([Hook(note, "before_tool_call", name="note")])
+    calls = reactivex.just(ToolCall("a", "double", {"number": 1}))
+    for _ in range(2):
+        await calls.pipe(permit(hooks, Toolbox(TOOLS)))
+    assert seen == [None, None]
+
+
 async def test_no_call_runs_before_the_hooks_of_all_have_agreed() -> None:
     ran: list[str] = []
 
