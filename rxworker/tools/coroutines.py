@@ -292,6 +292,8 @@ class _FollowingObservable(Stage[B], Generic[A, B]):
             if (rest := following.stop()) is not None:
                 await rest
             raise
+        finally:
+            inner.emit = inner.on_next = noop  # it holds the work, and the work holds it
 
     def _subscribe_core(self, observer: abc.ObserverBase[B], scheduler: Scheduler = None) -> abc.DisposableBase:
         return _Subscription(self._source, self._make, observer, scheduler)
@@ -317,9 +319,14 @@ class _Subscription(abc.DisposableBase, Generic[A, B]):
         self._observer = observer
         self._is_over = False
         self._task: asyncio.Task[None] | None = None
-        self._work = make(observer.on_next, self._on_error)
+        self._work = make(self._on_next, self._on_error)
         self._upstream = SerialDisposable()
         self._upstream.put(connect(source, Sink(self._work.take, self._on_error, self._on_completed), scheduler))
+
+    def _on_next(self, item: B) -> None:
+        # What was stopped may report that until it has ended.
+        if not self._is_over:
+            self._observer.on_next(item)
 
     def _on_completed(self) -> None:
         if self._is_over:
@@ -363,17 +370,13 @@ class _Subscription(abc.DisposableBase, Generic[A, B]):
         self._is_over = True
         self._upstream.dispose()
         if (rest := self._work.stop()) is not None:
-            self._task = self._loop.create_task(_until_stopped(rest))
+            self._task = self._loop.create_task(rest)
 
     def dispose(self) -> None:
         if not self._is_over:
             if self._task is not None:
                 self._task.cancel()
             self._stop()
-
-
-async def _until_stopped(rest: Rest) -> None:
-    await rest
 
 
 def in_turn(*sources: Observable[A]) -> Observable[A]:

@@ -22,7 +22,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools.calls import CallItem, FinishedCall, WaitingCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.coroutines import Following, Rest, following
-from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall
+from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall, ignore
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.run import RunningCalls
 from rxworker.tools.toolbox import Toolbox
@@ -122,7 +122,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
 
     async def _until_ended(self) -> None:
         # An error waits for the other calls: none of them is ended by it.
-        while self._row and (self._error is None or not all(map(_has_ended, self._row))):
+        while self._row and not self._is_stopping and (self._error is None or not all(map(_has_ended, self._row))):
             self._over = asyncio.get_running_loop().create_future()
             await self._over
         if self._error is not None:
@@ -165,6 +165,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             self._error = self._error or error
             if self._over is None and isinstance(error, Exception):
                 self._fail(error)  # the source goes on
+        running.emit = ignore  # the calls that began early are kept, and would keep the pipe
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 

@@ -11,6 +11,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.operators import only
+from rxworker.operators.kernel import Sink, connect
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import CallItem, FinishedCall
 from rxworker.tools.invocation import CallScope
@@ -108,6 +109,42 @@ async def test_disposing_cancels_what_runs() -> None:
     assert calls.observers == []
 
 
+async def test_an_observer_that_raises_as_the_source_ends_leaves_no_task() -> None:
+    stage, calls, errors = Stage(), Subject[ToolCall](), list[Exception]()
+
+    def on_next(item: CallItem) -> None:
+        if isinstance(item, ToolStop):
+            asyncio.get_running_loop().call_soon(calls.on_completed)
+            raise ValueError("the observer")
+
+    calls.pipe(run_tools(Toolbox([stage.wait]))).subscribe(on_next, errors.append)
+    for name in "ab":
+        calls.on_next(call(name))
+    await settle()
+    await stage.open("b")
+    assert [str(error) for error in errors] == ["the observer"]
+    assert stage.cancelled == ["a"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_what_was_stopped_emits_nothing_after_the_error() -> None:
+    @tool
+    async def tidy(context: ToolContext) -> str:
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            context.progress("tidied")
+
+    calls, seen = Subject[ToolCall](), list[object]()
+    connect(calls.pipe(run_tools(Toolbox([tidy]))), Sink(seen.append, seen.append, lambda: None))
+    calls.on_next(ToolCall("a", "tidy", {}))
+    await settle()
+    error = ValueError("cut")
+    calls.on_error(error)
+    await settle()
+    assert seen == [ToolStart(ToolCall("a", "tidy", {})), error]
+
+
 async def test_an_error_of_the_source_cancels_what_runs() -> None:
     stage, calls = Stage(), Subject[ToolCall]()
     stage.watch(calls.pipe(run_tools(Toolbox([stage.wait]))))
@@ -165,6 +202,21 @@ async def test_starts_progress_ends_and_results_come_out() -> None:
     assert items[:2] == [ToolStart(one), ToolProgress("1", "half")]
     assert [type(item) for item in items[2:]] == [ToolStop, FinishedCall]
     assert [item.result.text[:8] for item in items if isinstance(item, FinishedCall)] == ["run/1/0/"]
+
+
+async def test_calls_without_a_scope_share_no_state() -> None:
+    """Neither those of one stream, nor those of another one."""
+
+    @tool
+    async def note(context: ToolContext) -> str:
+        before = context.shared_state
+        context.set_shared_state("noted")
+        return f"{before}"
+
+    calls = reactivex.of(ToolCall("a", "note", {}), ToolCall("b", "note", {}))
+    for _ in range(2):
+        done = await calls.pipe(run_tools(Toolbox([note])), only(FinishedCall), operators.to_list())
+        assert [each.result.text for each in done] == ["None", "None"]
 
 
 async def test_tools_share_the_variables_of_their_scope() -> None:

@@ -25,7 +25,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
 from rxworker.operators import events, text_deltas
-from rxworker.testing import ScriptedModel, call, fail, lint, say, think
+from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
 from rxworker.tools import ToolContext
 from rxworker.worker.driver import Phase
@@ -380,9 +380,22 @@ async def test_a_follower_is_shown_the_last_record_before_who_waits_continues() 
     assert isinstance(seen[-1].event, RunStop)
 
 
-async def test_a_run_without_references_after_its_end_needs_no_garbage_collector() -> None:
+@tool
+async def write(text: str) -> str:
+    """Write a text."""
+    return text
+
+
+@tool(effect="pure")
+async def read() -> str:
+    """Read it."""
+    return "a text"
+
+
+@pytest.mark.parametrize("first", [(), (call("write", text="b") + call("read"),)])
+async def test_a_run_without_references_after_its_end_needs_no_garbage_collector(first: tuple[Reply, ...]) -> None:
     async def begin() -> list[weakref.ref[object]]:
-        worker = Worker(ScriptedModel([say("Hello!")]))
+        worker = Worker(ScriptedModel([*first, say("Hello!")]), tools=[write, read])
         run = worker.run("Hi")
         run.events.subscribe(lambda event: None)
         await run
