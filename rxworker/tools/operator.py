@@ -144,7 +144,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
                 each.is_wanted = False
         for each in self._row:
             if each.task.done() and not each.task.cancelled():
-                _expect_no_interrupt(each.task)
+                _check(each.task.exception())
 
     def _on_done(self, running: RunningCall, task: asyncio.Task[FinishedCall | WaitingCall]) -> None:
         if self._is_stopping:
@@ -157,7 +157,9 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
                 self._outcomes[running] = FinishedCall(paused, result, running.tool)
                 running.report(ToolStop(result, place=paused.place))
             else:
-                self._outcomes[running] = _expect_no_interrupt(task).result()
+                if (error := task.exception()) is not None:
+                    _check(error)
+                self._outcomes[running] = task.result()
             while self._row and (outcome := self._outcomes.pop(self._row[0], None)) is not None:
                 self._row.popleft()
                 self._emit(outcome)
@@ -174,14 +176,10 @@ def _has_ended(running: RunningCall) -> bool:
     return running.task.done()
 
 
-def _expect_no_interrupt(
-    task: asyncio.Task[FinishedCall | WaitingCall],
-) -> asyncio.Task[FinishedCall | WaitingCall]:
-    """The task, unless its tool has raised an interrupt.
+def _check(error: BaseException | None) -> None:
+    """Check that a tool has not raised an interrupt.
 
     That has left the event loop by then; what waits for the calls is cancelled.
     """
-    error = task.exception()
     if isinstance(error, KeyboardInterrupt):
         raise asyncio.CancelledError from error
-    return task

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -54,6 +54,7 @@ from rxworker.worker.decisions import (
     Answer,
     Approve,
     Decided,
+    Decision,
     Deny,
     PendingCalls,
     StoredDecision,
@@ -254,6 +255,49 @@ def resume_turn(
     if paused.is_foreign:
         pause = replace(pause, calls=tuple(map(_not_agreed, pause.calls)))
     reached, pauser = _spared(pause, hooks)
+    calls, answered, denied = _decided(pause, decided, reached, pauser, tools)
+    # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation
+    # does not have yet come first.
+    is_between = not pause.calls and not pause.refused
+    sends_request = is_between and (bool(added) or _has_results(paused))
+    left = replace(
+        pause,
+        calls=tuple(calls),
+        required=(),
+        refused=pause.refused | denied,
+        spared=() if sends_request or pause.calls else reached,
+    )
+    scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
+    resume = replace(
+        RunResume(**shared_fields(paused, RunResume)),
+        pause=left,
+        resumes=paused.run_id,
+        traceparent=traceparent or paused.traceparent,
+        output_format=output_format,
+        own_tools=tools.own_names,
+    )
+    first: list[Event] = [resume]
+    first += [ToolStop(result, place=place) for place, result in denied.items()]
+    if added:
+        first.append(MessageAdd(tuple(added), "resume"))
+    return first, scope
+
+
+SparedHooks: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def _decided(
+    pause: PauseState, decided: Sequence[Decision | None], reached: SparedHooks, pauser: SparedHooks, tools: Toolbox
+) -> tuple[list[PausedCall], dict[int, ToolResult], dict[int, ToolResult]]:
+    """The calls that go on; by their places the results that a person has given, and those of calls that are denied.
+
+    Args:
+        pause: The pause.
+        decided: The decision about each call.
+        reached: The hooks that do not run again for the call that the run paused at.
+        pauser: The hooks that do not run again for the others.
+        tools: The tools.
+    """
     calls: list[PausedCall] = []
     answered: dict[int, ToolResult] = {}
     denied: dict[int, ToolResult] = {}
@@ -283,31 +327,7 @@ def resume_turn(
                 calls.append(replace(each, spared=spared, is_approved=True))
             case _:
                 calls.append(each)
-    # Without calls, and with new messages or results, the turn starts with a request. Results that the conversation
-    # does not have yet come first.
-    is_between = not pause.calls and not pause.refused
-    sends_request = is_between and (bool(added) or _has_results(paused))
-    left = replace(
-        pause,
-        calls=tuple(calls),
-        required=(),
-        refused=pause.refused | denied,
-        spared=() if sends_request or pause.calls else reached,
-    )
-    scope = TurnScope(is_resumed=not sends_request, pause=left, answered=answered)
-    resume = replace(
-        RunResume(**shared_fields(paused, RunResume)),
-        pause=left,
-        resumes=paused.run_id,
-        traceparent=traceparent or paused.traceparent,
-        output_format=output_format,
-        own_tools=tools.own_names,
-    )
-    first: list[Event] = [resume]
-    first += [ToolStop(result, place=place) for place, result in denied.items()]
-    if added:
-        first.append(MessageAdd(tuple(added), "resume"))
-    return first, scope
+    return calls, answered, denied
 
 
 def _not_agreed(each: PausedCall) -> PausedCall:
@@ -342,7 +362,7 @@ def _edited(call: ToolCall, given: JsonObject | str, tools: Toolbox) -> JsonObje
     )
 
 
-def _spared(pause: PauseState, hooks: Hooks) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+def _spared(pause: PauseState, hooks: Hooks) -> tuple[SparedHooks, SparedHooks]:
     """The hooks that do not run again.
 
     For the call or turn that it paused at, and for a call that a person has edited.

@@ -210,6 +210,24 @@ def _finished_by(turn: Sequence[Record], foreign: int) -> str:
     return ""
 
 
+class _Left(Struct):
+    """What a process that has ended has left of the calls of a turn, by their places.
+
+    Attributes:
+        calls: The calls that have no final result.
+        refused: The results that are final.
+        answered: The results that the ``after_tool_call`` hooks have not received.
+        ended: The places of the calls whose end is recorded without the result.
+        unknown: Of the calls whose effect is not known: why.
+    """
+
+    calls: list[PausedCall] = []
+    refused: dict[int, ToolResult] = {}
+    answered: dict[int, ToolResult] = {}
+    ended: list[int] = []
+    unknown: dict[int, str] = {}
+
+
 async def _with_calls(
     stored: LoadedRun,
     turn: Sequence[Record],
@@ -220,8 +238,15 @@ async def _with_calls(
     resume: RunResume | None,
 ) -> Continuation:
     """Continue a turn whose response is complete with its calls."""
-    state = stored.state
-    key = scope.pause.key or f"{run_id}/{state.turns}"
+    key = scope.pause.key or f"{run_id}/{stored.state.turns}"
+    left = await _look(stored, turn, key, tools, resume)
+    scope.pause = replace(scope.pause, calls=tuple(left.calls), refused=left.refused, key=key)
+    scope.answered, scope.ended = left.answered, frozenset(left.ended)
+    return _in_question(stored, scope, left, on_unknown) if left.unknown else Continuation([], scope)
+
+
+async def _look(stored: LoadedRun, turn: Sequence[Record], key: str, tools: Toolbox, resume: RunResume | None) -> _Left:
+    """Look what is left of the calls of a turn."""
     # A person's decisions count in the run that they were made in, and so does what hooks have agreed to.
     is_own = resume is not None and turn[0].seq > stored.foreign
     decided = {each.place: each for each in resume.pause.calls} if resume and is_own else {}
@@ -230,26 +255,22 @@ async def _with_calls(
         for record in turn
         if isinstance(record.event, ToolStart) and record.seq > stored.foreign
     }
-    calls: list[PausedCall] = []
-    refused: dict[int, ToolResult] = {}
-    answered: dict[int, ToolResult] = {}
-    ended: list[int] = []
-    unknown: dict[int, str] = {}
-    for each in state.calls:
+    left = _Left()
+    for each in stored.state.calls:
         call, place = each.call, each.place
         if each.phase == "ended" and each.result is not None:
-            refused[place] = each.result
+            left.refused[place] = each.result
             continue
-        calls.append(PausedCall(place, call))
+        paused = PausedCall(place, call)
         if each.phase == "ended":
             none = ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
-            answered[place] = stored.unseen.get(place, none)
-            ended.append(place)
+            left.answered[place] = stored.unseen.get(place, none)
+            left.ended.append(place)
         elif each.phase == "waiting":
             if place in stored.unseen:
-                answered[place] = stored.unseen[place]
+                left.answered[place] = stored.unseen[place]
             elif place in decided:  # what was decided about a call that had not started still counts
-                calls[-1] = replace(decided[place], call=call)
+                paused = replace(decided[place], call=call)
         else:
             kept = stored.kept.get(starts.get(place, 0))
             found = NotDone()  # where its tool can go on with it
@@ -257,21 +278,22 @@ async def _with_calls(
                 found = await _in_doubt(call, key_of(call, place, key), tools)
             if isinstance(found, NotDone):
                 agreed = stored.agreed.get(starts.get(place, 0), Private())
-                spared = tuple(numbered(agreed.agreed))
                 begun = decided[place].begun if place in decided else None
                 begun = begun if kept is None else Begun(kept)
-                calls[-1] = PausedCall(place, call, spared, agreed.approved, begun)
+                paused = PausedCall(place, call, tuple(numbered(agreed.agreed)), agreed.approved, begun)
             elif isinstance(found, Done):
-                answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
+                left.answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
             else:
-                unknown[place] = found.reason
-    scope.pause = replace(scope.pause, calls=tuple(calls), refused=refused, key=key)
-    scope.answered, scope.ended = answered, frozenset(ended)
-    if not unknown:
-        return Continuation([], scope)
-    lost = [each for each in calls if each.place in unknown]
+                left.unknown[place] = found.reason
+        left.calls.append(paused)
+    return left
+
+
+def _in_question(stored: LoadedRun, scope: TurnScope, left: _Left, on_unknown: OnUnknown) -> Continuation:
+    """Continue a turn with calls whose effect is not known, as the worker is to."""
+    lost = [each for each in left.calls if each.place in left.unknown]
     names = ", ".join(sorted({each.call.name for each in lost}))
-    reasons = "; ".join(dict.fromkeys(reason for reason in unknown.values() if reason))
+    reasons = "; ".join(dict.fromkeys(reason for reason in left.unknown.values() if reason))
     if is_forked(stored):
         why = f"the run was forked while {names} ran, and the fork does not have the results"
     else:
@@ -280,21 +302,19 @@ async def _with_calls(
         why += f": {reasons}"
     if on_unknown == "tell_model":
         for each in lost:
-            text = f"{FORKED if is_forked(stored) else UNKNOWN} {unknown[each.place]}".strip()
-            answered[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
+            text = f"{FORKED if is_forked(stored) else UNKNOWN} {left.unknown[each.place]}".strip()
+            scope.answered[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
         return Continuation([], scope)
     if on_unknown == "fail":
         return Continuation([], error=LocalProtocolError(why))
-    left = [PausedCall(each.place, each.call, begun=each.begun) for each in scope.waiting]
-    required = [index for index, each in enumerate(left) if each.place in unknown]
-    results = refused | answered
+    waiting = [PausedCall(each.place, each.call, begun=each.begun) for each in scope.waiting]
     pause = replace(
         scope.pause,
         hook=RECOVERY,
-        calls=tuple(left),
-        required=tuple(required),
+        calls=tuple(waiting),
+        required=tuple([index for index, each in enumerate(waiting) if each.place in left.unknown]),
         reason=why,
-        refused=dict(sorted(results.items())),
+        refused=dict(sorted((left.refused | left.answered).items())),
     )
     return Continuation([RunPause(pause)])
 

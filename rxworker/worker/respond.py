@@ -76,15 +76,7 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
     pressure, attempts = RunPressure(context), 0
     while True:
         attempts += 1
-        response: Observable[Event] = model.stream(request)
-        if context.worker.operators:
-            response = apply_operators(
-                context.worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE
-            ).pipe(ops.do_action(partial(_expect_open, context, "an operator of the worker")))
-        if context.timeline.has_handlers:  # applied directly, since `pipe` costs more than the operators
-            response = context.timeline(response)
-        if context.worker.tools.starts_early and context.worker.starts_early:
-            response = start_early(context, scope, response)
+        response = _response(context, scope, model.stream(request))
         if taken is not None and goes_on:
             response = catch_up(response, taken.stored, started)
         # What an observer sets when the request begins, such as the current span, holds for this request alone.
@@ -126,6 +118,20 @@ async def _receive(context: RunContext, scope: TurnScope, emitter: Emitter[Event
         if taken is not None:
             scope.taken_up = None  # the turn prepares another request
             return
+
+
+def _response(context: RunContext, scope: TurnScope, response: Observable[Event]) -> Observable[Event]:
+    """A response through the worker's operators and its timeline. Its pure tools start early."""
+    worker = context.worker
+    if worker.operators:
+        response = apply_operators(worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE).pipe(
+            ops.do_action(partial(_expect_open, context, "an operator of the worker"))
+        )
+    if context.timeline.has_handlers:  # applied directly, since `pipe` costs more than the operators
+        response = context.timeline(response)
+    if worker.tools.starts_early and worker.starts_early:
+        response = start_early(context, scope, response)
+    return response
 
 
 def _is_gone(error: BaseException) -> TypeGuard[ProviderError]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     CommandTaken,
+    Event,
     Fork,
     Record,
     RunRecover,
@@ -129,23 +130,13 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
     foreign = max(copied, 0 if row is None else row.imported)
     state = fold_run(records)
     log.bases.note(state.conversation, run_id, state.seq)
-    after = [r.event for r in records if not r.path and r.seq > foreign]
-    taken = {event.number for event in after if isinstance(event, CommandTaken)}
-    for event in after:
-        if isinstance(event, RunRequeue):  # what was sent before is void
-            taken.update(range(1, event.commands + 1))
-    begin = own[0] if own else None
-    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
-    called = [call.name for message in state.conversation.messages[since:] for call in message.tool_calls]
-    if isinstance(begin, RunResume):
-        called = [*(call.name for call in begin.pause.pending), *called]
     return LoadedRun(
         records,
         state,
         variables,
         unseen if row is None else unseen | row.held,
-        list(dict.fromkeys(called)),
-        frozenset(taken),
+        _called_in(state, own[0] if own else None),
+        _taken_in([r.event for r in records if not r.path and r.seq > foreign]),
         agreed,
         kept,
         copied,
@@ -158,6 +149,24 @@ async def read_run(log: EventLog, run_id: str, row: RunRow | None = None) -> Loa
             if isinstance(record.event, RunRecover) and not record.path
         },
     )
+
+
+def _called_in(state: RunState, begin: Event | None) -> list[str]:
+    """The names of the tools that the model has called in a run, each once."""
+    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
+    called = [call.name for message in state.conversation.messages[since:] for call in message.tool_calls]
+    if isinstance(begin, RunResume):
+        called = [*(call.name for call in begin.pause.pending), *called]
+    return list(dict.fromkeys(called))
+
+
+def _taken_in(events: Sequence[Event]) -> frozenset[int]:
+    """The numbers of the commands that a run has taken."""
+    taken = {event.number for event in events if isinstance(event, CommandTaken)}
+    for event in events:
+        if isinstance(event, RunRequeue):  # what was sent before is void
+            taken.update(range(1, event.commands + 1))
+    return frozenset(taken)
 
 
 def tools_in(records: Iterable[Record]) -> dict[str, str]:
