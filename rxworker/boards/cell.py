@@ -1,10 +1,10 @@
 """A panel that is computed: its pipelines, their clock, and what it shows. Pure: the clock is that of the records.
 
-Theory of operation. Each group has a pipeline of its own, and all of a panel have one `RecordClock`, which is moved to
-the time of each record before the pipelines are given it. Nothing else moves it but `Cell.move_to`, which runs what is
-due in between. So what a panel shows at a moment depends on the records and the moment alone, and folding the records
-again shows the same. What a pipeline raises when it takes a record stops its group. What a timer raises stops all
-groups of the panel, since the clock does not know whose timer it was. Neither stops another panel.
+Theory of operation. Each group has a pipeline of its own, and all of a board have one `RecordClock`, which is moved to
+the time of each record before the pipelines are given it, and to other moments to run what is due in between. So what a
+panel shows at a moment depends on the records and the moment alone, and folding the records again shows the same. What
+a pipeline raises when it takes a record stops its group. What a timer raises stops all groups of the panel, since the
+clock does not know whose timer it was. Neither stops another panel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import reactivex
 from msgspec import Struct
 from reactivex import abc
 
-from rxworker.boards.clock import RecordClock
+from rxworker.boards.clock import Action, PanelClock, RecordClock
 from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import (
     NUMBERS,
@@ -119,6 +119,7 @@ class Cell:
 
     Args:
         panel: The panel.
+        clock: The clock of the board.
         on_alert: Called when a value has gone beyond the limit, or come back.
         board: The name of its dashboard, for alerts.
 
@@ -127,7 +128,9 @@ class Cell:
         version: How often what it shows has changed.
     """
 
-    def __init__(self, panel: Panel, on_alert: Callable[[AlertChange], object], board: str = "") -> None:
+    def __init__(
+        self, panel: Panel, clock: RecordClock, on_alert: Callable[[AlertChange], object], board: str = ""
+    ) -> None:
         self.panel = panel
         self._board = board
         self.version = 0
@@ -136,7 +139,7 @@ class Cell:
         has_state = isinstance(group, LabelGroup | RunGroup | ModelGroup)
         self._group = group.begin() if has_state else group
         self._column = "" if group is None else _column(group)
-        self._clock = RecordClock()
+        self._clock = PanelClock(clock, self._run)
         self._most = MOST_GROUPS if panel.view in NUMBERS else MOST_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
         self._lanes: dict[str, Source[Record] | None] = {}
@@ -153,11 +156,6 @@ class Cell:
         self._error = ""
 
     @property
-    def due(self) -> float | None:
-        """When it changes without a record, at the earliest; ``None`` if it does not."""
-        return self._clock.due
-
-    @property
     def state(self) -> PanelState:
         """What it shows."""
         return PanelState(
@@ -171,17 +169,8 @@ class Cell:
         )
 
     def take(self, record: Record) -> None:
-        """Take the next record."""
-        self._move(self._clock.note, record.time)
-        self._taken = record.time
-        try:
-            self._take(record)
-        finally:
-            self._taken = 0.0
-        if self._clock.is_waiting:
-            self.move_to(record.time)  # what the pipeline has scheduled for this moment
-
-    def _take(self, record: Record) -> None:
+        """Take the next record; the clock has its time."""
+        self._emitted, self._taken = 0, record.time
         try:
             if self._through is not None:
                 record = self._through(record)
@@ -200,19 +189,13 @@ class Cell:
             except Exception as error:
                 self._stop(name, error)
 
-    def move_to(self, time: float) -> None:
-        """Run what is due until then."""
-        self._move(self._clock.move_to, time)
-
-    def _move(self, move: Callable[[float], None], time: float) -> None:
-        self._emitted = 0
-        while True:
-            try:
-                move(time)
-            except Exception as error:
-                self._stop(None, error)
-            else:
-                return
+    def _run(self, timer: Action, clock: abc.SchedulerBase, state: Any) -> abc.DisposableBase | None:
+        self._emitted, self._taken = 0, 0.0
+        try:
+            return timer(clock, state)
+        except Exception as error:
+            self._stop(None, error)
+            return None
 
     def dispose(self) -> None:
         """Dispose the pipelines."""

@@ -8,14 +8,19 @@ folded again shows the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import lru_cache
+from typing import Any, TypeAlias
 
+from reactivex import abc
 from reactivex.internal import PriorityQueue
 from reactivex.scheduler import HistoricalScheduler
 from reactivex.scheduler.scheduleditem import ScheduledItem
 
 from rxworker.errors import ConfigurationError
+from rxworker.operators.disposables import NOTHING
+
+Action: TypeAlias = Callable[[abc.SchedulerBase, Any], abc.DisposableBase | None]
 
 LATEST = 250e9
 """Seconds since the epoch.
@@ -25,13 +30,14 @@ A time after it, which only a wrong clock has, counts as this one, since there i
 AT_ONCE = 20_000
 """How many actions may be due at one moment: a timer without a period never leaves it."""
 AS_DUE = 1000
-"""How many actions run between two records until their grid gets coarser, and again until it gets coarser still."""
+"""How many actions of all panels run between two records until their grid gets coarser, and coarser still."""
 
 
 class RecordClock(HistoricalScheduler):
-    """Virtual time that moves with the records.
+    """Virtual time that moves with the records, of all panels of a board.
 
-    A pipeline on it computes the same live, and when its records are folded again later.
+    A pipeline on it computes the same live, and when its records are folded again later. The pipelines of a panel have
+    it as a `PanelClock`.
 
     >>> clock = RecordClock()
     >>> _ = clock.schedule_relative(5.0, lambda *_: print("rings"))
@@ -54,11 +60,6 @@ class RecordClock(HistoricalScheduler):
         return self._clock  # pyright: ignore[reportReturnType] - in this class it is not a number
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether an action is due at any time."""
-        return bool(self._queue.items)
-
-    @property
     def due(self) -> float | None:
         """When the next action runs, in seconds since the epoch; ``None`` without one."""
         return self.to_seconds(self._runs_at(self._queue.peek())) if self._queue else None
@@ -69,15 +70,12 @@ class RecordClock(HistoricalScheduler):
         Args:
             seconds: Seconds since the epoch.
 
-        Raises:
-            Exception: As for `move_to`.
         """
         self.move_to(seconds)
-        if self._runs:
-            has_grid = bool(self._grid)
-            self._grid, self._runs = timedelta(), 0
-            if has_grid:
-                self.move_to(seconds)  # what waited for the grid
+        self._runs = 0
+        if self._grid:
+            self._grid = timedelta()
+            self.move_to(seconds)  # what waited for the grid
         self._moment = self.now
 
     def move_to(self, seconds: float) -> None:
@@ -85,15 +83,8 @@ class RecordClock(HistoricalScheduler):
 
         Args:
             seconds: Seconds since the epoch.
-
-        Raises:
-            ConfigurationError: What is due at a moment has no end.
-            Exception: What an action raised. The clock stands where it was due; call this again for the rest.
         """
         end = _moment_of(seconds)
-        if not self._queue.items:  # as it mostly is: each panel comes by here with each record
-            self._clock = max(end, self.now)
-            return
         here = 0
         while self._queue and (at := self._runs_at(item := self._queue.peek())) <= end:
             self._queue.dequeue()
@@ -101,11 +92,8 @@ class RecordClock(HistoricalScheduler):
             self._clock = max(at, self.now)
             if item.is_cancelled():
                 continue
-            if here > AT_ONCE:
-                item.cancel()
-                raise ConfigurationError(
-                    "a timer of the pipeline is due again at the same moment without end: give it a period above 0"
-                )
+            if here > AT_ONCE:  # of so many timers, nearly all are of the panel that has no end
+                here, item.action = 0, _without_end
             self._runs += 1
             if not self._runs % AS_DUE:
                 self._grid = (self.now - self._moment) * 2 / AS_DUE
@@ -120,7 +108,38 @@ class RecordClock(HistoricalScheduler):
         return due + (self._moment - due) % self._grid
 
 
-@lru_cache(maxsize=8)  # all panels move to the time of each record
+class PanelClock(HistoricalScheduler):
+    """The clock of a board as the pipelines of a panel have it: it calls their timers through a function of the panel.
+
+    Args:
+        board: The clock of the board.
+        run: Calls a timer, and takes what it raises.
+    """
+
+    def __init__(
+        self, board: RecordClock, run: Callable[[Action, abc.SchedulerBase, Any], abc.DisposableBase | None]
+    ) -> None:
+        # Not the base's, for the lock and the queue are those of the board.
+        self._board, self._run = board, run
+        self._lock, self._queue = board._lock, board._queue
+
+    @property
+    def now(self) -> datetime:
+        """The time of the board."""
+        return self._board._clock  # pyright: ignore[reportReturnType] - as there
+
+    _clock = now  # pyright: ignore[reportAssignmentType] - in this class it is not set
+
+    def invoke_action(self, action: Action, state: Any = None) -> abc.DisposableBase:
+        """Call a timer."""
+        return self._run(action, self, state) or NOTHING
+
+
+def _without_end(*_: object) -> None:
+    message = "a timer of the pipeline is due again at the same moment without end: give it a period above 0"
+    raise ConfigurationError(message)
+
+
 def _moment_of(seconds: float) -> datetime:
     return HistoricalScheduler.to_datetime(min(max(0.0, seconds), LATEST))  # 0 also for NaN
 

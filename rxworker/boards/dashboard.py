@@ -15,6 +15,7 @@ from reactivex.disposable import CompositeDisposable
 from reactivex.internal import noop
 
 from rxworker.boards.cell import Cell
+from rxworker.boards.clock import RecordClock
 from rxworker.boards.panel import AlertChange, Panel, PanelState, one_name, read_name
 from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
@@ -166,12 +167,18 @@ class Fold:
 
     Args:
         dashboard: The dashboard.
+        on_alert: Called when a value has gone beyond the limit of its panel, or come back; by default `alerts` has
+            them.
+
+    Attributes:
+        clock: The clock of all panels.
+        cells: The panels by their names.
     """
 
-    def __init__(self, dashboard: Dashboard) -> None:
+    def __init__(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object] | None = None) -> None:
         self._alerts: list[AlertChange] = []
-        name, note = dashboard.name, self._alerts.append
-        self._cells = [Cell(each, note, name) for each in dashboard.panels]
+        self.clock, note = RecordClock(), on_alert or self._alerts.append
+        self.cells = {each.name: Cell(each, self.clock, note, dashboard.name) for each in dashboard.panels}
 
     @property
     def alerts(self) -> tuple[AlertChange, ...]:
@@ -180,16 +187,20 @@ class Fold:
 
     def take(self, record: Record) -> None:
         """Take the next record."""
-        for cell in self._cells:
+        self.clock.note(record.time)
+        for name, cell in self.cells.items():
+            begun = watchdog.begin()
             cell.take(record)
+            watchdog.end(begun, "panel", name)
+        self.clock.move_to(record.time)  # what the pipelines have scheduled for this moment
 
     def at(self, time: float | None) -> tuple[PanelState, ...]:
         """What the panels show then, or at the last record; it takes no more records."""
-        for cell in self._cells:
-            if time is not None:
-                cell.move_to(time)
+        if time is not None:
+            self.clock.move_to(time)
+        for cell in self.cells.values():
             cell.dispose()
-        return tuple(cell.state for cell in self._cells)
+        return tuple(cell.state for cell in self.cells.values())
 
 
 class StoredFirst(Stage[Record]):
@@ -247,8 +258,9 @@ class Board:
         self.error: Exception | None = None
         self._every = every
         self._clock = scheduler or loop_clock()
-        panels = map(_explained, dashboard.panels) if xray else dashboard.panels
-        self._cells = {each.name: Cell(each, self._alert, dashboard.name) for each in panels}
+        panels = [*map(_explained, dashboard.panels)] if xray else dashboard.panels
+        self._fold = Fold(replace(dashboard, panels=panels), self._alert)
+        self._cells = self._fold.cells
         self._began = self._now()
         self._earlier: dict[tuple[str, str], AlertChange] = {}
         self._shown = dict.fromkeys(self._cells, 0)
@@ -357,7 +369,7 @@ class Board:
         self._take_past()
         now = self._now()
         if now >= self._reads_until:
-            cell.move_to(now)
+            self._fold.clock.move_to(now)
         return self._shown_of(cell, self.reading)
 
     def _shown_of(self, cell: Cell, reading: tuple[int, int] | None) -> PanelState:
@@ -386,7 +398,7 @@ class Board:
             self._left[record.run_id] += 1
             self._is_sorted = False
         else:
-            self._fold(record)
+            self._fold.take(record)
         self._wake(self._last + self._every)
 
     def _take_stored(self, record: Record) -> None:
@@ -394,7 +406,7 @@ class Board:
         if self._is_over:
             return
         self._note(record)
-        self._fold(record)
+        self._fold.take(record)
         self._wake(self._last + self._every)
 
     def _note(self, record: Record) -> bool:
@@ -404,12 +416,6 @@ class Board:
         if is_old or self._reads_until == NEVER:
             self._reads_until = now + LATE if is_old else now
         return is_old
-
-    def _fold(self, record: Record) -> None:
-        for cell in self._cells.values():
-            begun = watchdog.begin()
-            cell.take(record)
-            watchdog.end(begun, "panel", cell.panel.name)
 
     def _take_past(self, seconds: float = NEVER) -> None:
         """Take what was there already, which comes run after run, in the order of its times.
@@ -424,7 +430,7 @@ class Board:
         while past:
             record = past.pop()
             self._left[record.run_id] -= 1
-            self._fold(record)
+            self._fold.take(record)
             if perf_counter() > end:
                 return
 
@@ -474,15 +480,14 @@ class Board:
         self._last = now
         reading, was_reading = self.reading, self._is_reading
         self._is_reading = reading is not None
-        dues: list[float] = []
+        clock = self._fold.clock
+        if now >= self._reads_until:
+            clock.move_to(now)
         for name, cell in self._cells.items():
-            if now >= self._reads_until:
-                cell.move_to(now)
             if cell.version != self._shown[name] or was_reading or self._is_reading:
                 self._shown[name] = cell.version
                 self._push(self.changes, self._shown_of(cell, reading))
-            if cell.due is not None:
-                dues.append(cell.due)
+        dues = [] if clock.due is None else [clock.due]
         if self._earlier and now >= self._reads_until:
             earlier, self._earlier = self._earlier, {}
             for change in earlier.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from random import Random
 from typing import Any
 
@@ -12,8 +13,9 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Dashboard, Panel, PanelState, above, below, panel
-from rxworker.boards.cell import MOST_GROUPS, MOST_KEPT, Cell
+from rxworker.boards.cell import MOST_GROUPS, MOST_KEPT
 from rxworker.boards.clock import AS_DUE
+from rxworker.boards.dashboard import Fold
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record, TextDelta, ToolStop, Usage
 from rxworker.operators import Span, rate, spans
@@ -135,10 +137,11 @@ def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_a
         return {"run": record.run_id}
 
     shown = panel("Records", ops.map(row_of), view="table", group=run_of)
-    cell = Cell(shown, print)
+    fold = Fold(Dashboard([shown]))
+    [cell] = fold.cells.values()
     for n in range(2 * MOST_KEPT):
-        cell.take(record(1.0 + n, run=f"run-{n}"))
-    cell.take(record(1000.0, run="run-350"))
+        fold.take(record(1.0 + n, run=f"run-{n}"))
+    fold.take(record(1000.0, run="run-350"))
     value = cell.state.value
     assert isinstance(value, list)
     assert [row["run"] for row in value] == ["run-350", *[f"run-{n}" for n in range(501, 600)]]
@@ -212,21 +215,22 @@ def test_the_grid_of_timers_depends_on_the_records_and_the_moment_alone() -> Non
     random = Random(4)
     told: list[list[AlertChange]] = []
     moments = sorted(random.uniform(1.0, 9000.0) for _ in range(200))
-    cell = Cell(shown, (live := list[AlertChange]()).append)
+    fold = Fold(board := Dashboard([shown]), (live := list[AlertChange]()).append)
+    [cell] = fold.cells.values()
     waiting = [*records]
     for moment in moments:
         while waiting and waiting[0].time <= moment:
-            cell.take(waiting.pop(0))
-        cell.move_to(moment)
-        assert cell.due is None or cell.due > moment
+            fold.take(waiting.pop(0))
+        fold.clock.move_to(moment)
+        assert fold.clock.due is None or fold.clock.due > moment
         told.append([*live])
         if moment in moments[::20]:
-            folded = Cell(shown, (again := list[AlertChange]()).append)
+            folded = Fold(board, (again := list[AlertChange]()).append)
             for each in records:
                 if each.time <= moment:
                     folded.take(each)
-            folded.move_to(moment)
-            assert (cell.state, live) == (folded.state, again)
+            folded.clock.move_to(moment)
+            assert (cell.state, live) == (folded.cells[shown.name].state, again)
     assert told[-1]
 
 
@@ -234,7 +238,7 @@ def test_a_pipeline_that_emits_without_end_stops_alone(monkeypatch: pytest.Monke
     monkeypatch.setattr("rxworker.boards.cell.MOST_EMITTED", 1000)
 
     def endless(_: Observable[Record]) -> Observable[int]:
-        return reactivex.repeat_value(1)
+        return reactivex.from_iterable(repeat(1))
 
     def much(records: Observable[Record]) -> Observable[int]:
         return records.pipe(ops.flat_map(lambda _: reactivex.range(900)))
@@ -276,6 +280,25 @@ def test_what_raises_elsewhere_is_the_error_of_its_panel_alone() -> None:
     assert timer.error == f"OSError: no ({place}; operator map)"
     assert "returned None, which is not an observable" in nothing.error
     assert (good.value, good.error) == (2, "")
+
+
+def test_the_timers_of_all_panels_run_in_the_order_of_time_and_one_without_end_stops_its_panel_alone() -> None:
+    rung: list[str] = []
+
+    def endless(_: Observable[Record]) -> Observable[int]:
+        return reactivex.repeat_value(1)
+
+    def ringing(name: str, period: float) -> Panel:
+        def pipeline(_: Observable[Record]) -> Observable[int]:
+            return reactivex.interval(period).pipe(ops.do_action(lambda _: rung.append(name)))
+
+        return panel(name, pipeline)
+
+    panels = [ringing("Slow", 3.0), panel("Endless", endless), ringing("Fast", 2.0)]
+    slow, stopped, fast = Dashboard(panels).at([record(1.0)], 8.0)
+    assert rung == ["Fast", "Slow", "Fast", "Slow", "Fast"]
+    assert (slow.value, fast.value, slow.error, fast.error) == (1, 2, "", "")
+    assert "due again at the same moment without end" in stopped.error
 
 
 def test_operators_of_time_need_no_scheduler() -> None:
