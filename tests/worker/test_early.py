@@ -341,7 +341,7 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
 
 
-async def test_its_end_says_that_it_was_thrown_away_where_hooks_check_the_results_too() -> None:
+async def test_its_end_shows_that_it_was_thrown_away_where_hooks_check_the_results_too() -> None:
     desk = Desk()
 
     @before_tool_call(matcher="write")
