@@ -1,10 +1,11 @@
-"""All runs of a log together: how many there are in which state, and what they take, by group and over time. Pure.
+"""All runs of a log together: how many there are in which state, and what they have taken, by group. Pure.
+
+What they took over time is a dashboard over their records: `rxworker.panels.fleet`.
 
 Theory of operation. A run contributes the difference between its last values and those before, so that a change costs
 the same with any number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and
 contribute what they have added. A nested run is a part of the outer one, which counts what it takes. A paused run that
-was resumed counts as the run that resumes it. Differences are added to the minute and the hour in which the run was
-updated; old minutes and hours are dropped.
+was resumed counts as the run that resumes it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,6 @@ MOST_RUNS = 100_000
 MOST_GROUPS = 1000
 OTHER = "other"
 """The tenant of the runs of further groups."""
-
-MINUTE, HOUR = 60, 3600
-MINUTES, HOURS = 60, 7 * 24
-"""How many of them are kept."""
 
 Estimate: TypeAlias = Callable[[RunRow], float | None]
 """Returns what a run has cost whose worker knew no prices, or ``None``."""
@@ -53,7 +50,6 @@ class Totals(Struct):
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
         tool_durations: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
-        most_queued: The maximum number of runs that were queued at once, of all groups; see `Fleet.sample`.
     """
 
     ended: int = 0
@@ -69,14 +65,12 @@ class Totals(Struct):
     tool_errors: int = 0
     tool_seconds: float = 0.0
     tool_durations: list[int] = field(default_factory=_NO_TOOLS.copy)
-    most_queued: int = 0
 
     def add(self, other: Totals, times: int = 1) -> None:
         """Add other totals to these, or subtract them: -1 times."""
         for name in _SUMMED:
             setattr(self, name, getattr(self, name) + times * getattr(other, name))
         self.unpriced |= other.unpriced
-        self.most_queued = max(self.most_queued, other.most_queued)
         if other.tool_durations is not _NO_TOOLS:
             for at, count in enumerate(other.tool_durations):
                 self.tool_durations[at] += times * count
@@ -100,7 +94,7 @@ class Totals(Struct):
         return below
 
 
-_SUMMED = [*{*Totals.__struct_fields__} - {"unpriced", "tool_durations", "most_queued"}]
+_SUMMED = [*{*Totals.__struct_fields__} - {"unpriced", "tool_durations"}]
 
 
 class Group(Struct):
@@ -129,8 +123,6 @@ class Fleet:
 
     Attributes:
         groups: The groups by worker and tenant.
-        minutes: The consumption in each of the last 60 minutes, by the minutes since the epoch.
-        hours: The consumption in each of the last 168 hours, by the hours since the epoch.
 
     Example:
         >>> import asyncio
@@ -159,8 +151,6 @@ class Fleet:
         self._order: list[tuple[float, str]] = []
         self._is_sorted = True
         self.groups: dict[tuple[str, str], Group] = {}
-        self.minutes: dict[int, Totals] = {}
-        self.hours: dict[int, Totals] = {}
 
     def note(self, info: RunInfo) -> None:
         """Take newer information about a run."""
@@ -191,12 +181,6 @@ class Fleet:
         if len(self._infos) > self._most_runs:
             self._drop_oldest()
 
-    def sample(self, now: float) -> None:
-        """Count the queued runs for this minute and this hour. The log does not store how many there were before."""
-        queued = sum(info.status == "queued" for info in self._open.values())
-        for bucket in self._buckets(now):
-            bucket.most_queued = max(bucket.most_queued, queued)
-
     def is_resumed(self, run: str) -> bool:
         """Whether a run has paused, and another one resumes it."""
         return run in self._resumed and run in self._infos
@@ -217,16 +201,6 @@ class Fleet:
                 if info is not None and not info.row.outer:
                     yield info
 
-    def last(self, seconds: float, now: float) -> Totals:
-        """The consumption in the last seconds, to the minute for up to an hour, else to the hour."""
-        unit, buckets = (MINUTE, self.minutes) if seconds <= MINUTE * MINUTES else (HOUR, self.hours)
-        first = (now - seconds) // unit
-        totals = Totals()
-        for at, bucket in buckets.items():
-            if at > first:
-                totals.add(bucket)
-        return totals
-
     def _inherit(self, info: RunInfo) -> None:
         """A log lists the newest runs first: a run may come before the one that it continues.
 
@@ -239,9 +213,9 @@ class Fleet:
         for run in self._heirs.pop(info.run_id, ()):
             heir = self._infos.get(run)
             if heir is not None:
-                for totals in (self._group(heir.row).totals, *self._buckets(heir.updated)):
-                    totals.add(self._difference(heir.row, _NOTHING), -1)
-                    totals.add(self._difference(heir.row, replace(info.row, recoveries=0)))
+                totals = self._group(heir.row).totals
+                totals.add(self._difference(heir.row, _NOTHING), -1)
+                totals.add(self._difference(heir.row, replace(info.row, recoveries=0)))
 
     def _group(self, row: RunRow) -> Group:
         key = row.worker, row.labels.get(TENANT, "")
@@ -283,8 +257,6 @@ class Fleet:
             taken.ended = int(_is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
         self._group(info.row).totals.add(taken)
-        for bucket in self._buckets(info.updated):
-            bucket.add(taken)
 
     def _difference(self, row: RunRow, base: RunRow) -> Totals:
         taken = _taken(row, base)
@@ -296,20 +268,6 @@ class Fleet:
         if row.cost is None:
             taken.estimated_cost = taken.cost
         return taken
-
-    def _buckets(self, time: float) -> Iterator[Totals]:
-        """The minute and the hour of this time, if they are kept."""
-        for unit, most, buckets in (
-            (MINUTE, MINUTES, self.minutes),
-            (HOUR, HOURS, self.hours),
-        ):
-            at = int(time // unit)
-            if at not in buckets:
-                buckets[at] = Totals()
-                if len(buckets) > most:
-                    del buckets[min(buckets)]
-            if at in buckets:
-                yield buckets[at]
 
     def _sort(self) -> None:
         if not self._is_sorted:

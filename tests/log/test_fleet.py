@@ -87,7 +87,6 @@ def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -
     for each in reversed(infos):
         last.note(each)
     assert one(first) == one(last)
-    assert first.last(300, NOW) == last.last(300, NOW)
     assert (one(last)[1].input_tokens, one(last)[1].estimated_cost) == (16, 16.0)
 
 
@@ -112,33 +111,6 @@ def test_what_a_nested_run_takes_counts_in_the_outer_one() -> None:
     assert (totals.input_tokens, totals.tool_calls, totals.tool_durations[0]) == (10, 3, 3)
     assert [each.run_id for each in fleet.open] == ["run-1"]
     assert [each.run_id for each in fleet.newest()] == ["run-1"]
-
-
-def test_minutes_and_hours_are_bounded_and_add_up() -> None:
-    fleet = Fleet()
-    for hour in range(200):
-        fleet.note(info(f"run-{hour}", "finished", hour, at=NOW + hour * 3600, input_tokens=1))
-    last = NOW + 199 * 3600
-    fleet.note(info("run-old", "finished", 1000, at=NOW, input_tokens=1))
-    assert len(fleet.hours) == 7 * 24
-    assert len(fleet.minutes) == 60
-    assert fleet.last(24 * 3600, last).input_tokens == 24
-    assert fleet.last(7 * 24 * 3600, last).input_tokens == 7 * 24
-    assert fleet.last(300, last).input_tokens == 1
-    assert fleet.last(300, last + 600).input_tokens == 0
-
-
-def test_the_queue_is_sampled() -> None:
-    fleet = Fleet()
-    fleet.note(info("run-1", "queued", 1))
-    fleet.note(info("run-2", "queued", 2))
-    fleet.sample(NOW)
-    fleet.note(info("run-1", "running", 3))
-    fleet.sample(NOW + 1)
-    fleet.sample(NOW + 120)
-    assert fleet.last(60, NOW + 1).most_queued == 2
-    assert fleet.last(60, NOW + 120).most_queued == 1
-    assert fleet.last(3600, NOW + 120).most_queued == 2
 
 
 def test_the_oldest_ended_runs_are_dropped_and_still_count() -> None:

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.fleet import MINUTE, Totals
+from rxworker.log.fleet import Totals
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
@@ -34,6 +34,8 @@ SLICE = 1000
 """How many rows are searched before other tasks run."""
 PAUSE = 1.0
 """Seconds between two answers to a client."""
+REST = 60.0
+"""Seconds after which a client receives an answer without a change: the lease of a process may have ended."""
 PATIENCE = 5.0
 """Seconds that the log may take for a page, before a request is answered with an error."""
 SHARE = 20
@@ -201,8 +203,7 @@ class FleetFeed:
             yield data
             await asyncio.sleep(max(PAUSE, SHARE * spent))
             try:
-                # Without a change, the last minutes move on.
-                async with asyncio.timeout(MINUTE):
+                async with asyncio.timeout(REST):
                     await changed.wait()
             except TimeoutError:
                 pass
