@@ -266,13 +266,7 @@ class Connection:
                 raise self._unreachable(refused.result())
             if not connecting.done() or connecting.exception() is not None:
                 raise self._unreachable(connecting.exception() if connecting.done() else None)
-            version = client.connected_server_version
-            if (version.major, version.minor) < OLDEST:
-                raise LogError(
-                    f"NATS at {self._address!r} is version {version.major}.{version.minor}.{version.patch}, and a log "
-                    f"needs nats-server {OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an "
-                    "owner that was taken over"
-                )
+            self._check_version(client)
             self._inbox = client.new_inbox()
             await _subscribe(client, f"{self._inbox}.*", self._answered)
         except BaseException:
@@ -289,6 +283,15 @@ class Connection:
             self._on_return()
         self._was_connected = True
         return client
+
+    def _check_version(self, client: Client) -> None:
+        version = client.connected_server_version
+        if (version.major, version.minor) < OLDEST:
+            raise LogError(
+                f"NATS at {self._address!r} is version {version.major}.{version.minor}.{version.patch}, and a log "
+                f"needs nats-server {OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an "
+                "owner that was taken over"
+            )
 
     def _unreachable(self, error: BaseException | None) -> Exception:
         error = error or self._error

@@ -24,7 +24,7 @@ from typing import Generic, Protocol, TypeVar, overload
 from reactivex import Observable, abc
 
 from rxworker.messages.settings import check_number
-from rxworker.operators.disposables import Call, SerialDisposable
+from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
@@ -244,6 +244,89 @@ def fold_sliding(
     return slide(seconds, scheduler, partial(Fold[A], combine, empty), "fold_sliding")
 
 
+class _Sliding(abc.DisposableBase, Generic[A, B]):
+    """One subscription to a window that slides over time.
+
+    Args:
+        seconds: How long an item stays.
+        held: Holds the items.
+        empty: The value without items, if it is emitted when the source completes.
+        clock: The scheduler of the timer.
+        observer: The observer downstream.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        held: _Held[A, B],
+        empty: Callable[[], B] | None,
+        clock: abc.SchedulerBase,
+        observer: abc.ObserverBase[B],
+    ) -> None:
+        self.upstream = SerialDisposable()
+        self.seconds = seconds
+        self._held = held
+        self._empty = empty
+        self._clock = clock
+        self._emit = observer.on_next
+        self._timer = SerialDisposable()
+        self.ending = Ending(observer, self._timer.dispose)
+        self._waits_for: float | None = None
+        self._last = float("-inf")
+        self._ahead = 0.0
+
+    def _read_clock(self) -> float:
+        # A wall clock may be set back. Then time goes on here from where it was.
+        now = self._clock.to_seconds(self._clock.now) + self._ahead
+        if now < self._last:
+            self._ahead += self._last - now
+            now = self._last
+        self._last = now
+        return now
+
+    def _arm(self) -> None:
+        due = self._held.due
+        if due is not None:
+            self._waits_for = due
+            self._timer.put(self._clock.schedule_relative(max(due - self._last, 0.0), self._ring))
+
+    def _ring(self, _: abc.SchedulerBase, __: object = None) -> None:
+        if self._waits_for is not None and not self.ending.is_over:
+            # A clock may ring a moment early. What it was set for is due all the same.
+            due, self._waits_for = self._waits_for, None
+            self._change(max(self._read_clock(), due))
+
+    def _change(self, now: float, *items: A) -> None:
+        """Remove the expired items, and add a new one."""
+        try:
+            is_new = self._held.drop(now)
+            if items:
+                self._held.push(now + self.seconds, *items)
+                is_new = True
+            value = self._held.value()
+        except Exception as error:
+            self.upstream.dispose()
+            self.ending.on_error(error)
+            return
+        if self._waits_for is None:
+            self._arm()
+        if is_new:
+            self._emit(value)
+
+    def on_next(self, item: A) -> None:
+        if not self.ending.is_over:
+            self._change(self._read_clock(), item)
+
+    def on_completed(self) -> None:
+        if self._empty is not None and self._held.due is not None and not self.ending.is_over:
+            self._emit(self._empty())
+        self.ending.on_completed()
+
+    def dispose(self) -> None:
+        self.ending.end()
+        self.upstream.dispose()
+
+
 def slide(
     seconds: float,
     scheduler: abc.SchedulerBase | None,
@@ -269,69 +352,10 @@ def slide(
 
     def subscribe(source: Observable[A], observer: abc.ObserverBase[B], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of(f"{verb}(...)", scheduler, default)
-        held = hold()
-        emit = observer.on_next
-        upstream, timer = SerialDisposable(), SerialDisposable()
-        ending = Ending(observer, timer.dispose)
-        waits_for: float | None = None
-        last = float("-inf")
-        ahead = 0.0
-
-        def read_clock() -> float:
-            # A wall clock may be set back. Then time goes on here from where it was.
-            nonlocal last, ahead
-            now = clock.to_seconds(clock.now) + ahead
-            if now < last:
-                ahead += last - now
-                now = last
-            last = now
-            return now
-
-        def arm() -> None:
-            nonlocal waits_for
-            due = held.due
-            if due is not None:
-                waits_for = due
-                timer.put(clock.schedule_relative(max(due - last, 0.0), ring))
-
-        def ring(_: abc.SchedulerBase, __: object = None) -> None:
-            nonlocal waits_for
-            if waits_for is not None and not ending.is_over:
-                # A clock may ring a moment early. What it was set for is due all the same.
-                due, waits_for = waits_for, None
-                change(max(read_clock(), due))
-
-        def change(now: float, *items: A) -> None:
-            """Remove the expired items, and add a new one."""
-            try:
-                is_new = held.drop(now)
-                if items:
-                    held.push(now + seconds, *items)
-                    is_new = True
-                value = held.value()
-            except Exception as error:
-                upstream.dispose()
-                ending.on_error(error)
-                return
-            if waits_for is None:
-                arm()
-            if is_new:
-                emit(value)
-
-        def on_next(item: A) -> None:
-            if not ending.is_over:
-                change(read_clock(), item)
-
-        def on_completed() -> None:
-            if ends_empty and held.due is not None and not ending.is_over:
-                emit(hold().value())
-            ending.on_completed()
-
-        def dispose() -> None:
-            ending.end()
-            upstream.dispose()
-
-        upstream.put(connect(source, Sink(on_next, ending.on_error, on_completed), default))
-        return Call(dispose)
+        empty = (lambda: hold().value()) if ends_empty else None
+        window = _Sliding(seconds, hold(), empty, clock, observer)
+        sink = Sink(window.on_next, window.ending.on_error, window.on_completed)
+        window.upstream.put(connect(source, sink, default))
+        return window
 
     return operator(subscribe, verb, seconds)

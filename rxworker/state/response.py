@@ -160,27 +160,31 @@ def step_events(state: ResponseState, events: Iterable[Any]) -> tuple[ResponseSt
         return state, None
     if like is not None:
         blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
+    if isinstance(last, Status) and last.status is STARTED:
+        retracted = state.retracted
+        if usage is not None and not last.provider:  # several models: their usage has all
+            is_partial = usage.is_partial or state.status is not COMPLETED
+            retracted = (retracted or Usage()) + replace(usage, is_partial=is_partial)
+        return _started(ResponseState(model=state.model, retracted=retracted), last), last
     if isinstance(last, Status):
-        if last.status is STARTED:
-            retracted = state.retracted
-            if usage is not None and not last.provider:  # several models: their usage has all
-                is_partial = usage.is_partial or state.status is not COMPLETED
-                retracted = (retracted or Usage()) + replace(usage, is_partial=is_partial)
-            return _started(ResponseState(model=state.model, retracted=retracted), last), last
-        echo = last.echo or state.echo
-        reason = last.stop_reason
-        if reason is None and last.status is COMPLETED:
-            reason = _reason_of(closed)
-        state = replace(
-            state,
-            status=last.status,
-            stop_reason=reason,
-            response_id=last.response_id or state.response_id,
-            echo=echo,
-        )
+        state = _ended(state, last, closed)
     elif last is not None:
         state = replace(state, error=last)
     return replace(state, open=blocks, closed=closed, usage=usage), last
+
+
+def _ended(state: ResponseState, status: Status, closed: Pieces[BlockState]) -> ResponseState:
+    """The response after a status that ends it, or with which it goes on."""
+    reason = status.stop_reason
+    if reason is None and status.status is COMPLETED:
+        reason = _reason_of(closed)
+    return replace(
+        state,
+        status=status.status,
+        stop_reason=reason,
+        response_id=status.response_id or state.response_id,
+        echo=status.echo or state.echo,
+    )
 
 
 def _reason_of(closed: Pieces[BlockState]) -> StopReason | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ from rxworker.errors import (
     LogError,
     RemoteProtocolError,
     RunStatusError,
+    RxWorkerError,
 )
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
@@ -268,81 +269,99 @@ class Guard:
         name = request.route
         if name in PROBES:  # they come from the machine's own address, without a token
             return await handle(request)
-        error_response = _error_response(request)
         self._open_requests += 1
         try:
-            if self._open_requests > self._max_requests:
-                message = "too many requests are open: close a page, or raise max_connections"
-                raise ApiError(503, "too_many_connections", message)
-            self.check_source(request)
-            if request.origin is not None and request.method == "OPTIONS":
-                return web.Response(status=204, headers=PREFLIGHT)
-            if name in PAGES:
-                exchanged = self.exchange(request)
-                if exchanged is not None:
-                    return exchanged
-            if name in OPEN:
-                return await handle(request)
-            shared = self.link_token(request)
-            if shared is not None and self._links is not None:
-                request.link = link = await self._links.find(shared)
-                request.owner = link.owner
-                with self._links.opened(link, request):
-                    return await handle(request)
-            self.check_token(request)
-            await self.check_user(request)
-            return await handle(request)
-        except ApiError as error:
-            if error.code == "token_needed" and name in PAGES:
-                title = "Token needed" if "token" not in request.query else "Wrong token"
-                text = UNLOCK.format(title=title)
-                response = web.Response(text=text, status=401, content_type="text/html")
-            else:
-                response = error_response(error.status, error.code, error.message)
-            if error.code == "token_needed":
-                response.headers["WWW-Authenticate"] = "Bearer"
-            if error.status in (401, 403, 503):
-                response.force_close()  # a refused client must not occupy a connection
-            return response
+            return await self._admit(request, handle)
         except web.HTTPException as error:
             if error.status < 400:
                 raise
-            code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
-            response = error_response(error.status, code, text)
-            if "Allow" in error.headers:
-                response.headers["Allow"] = error.headers["Allow"]
-            return response
-        except RemoteProtocolError as error:
-            return error_response(400, "bad_request", str(error))
+            return _answer(request, error)
         except (ConnectionError, TimeoutError):
             raise  # of the client's connection: no client is left to receive a response
-        except InputRefusedError as error:
-            return error_response(400, "input_refused", error.message)
-        except ConfigurationError as error:
-            return _unexpected_error(request, error, error_response)
-        except DecisionError as error:
-            return error_response(400, "bad_decision", str(error))
-        except LocalProtocolError as error:
-            return error_response(409, "conflict", str(error))
-        except (CommandConflictError, LeaseHeldError, RunStatusError) as error:
-            return error_response(409, "conflict", str(error))  # another client was faster
-        except LogError as error:
-            logger.error(
-                "%s %s failed: %s",
-                request.method,
-                request.raw_path,
-                error,
-                extra={"method": request.method, "path": request.raw_path},
-            )
-            message = "the log cannot be read or written; the log of the server has the details"
-            return error_response(503, "log", message)
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # SystemExit in a function of the program must not end the server
-            return _unexpected_error(request, error, error_response)
+        except (Exception, SystemExit) as error:  # SystemExit in a function of the program must not end the server
+            return _answer(request, error)
         finally:
             self._open_requests -= 1
+
+    async def _admit(self, request: WebRequest, handle: Handler) -> web.Response | None:
+        """Answer a request that may come in."""
+        name = request.route
+        if self._open_requests > self._max_requests:
+            message = "too many requests are open: close a page, or raise max_connections"
+            raise ApiError(503, "too_many_connections", message)
+        self.check_source(request)
+        if request.origin is not None and request.method == "OPTIONS":
+            return web.Response(status=204, headers=PREFLIGHT)
+        if name in PAGES:
+            exchanged = self.exchange(request)
+            if exchanged is not None:
+                return exchanged
+        if name in OPEN:
+            return await handle(request)
+        shared = self.link_token(request)
+        if shared is not None and self._links is not None:
+            request.link = link = await self._links.find(shared)
+            request.owner = link.owner
+            with self._links.opened(link, request):
+                return await handle(request)
+        self.check_token(request)
+        await self.check_user(request)
+        return await handle(request)
+
+
+_REFUSALS: Sequence[tuple[type[RxWorkerError], int, str]] = (
+    (InputRefusedError, 400, "input_refused"),
+    (DecisionError, 400, "bad_decision"),
+    (RemoteProtocolError, 400, "bad_request"),
+    (LocalProtocolError, 409, "conflict"),
+    # another client was faster
+    (CommandConflictError, 409, "conflict"),
+    (LeaseHeldError, 409, "conflict"),
+    (RunStatusError, 409, "conflict"),
+)
+"""The status and the code of errors that a client can do something about, the first that fits."""
+
+
+def _answer(request: WebRequest, error: Exception | SystemExit) -> web.Response:
+    """The response to a request that has failed."""
+    error_response = _error_response(request)
+    if isinstance(error, ApiError):
+        return _refused(request, error)
+    if isinstance(error, web.HTTPException):
+        code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
+        response = error_response(error.status, code, text)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
+    is_own = isinstance(error, ConfigurationError) and not isinstance(error, InputRefusedError)
+    for kind, status, code in () if is_own else _REFUSALS:  # the client can do nothing about one of the program
+        if isinstance(error, kind):
+            return error_response(status, code, error.message if kind is InputRefusedError else str(error))
+    if isinstance(error, LogError):
+        logger.error(
+            "%s %s failed: %s",
+            request.method,
+            request.raw_path,
+            error,
+            extra={"method": request.method, "path": request.raw_path},
+        )
+        message = "the log cannot be read or written; the log of the server has the details"
+        return error_response(503, "log", message)
+    return _unexpected_error(request, error, error_response)
+
+
+def _refused(request: WebRequest, error: ApiError) -> web.Response:
+    """The response to a request that may not come in, or that the server does not understand."""
+    if error.code == "token_needed" and request.route in PAGES:
+        title = "Token needed" if "token" not in request.query else "Wrong token"
+        response = web.Response(text=UNLOCK.format(title=title), status=401, content_type="text/html")
+    else:
+        response = _error_response(request)(error.status, error.code, error.message)
+    if error.code == "token_needed":
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if error.status in (401, 403, 503):
+        response.force_close()  # a refused client must not occupy a connection
+    return response
 
 
 def _bearer(request: WebRequest) -> str:
