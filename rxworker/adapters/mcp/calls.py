@@ -45,7 +45,7 @@ from rxworker.messages import JsonObject, Message
 from rxworker.redact import redact
 from rxworker.ui.clean import clean, format_error, one_line
 from rxworker.ui.describe import describe_call, describe_json
-from rxworker.ui.web.entry import LiveEntry, RunEntry
+from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
@@ -161,7 +161,7 @@ class Calls:
                 continue
             forms = _forms_of(entry, pending)
             if not all(_can_show(context, form) for form in forms.values()):
-                return tool.failure(entry, NO_FORMS + _question(entry))
+                return tool.failure(entry, NO_FORMS + _question(entry, pending))
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 requests: InputRequests = {k: ElicitRequest(params=f) for k, f in forms.items()}
                 return InputRequiredResult(input_requests=requests, request_state=entry.id)
@@ -195,9 +195,7 @@ class Calls:
                     for record in batch:
                         view.step(record)
                     await progress.report(entry, progress_line(view))
-            if isinstance(entry, LiveEntry):
-                await entry.over.wait()
-            elif entry.here is not None:
+            if entry.here is not None:
                 with suppress(Exception):
                     await entry.here
             return await self._runs.find(entry.id)
@@ -287,7 +285,7 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
             if question.schema is None
             else ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )
-    return forms or {APPROVAL: ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)}
+    return forms or {APPROVAL: ElicitRequestFormParams(message=_question(entry, pending), requested_schema=FORM)}
 
 
 async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
@@ -315,10 +313,9 @@ def _can_show(context: Context, form: Form) -> bool:
     return forms.form is not None or forms.url is None
 
 
-def _question(entry: RunEntry) -> str:
+def _question(entry: RunEntry, pending: PendingCalls) -> str:
     """The calls or the pause that a person decides about."""
     pause = entry.run.state.pause
-    pending = PendingCalls() if pause is None else PendingCalls.of(pause)
     calls = [describe_call(pending.calls[index], MOST_FORM) for index in pending.required]
     what = f"Run {', and '.join(calls)}?" if calls else "Continue?"
     reason = "" if pause is None else pause.reason

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from functools import partial
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -30,7 +30,7 @@ from rxworker.ui.web.agents import (
 )
 from rxworker.ui.web.boards import BoardFeed, BoardQuery, FollowedBoard, encode_state
 from rxworker.ui.web.durable import answer_stream
-from rxworker.ui.web.entry import TITLE, RunEntry
+from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
@@ -54,6 +54,9 @@ from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import RETRY, FollowedRun
 from rxworker.worker.decisions import read_resume
+from rxworker.worker.stored import TITLE
+
+B = TypeVar("B", bound=Struct)
 
 SOCKET = "socket"
 """The route of the WebSocket."""
@@ -74,13 +77,8 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/runs", partial(post_run, state)),
         get("/api/runs/{id}", partial(get_run, state), "run"),
         get("/api/runs/{id}/worker", partial(get_worker, state)),
-        post("/api/runs/{id}/send", partial(post_send, state)),
-        post("/api/runs/{id}/withdraw", partial(post_withdraw, state)),
-        post("/api/runs/{id}/pause", partial(post_pause, state)),
-        post("/api/runs/{id}/cancel", partial(post_cancel, state)),
+        *[post(f"/api/runs/{{id}}/{name}", partial(verb, state)) for name, verb in VERBS.items()],
         post("/api/runs/{id}/resume", partial(post_resume, state)),
-        post("/api/runs/{id}/fork", partial(post_fork, state)),
-        post("/api/runs/{id}/requeue", partial(post_requeue, state)),
         post("/api/conversations/{id}/disallow", partial(post_disallow, state)),
         post("/api/conversations/{id}/mark", partial(post_mark, state)),
         post("/api/conversations/{id}/delete", partial(post_delete, state)),
@@ -207,6 +205,57 @@ class CancelBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = "cancelled by the user"
 
 
+class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that forks a run: the number of the last record to copy."""
+
+    seq: int
+
+
+class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that puts a run back."""
+
+    reason: str = ""
+
+
+def _verb(
+    kind: type[B], act: Callable[[Runs, RunEntry, B], Awaitable[RunEntry | None]], what: str = ""
+) -> Callable[[ServerState, WebRequest], Awaitable[web.Response]]:
+    """The handler of a verb of a run.
+
+    Args:
+        kind: The type of the body.
+        act: Carries it out; may return a new run, which is answered instead.
+        what: Its name in the refusal of a run that was resumed, here or in another process; empty if it takes it.
+    """
+
+    async def handle(state: ServerState, request: WebRequest) -> web.Response:
+        runs = state.runs_of(request)
+        entry = await runs.find(request.params["id"])
+        body = await read_json(request, kind)
+        latest = await runs.latest(entry.id) if what else entry
+        if latest is not entry:
+            raise ApiError(409, "resumed", f"this run was resumed as {latest.id}: {what} that one")
+        new = await act(runs, entry, body)
+        return bytes_response(entry.encoded()) if new is None else bytes_response(new.encoded(), 201)
+
+    return handle
+
+
+async def _send(runs: Runs, entry: RunEntry, body: SendBody) -> None:
+    await runs.send(entry, _user_message(body.message, "message"), body.id)
+
+
+VERBS = {
+    "send": _verb(SendBody, _send, "send the message to"),
+    "withdraw": _verb(WithdrawBody, lambda _, run, body: run.withdraw(body.id), "withdraw the message of"),
+    "pause": _verb(PauseBody, lambda _, run, body: run.pause(body.reason)),
+    "cancel": _verb(CancelBody, lambda runs, run, body: runs.cancel(run, body.reason, body.when), "cancel"),
+    "fork": _verb(ForkBody, lambda runs, run, body: runs.fork(run, body.seq)),
+    "requeue": _verb(RequeueBody, lambda runs, run, body: runs.requeue(run, body.reason)),
+}
+"""What clients do with a run, by the last part of the address. With ``now``, a cancel is answered when it has ended."""
+
+
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
     """Return the server and its workers."""
     log, workers = state.store.log, state.workers.infos(request)
@@ -302,51 +351,6 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
     return bytes_response(entry.encoded(), 201)
 
 
-async def post_send(state: ServerState, request: WebRequest) -> web.Response:
-    """Send a message into a run."""
-    runs = state.runs_of(request)
-    entry = await runs.find(request.params["id"])
-    body = await read_json(request, SendBody)
-    await _check_not_resumed(runs, entry, "send the message to")
-    await runs.send(entry, _user_message(body.message, "message"), body.id)
-    return bytes_response(entry.encoded())
-
-
-async def post_withdraw(state: ServerState, request: WebRequest) -> web.Response:
-    """Withdraw a message that was sent into a run and that its model has not read."""
-    runs = state.runs_of(request)
-    entry = await runs.find(request.params["id"])
-    body = await read_json(request, WithdrawBody)
-    await _check_not_resumed(runs, entry, "withdraw the message of")
-    await entry.withdraw(body.id)
-    return bytes_response(entry.encoded())
-
-
-async def post_pause(state: ServerState, request: WebRequest) -> web.Response:
-    """Request a pause of a run at the next safe moment."""
-    entry = await state.runs_of(request).find(request.params["id"])
-    body = await read_json(request, PauseBody)
-    await entry.pause(body.reason)
-    return bytes_response(entry.encoded())
-
-
-async def _check_not_resumed(runs: Runs, entry: RunEntry, what: str) -> None:
-    """Refuse what a run that was resumed, here or in another process, would not take."""
-    latest = await runs.latest(entry.id)
-    if latest is not entry:
-        raise ApiError(409, "resumed", f"this run was resumed as {latest.id}: {what} that one")
-
-
-async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
-    """Cancel a run; with ``now``, respond when it has ended. A paused run can no longer be resumed."""
-    runs = state.runs_of(request)
-    entry = await runs.find(request.params["id"])
-    body = await read_json(request, CancelBody)
-    await _check_not_resumed(runs, entry, "cancel")
-    await runs.cancel(entry, body.reason, body.when)
-    return bytes_response(entry.encoded())
-
-
 async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
     runs = state.runs_of(request)
@@ -417,32 +421,6 @@ async def post_delete(state: ServerState, request: WebRequest) -> web.Response:
     await read_json(request, DeleteBody)
     deleted = await state.runs_of(request).delete(request.params["id"])
     return json_response({"deleted": deleted})
-
-
-class ForkBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that forks a run: the number of the last record to copy."""
-
-    seq: int
-
-
-async def post_fork(state: ServerState, request: WebRequest) -> web.Response:
-    """Copy a stored run up to a record, and continue the copy."""
-    body = await read_json(request, ForkBody)
-    entry = await state.runs_of(request).fork(request.params["id"], body.seq)
-    return bytes_response(entry.encoded(), 201)
-
-
-class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a request that puts a run back."""
-
-    reason: str = ""
-
-
-async def post_requeue(state: ServerState, request: WebRequest) -> web.Response:
-    """Put an aborted run back, so that a process continues it."""
-    body = await read_json(request, RequeueBody)
-    entry = await state.runs_of(request).requeue(request.params["id"], body.reason)
-    return bytes_response(entry.encoded())
 
 
 def _user_message(sent: UserInput, name: str) -> Message:

@@ -49,7 +49,6 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import session_of
 from rxworker.worker.journal import NOT_WAITING
-from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
@@ -577,8 +576,6 @@ class LiveEntry(RunEntry):
 
     Attributes:
         ended: When it ended.
-        over: Set when it has ended, and its outcome is known.
-        paused: The result of a paused run.
         dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
     """
 
@@ -595,8 +592,6 @@ class LiveEntry(RunEntry):
         self.title = title[:TITLE]
         self.started = time.time()
         self.ended: float | None = None
-        self.over = asyncio.Event()
-        self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
         self.resumes = resumes
         self.labels = session_of(run).run_labels
@@ -670,7 +665,6 @@ class LiveEntry(RunEntry):
 
     async def dismiss(self, reason: str) -> None:
         """Cancel a paused run."""
-        self.paused = None
         self.dismissed = str(RunCancelledError(reason))
         self.changed()
 

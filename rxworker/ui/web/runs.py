@@ -37,6 +37,7 @@ from rxworker.worker import Decisions, QueuedWorker, session_of
 from rxworker.worker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
+from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 from rxworker.worker.stored import title_of
@@ -380,9 +381,11 @@ class Runs:
     ) -> RunEntry:
         run = before.id
         if isinstance(before, LiveEntry):
+            paused = await before.run
             _check_paused(before)  # still: it may have been cancelled meanwhile
+            assert isinstance(paused, Paused)
             resumed = before.conversation.session.resume(
-                before.paused, decisions=decisions, add=add, shared_state=shared_state
+                paused, decisions=decisions, add=add, shared_state=shared_state
             )
         else:
             await self.prepare(before.conversation)
@@ -492,13 +495,12 @@ class Runs:
             raise ApiError(404, "no_conversation", message)
         return found
 
-    async def fork(self, run_id: str, seq: int) -> RunEntry:
+    async def fork(self, before: RunEntry, seq: int) -> RunEntry:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.
 
         Raises:
-            ApiError: The server has no log, or there is no such run, record or worker.
+            ApiError: The server has no log, or there is no such record or worker.
         """
-        before = await self.find(run_id)
         log = self.store.log
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
@@ -506,7 +508,7 @@ class Runs:
             raise ApiError(400, "no_record", f"the run has records 1 to {before.info.last_seq}, not {seq}")
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
-        forked = await conversation.session.fork(run_id, seq).started()
+        forked = await conversation.session.fork(before.id, seq).started()
         return self._keep(forked, conversation, before.title)
 
     async def cancel(self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
@@ -517,18 +519,17 @@ class Runs:
         else:
             await entry.cancel(when, reason, STOP_SECONDS)
 
-    async def requeue(self, run_id: str, reason: str) -> RunEntry:
+    async def requeue(self, entry: RunEntry, reason: str) -> None:
         """Put an aborted run back, so that a process continues it under its id.
 
         Raises:
-            ApiError: The server has no log, there is no such run, or it is not aborted.
+            ApiError: The server has no log.
+            RunStatusError: It is not aborted.
         """
-        entry = await self.find(run_id)
         if not isinstance(entry, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be put back: give the server a log")
         await entry.requeue(reason)
         self.store.changed(entry)
-        return entry
 
     def check_room(self) -> None:
         """Check that another run may start.
@@ -603,7 +604,7 @@ def _check_paused(run: RunEntry) -> None:
     if run.resumed_as is not None:
         message = f"{run.id} was resumed already as {run.resumed_as}: decide about what that one waits for"
         raise ApiError(409, "conflict", message)
-    if not (run.paused if isinstance(run, LiveEntry) else run.status == "paused"):
+    if run.status != "paused":
         raise ApiError(409, "not_paused", f"only a paused run can be resumed, and this one is {run.status}")
 
 

@@ -37,7 +37,6 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 
 PERIOD = 0.25
@@ -526,15 +525,9 @@ class RunStore:
 
     async def _follow(self, entry: LiveEntry) -> None:
         """Wait for a run's end, and store its outcome."""
-        try:
-            result = await entry.run
-        except Exception:
-            pass  # the records contain the reason
-        else:
-            if isinstance(result, Paused) and entry.dismissed is None:
-                entry.paused = result
+        with suppress(Exception):  # the records contain the reason
+            await entry.run
         entry.ended = time.time()
-        entry.over.set()
         entry.settle()
         self._forget_oldest()
         self.changed(entry)

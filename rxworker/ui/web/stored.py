@@ -9,13 +9,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from rxworker.errors import (
-    CommandConflictError,
-    LeaseHeldError,
-    LogError,
-    RunCancelledError,
-    RunStatusError,
-)
+from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.messages import Message
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
@@ -192,10 +186,7 @@ class StoredEntry(RunEntry):
 
     async def requeue(self, reason: str) -> None:
         """Put the run back, so that a process continues it."""
-        try:
-            await self._log.requeue(self.id, reason=reason)
-        except (RunStatusError, LeaseHeldError) as error:
-            raise ApiError(409, "conflict", str(error)) from error
+        await self._log.requeue(self.id, reason=reason)
         await self.refresh()
 
     async def keep_pause(self) -> None:

@@ -75,7 +75,7 @@ async def test_the_run_that_a_run_was_forked_from_is_offered_first(
                 assert entry.here is not None
                 await entry.here
             source = desk.runs[0].id
-            fork = await runs.fork(source, 2)
+            fork = await runs.fork(await runs.find(source), 2)
             assert fork.here is not None
             await fork.here
             page = await desk.open(f"#{fork.id}", url=server.url)
