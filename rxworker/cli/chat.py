@@ -34,6 +34,7 @@ from rxworker.cli.process import (
     write_error,
 )
 from rxworker.cli.resolve import WorkerOptions
+from rxworker.desk.conversation import OpenConversation
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
@@ -41,9 +42,8 @@ from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
-from rxworker.ui.terminal.sessions import list_sessions
+from rxworker.ui.terminal.sessions import list_sessions, title_of_session
 from rxworker.worker.session import Session
-from rxworker.worker.stored import read_run
 from rxworker.worker.worker import Worker
 
 DUMB = frozenset({"dumb", "unknown"})
@@ -230,14 +230,13 @@ async def _go_on(session: Session, log: EventLog) -> str:
     found = await list_sessions(log)
     if not found:
         raise CommandError("the log has no conversation yet: leave out --continue")
-    last = found[0].runs[-1]
+    last = found[0].last
     if last.status in ("running", "queued", "paused"):
         text = f"{last.run_id} is {last.status}: decide about it with rxworker runs, or open it in full screen"
         raise CommandError(text)
-    stored = await read_run(log, last.run_id)
-    await session.go_on_after(last, stored.state)
+    await OpenConversation(session).read(last)
     session.labels[CONVERSATION] = found[0].id
-    return found[0].title
+    return title_of_session(found[0])
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker.errors import (
+    CommandConflictError,
     ConfigurationError,
     LeaseHeldError,
     LocalProtocolError,
@@ -163,7 +164,7 @@ class SessionVerbs:
         added = to_messages(input)
         session = self.session
         session._check_free("run")
-        waiting = session._paused
+        waiting = session.paused
         run = session._start(added, output_of(output))
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if waiting is not None:
@@ -243,7 +244,7 @@ class SessionVerbs:
         """
         check_plain("claim", claim)
         self.session._check_free("resume")
-        waiting = self.session._paused if paused is None else paused
+        waiting = self.session.paused if paused is None else paused
         if waiting is None:
             raise LocalProtocolError("nothing is paused: resume() needs a run whose result is Paused")
         session, form = self.session, output_of(output)
@@ -299,7 +300,7 @@ class SessionVerbs:
         session._check_free("decide")
         log, form = session._expect_log("decide"), output_of(output)
         given = Decided(decisions, session._mapped(add), checked_json(shared_state))
-        waiting = session._paused
+        waiting = session.paused
         if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
             resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
             granted_by(PendingCalls.of(waiting.pause), given)
@@ -439,6 +440,7 @@ class Session(SessionVerbs):
             conversation is there, see `allowed_now`; a stored run that is recovered or decided about leaves nothing
             here.
         log: The log of its runs.
+        paused: The run that waits, which ``resume`` continues; ``None`` if none does. A run that begins ends that.
         labels: Stored with the next run.
         name: The name of the worker in the log, by default its own.
         timeline: The handlers of the worker, with scopes of this session; handlers that are added to it concern this
@@ -484,7 +486,7 @@ class Session(SessionVerbs):
         self._collected = Collected()
         self._current: Run[Any] | None = None
         self._last = ""
-        self._paused: Paused[Any] | None = None
+        self.paused: Paused[Any] | None = None
         self._paused_output: Output[Any] | None = None
         self._resumed: set[str] = set()
         self._observers: list[abc.ObserverBase[Run[Any]]] = []
@@ -547,13 +549,14 @@ class Session(SessionVerbs):
     def go_on_from(self, state: RunState, allowed: Iterable[tuple[str, str]] = ()) -> None:
         """Go on after a run that was not one of this session, such as a stored one.
 
-        The next run continues its conversation and its shared state.
+        The next run continues its conversation and its shared state. A run of this session no longer waits.
 
         Args:
             state: The state of that run at its end.
             allowed: The tools that a person always allows there; they replace those of this session.
         """
         self.conversation, self.shared_state = state.conversation, state.shared_state
+        self.paused = self._paused_output = None
         self.allowed[:] = allowed
 
     async def go_on_after(self, last: RunInfo, state: RunState) -> None:
@@ -718,7 +721,7 @@ class Session(SessionVerbs):
             held: The claim of the run that resumes it, if the caller has claimed it.
         """
         expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
-        if output is None and self._paused is not None and self._paused.run_id == waiting.run_id:
+        if output is None and self.paused is not None and self.paused.run_id == waiting.run_id:
             output = self._paused_output
         if output is None and waiting.output_format is not None:
             output = Output.from_format(waiting.output_format)
@@ -777,10 +780,14 @@ class Session(SessionVerbs):
     ) -> Beginning:
         """What the run begins with that resumes a stored one, after the decisions are stored."""
         paused, row = await self._load_paused(run_id, given)
-        if self._paused is not None and self._paused.run_id == run_id:
-            paused = self._paused  # with the variables that no log can keep
+        if self.paused is not None and self.paused.run_id == run_id:
+            paused = self.paused  # with the variables that no log can keep
         self._check_waits(run_id)
-        await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
+        try:
+            await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
+        except CommandConflictError:
+            self.paused = None  # another decision continues it
+            raise
         return await self._apply(log, paused, given, output, row)
 
     async def _apply(
@@ -799,7 +806,7 @@ class Session(SessionVerbs):
         pair = granted_by(PendingCalls.of(paused.pause), given)
         if pair is None:
             return self._resume(paused, given, output, source=row, held=held)
-        if self._paused is not None and self._paused.run_id == paused.run_id:
+        if self.paused is not None and self.paused.run_id == paused.run_id:
             self._name_conversation()
         # Nothing is granted where another process has resumed it without this decision.
         claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
@@ -1033,7 +1040,7 @@ class Session(SessionVerbs):
 
     def _began(self, run: Run[Any]) -> None:
         self._current = run
-        self._paused = self._paused_output = None
+        self.paused = self._paused_output = None
         self._collected.begin(run._journal.hub.history, run.first_seq)
         if self.worker.tracing is not None and self._performs:
             self._report(self.worker.tracing, run, "tracing")
@@ -1069,8 +1076,8 @@ class Session(SessionVerbs):
         writer = context.journal.writer
         if writer is not None and writer.error is None:
             writer.log.bases.note(state.conversation, context.journal.run_id, writer.stored_seq)
-        self._paused = result if isinstance(result, Paused) else None
-        self._paused_output = None if self._paused is None else context.output
+        self.paused = result if isinstance(result, Paused) else None
+        self._paused_output = None if self.paused is None else context.output
 
     def _check_free(self, call: str) -> None:
         if running_loop() is None:

@@ -19,12 +19,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from rxworker.cli.main import main, make_parser
+from rxworker.desk.conversation import DRAIN_SECONDS
 from rxworker.log import Fleet, RunInfo
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.panels import USAGE
 from rxworker.ui.web import server
 from rxworker.ui.web.metrics import metrics_of
-from rxworker.ui.web.store import CLOSING_SECONDS, DRAIN_SECONDS
+from rxworker.ui.web.store import CLOSING_SECONDS
 from tests.boards.test_ready_panels import RECORDS
 
 ROOT = Path(__file__).parents[2]

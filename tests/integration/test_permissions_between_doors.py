@@ -154,7 +154,7 @@ class Terminal(Door):
         await self._follow()
 
     async def withdraw(self) -> None:
-        await self.app.refresh()
+        await self.app.opened.refresh()
         await self.app.disallow("wipe")
 
 

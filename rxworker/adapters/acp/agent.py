@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from copy import copy
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path, PurePath
-from uuid import uuid4
 
 from rxworker.adapters.acp.peer import INVALID_PARAMS, NOT_FOUND, Lines, Method, Peer, RpcError
-from rxworker.adapters.acp.session import AcpSession, conversation_of
+from rxworker.adapters.acp.session import AcpSession
 from rxworker.adapters.stdio import standard_streams
+from rxworker.desk.stored import conversation_id, conversations_in, delete_runs, new_conversation, stored_runs
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
@@ -37,7 +37,6 @@ CWD = "cwd"
 MAX_LINE = 32 * 1024 * 1024
 """The maximum number of bytes of a message of a client."""
 
-PAGE = 500
 MOST_SESSIONS = 100
 """How many sessions a list has, the newest."""
 
@@ -85,7 +84,7 @@ class AcpAgent:
         try:
             await self._peer.serve()
         finally:
-            await asyncio.gather(*[each.leave(LEFT) for each in self._sessions.values()])
+            await asyncio.gather(*[each.opened.leave(LEFT) for each in self._sessions.values()])
             await self._peer.close()
             for session in self._sessions.values():
                 await session.resources.aclose()
@@ -124,7 +123,7 @@ class AcpAgent:
 
     async def _new(self, given: wire.NewSession) -> wire.SessionRef:
         check_folder(given.cwd)
-        return wire.SessionRef((await self._begin(f"conversation-{uuid4().hex[:12]}", given)).id)
+        return wire.SessionRef((await self._begin(new_conversation(), given)).id)
 
     async def _open(self, log: EventLog, given: wire.OldSession, *, replays: bool = False) -> wire.Empty:
         check_folder(given.cwd)
@@ -163,21 +162,18 @@ class AcpAgent:
         return wire.Empty()
 
     async def _list(self, log: EventLog, given: wire.ListSessions) -> wire.SessionList:
-        found: dict[str, wire.SessionInfo] = {}
-        async for info in stored_runs(log):
-            name, cwd = conversation_of(info), info.row.labels.get(CWD)
-            if name is None or cwd is None or given.cwd not in (None, cwd):
-                continue
-            if name in found:  # the first run has the title
-                found[name] = wire.SessionInfo(name, cwd, info.row.title, found[name].updated_at)
-            elif len(found) < MOST_SESSIONS:
-                updated = datetime.fromtimestamp(info.updated, UTC).isoformat(timespec="seconds")
-                found[name] = wire.SessionInfo(name, cwd, info.row.title, updated)
-        return wire.SessionList([*found.values()])
+        def is_of(info: RunInfo) -> bool:
+            return CWD in info.row.labels and given.cwd in (None, info.row.labels[CWD])
+
+        found: list[wire.SessionInfo] = []
+        for each in conversations_in(await stored_runs(log, is_of))[:MOST_SESSIONS]:
+            row = each.runs[0].row  # the first run has the title
+            updated = datetime.fromtimestamp(each.last.updated, UTC).isoformat(timespec="seconds")
+            found.append(wire.SessionInfo(each.id, row.labels[CWD], row.title, updated))
+        return wire.SessionList(found)
 
     async def _delete(self, log: EventLog, given: wire.SessionRef) -> wire.Empty:
-        for info in await self._take(log, given.session_id):
-            await log.delete(info.run_id)
+        await delete_runs(log, await self._take(log, given.session_id, nested=True))
         return wire.Empty()
 
     def _session(self, name: str) -> AcpSession:
@@ -186,25 +182,16 @@ class AcpAgent:
             raise no_session(name)
         return session
 
-    async def _take(self, log: EventLog, name: str) -> list[RunInfo]:
+    async def _take(self, log: EventLog, name: str, *, nested: bool = False) -> list[RunInfo]:
         """Close a session, if it is open, and return its stored runs, the oldest first."""
         if name in self._sessions:
             self._sessions[name].check_free()
-        runs = [info async for info in stored_runs(log) if conversation_of(info) == name]
+        runs = await stored_runs(log, lambda info: conversation_id(info) == name, nested=nested)
         if not runs:
             raise no_session(name)
         if name in self._sessions:
             await self._close(wire.SessionRef(name))
-        return sorted(runs, key=lambda info: info.created)
-
-
-async def stored_runs(log: EventLog) -> AsyncGenerator[RunInfo, None]:
-    """The stored runs, the newest first."""
-    before = ""
-    while infos := await log.list(before=before, limit=PAGE):
-        for info in infos:
-            yield info
-        before = infos[-1].run_id
+        return runs
 
 
 async def connect(server: wire.McpServer, cwd: str, worker: Definition, resources: AsyncExitStack) -> None:

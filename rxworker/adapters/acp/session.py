@@ -18,13 +18,12 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
-from rxworker.errors import RunCancelledError
+from rxworker.desk.conversation import OpenConversation
 from rxworker.events import Event, RunStart
 from rxworker.events.form import form_problem
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import EventLog, RunInfo, dismiss_run
-from rxworker.log.values import CONVERSATION, OPEN
+from rxworker.log import RunInfo
 from rxworker.messages import Conversation, Message, StopKind
 from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
 from rxworker.protocols.acp.calls import call_fields
@@ -40,19 +39,11 @@ from rxworker.worker.decisions import (
     PendingCalls,
     read_choice,
 )
-from rxworker.worker.queue import end_of
-from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
 from rxworker.worker.stored import LoadedRun, read_run, title_of
 
 DELIVERY = Coalesce(every=1 / 30)
-STOP_SECONDS = 5.0
-"""Seconds that a run has to end."""
-DRAIN_SECONDS = 20.0
-"""Seconds that its tools have to end before it is handed over."""
-MOST_RUNS = 100
-"""How many stored runs are searched for one that another process has begun since the last prompt, the newest."""
 
 CANCELLED = "the client has cancelled it"
 REJECTED = "The user does not allow this call."
@@ -90,21 +81,18 @@ class AcpSession:
         before: The stored runs of its conversation, the oldest first.
 
     Attributes:
-        session: The session of the worker.
+        opened: The conversation.
         id: The id, that of the conversation.
         resources: Resources that are closed with the session, such as its MCP servers.
     """
 
     def __init__(self, session: Session, cwd: str, peer: Peer, before: Sequence[RunInfo] = ()) -> None:
-        self.session = session
-        self.id = session.labels[CONVERSATION]
+        self.opened = OpenConversation(session, [info.run_id for info in before])
+        self.id = self.opened.id
         self.resources = AsyncExitStack()
         self._cwd = cwd
         self._peer = peer
-        self._log = session.log
-        self._known = [info.run_id for info in before]  # the last one is where the next prompt goes on
-        self._run: Run[Any] | None = None  # the last run of this process
-        self._paused: tuple[Paused[Any], ViewPause] | None = None
+        self._pause: ViewPause | None = None  # as the client has been shown what waits
         self._rejected: set[tuple[str, str]] = set()
         self._is_busy = self._is_cancelled = False
         self._request: asyncio.Task[wire.PermissionResult] | None = None
@@ -137,8 +125,8 @@ class AcpSession:
             run = await self._begin(message)
             return "cancelled" if run is None else await self._follow(run)
         except asyncio.CancelledError:  # the request itself was cancelled
-            if self._run is not None and not self._run.done():
-                self._run.cancel(reason=CANCELLED)
+            if self.opened.run is not None and not self.opened.run.done():
+                self.opened.run.cancel(reason=CANCELLED)
             raise
         finally:
             self._is_busy = False
@@ -148,27 +136,16 @@ class AcpSession:
         self._is_cancelled = True
         if self._request is not None:
             self._request.cancel()
-        await self._stop()
-
-    async def leave(self, reason: str) -> None:
-        """End the run, because the client has disconnected: a stored one is handed over to other processes."""
-        run = self._run
-        if run is None or run.done():
-            return
-        if self._log is None:
-            await asyncio.wait({run.cancel(reason=reason)}, timeout=STOP_SECONDS)
-        else:
-            ended = run.hand_over(reason=reason, seconds=DRAIN_SECONDS)
-            await asyncio.wait({ended}, timeout=DRAIN_SECONDS + STOP_SECONDS)
+        await self.opened.cancel(CANCELLED)
 
     async def replay(self) -> None:
         """Send the client the updates of the earlier prompts.
 
         A prompt that the model refused is left out, as the protocol requires.
         """
-        assert self._log is not None
-        for name in self._known:
-            found, encoder = await read_run(self._log, name), AcpEncoder(self._cwd, shows_user=True)
+        assert self.opened.session.log is not None
+        for name in self.opened.known:
+            found, encoder = await read_run(self.opened.session.log, name), AcpEncoder(self._cwd, shows_user=True)
             updates = _encode(found, encoder)
             self._shown = name, encoder
             self._note_refusal(found.records[0].event, encoder)
@@ -178,79 +155,47 @@ class AcpSession:
 
     async def _begin(self, message: Message) -> Run[Any] | None:
         """Start the run of a prompt; ``None`` if it was cancelled before that."""
-        if self._run is not None and not self._run.done():
-            await asyncio.wait({asyncio.ensure_future(end_of(self._run))}, timeout=STOP_SECONDS)
-        if self._log is not None and (last := await self._last(self._log)) is not None:
-            if last.is_cut_off():
-                return await self._recover(last, message)
-            if self._run is None or self._run.id != last.run_id:
-                await self._load(self._log, last)
-            elif last.status != "paused":  # also if it was dismissed elsewhere
-                self._paused = None
-        if self._paused is not None:
-            return await self._resume(*self._paused, (message,))
+        opened = self.opened
+        before = await opened.catch_up("the client has come back")
+        if isinstance(before, Run):
+            before.send(message)
+            return await self._begun(before)
+        if before is not None:
+            encoder = AcpEncoder(self._cwd)
+            _encode(before, encoder)
+            self._pause = encoder.end if isinstance(encoder.end, ViewPause) else None
+        paused, shown = opened.paused, self._pause
+        if paused is not None and shown is not None and shown.run_id == paused.run_id:
+            return await self._resume(shown, (message,))
         if self._before_refusal is not None:
-            self.session.conversation = self._before_refusal
-        is_first = not self._known
-        run = self.session.run(message)
+            self.opened.session.conversation = self._before_refusal
+        is_first = not opened.known
+        run = opened.begin(message)
         title = title_of(run.state.conversation.messages[-1:])
         await self._begun(run)
         if is_first:
             await self._notify(wire.SessionInfoUpdate(title))
         return run
 
-    async def _last(self, log: EventLog) -> RunInfo | None:
-        """The last run of the conversation, also if another process has begun it."""
-        newest = [i for i in await log.list(limit=MOST_RUNS) if conversation_of(i) == self.id]
-        if newest and newest[0].run_id not in self._known:  # a list may be a moment behind
-            self._known.append(newest[0].run_id)
-        return await log.info(self._known[-1]) if self._known else None
-
-    async def _load(self, log: EventLog, last: RunInfo) -> None:
-        """Go on with a run of another process.
-
-        Raises:
-            RpcError: It has not ended.
-        """
-        if last.status in OPEN:
-            raise RpcError(INVALID_REQUEST, f"{last.run_id} of this session is running elsewhere")
-        found = await read_run(log, last.run_id)
-        await self.session.go_on_after(last, found.state)
-        result = found.result(last.run_id) if last.status == "paused" else None
-        if isinstance(result, Paused):
-            encoder = AcpEncoder(self._cwd)
-            _encode(found, encoder)
-            assert isinstance(encoder.end, ViewPause)
-            self._paused = result, encoder.end
-
     async def _begun(self, run: Run[Any]) -> Run[Any]:
-        self._run, self._paused = run, None
-        self._known.append(run.id)
         await run.barrier()
         if self._is_cancelled:
-            await self._stop()
+            await self.opened.cancel(CANCELLED)
         return run
-
-    async def _recover(self, last: RunInfo, message: Message) -> Run[Any]:
-        """Continue a run whose process has ended, and send the message into it."""
-        run = await self.session.recover(last.run_id, reason="the client has come back").started()
-        run.send(message)
-        return await self._begun(run)
 
     async def _follow(self, run: Run[Any]) -> StopReason:
         """Show a run until it has ended, and request the decision that it pauses for."""
         while True:
             encoder = await self._show(run)
-            end, result = encoder.end, None
             self._note_refusal(await run.events.pipe(ops.first()), encoder)
             with suppress(Exception):  # the last record has the reason
-                result = await run
-            if not isinstance(result, Paused) or not isinstance(end, ViewPause):
+                await run
+            if self.opened.paused is None or not isinstance(encoder.end, ViewPause):
                 return self._reason(encoder)
-            self._paused = result, end
+            self._pause = encoder.end
             if self._is_cancelled:
                 return "cancelled"
-            resumed = await self._resume(result, end)
+            resumed = await self._resume(encoder.end)
             if resumed is None:
                 return "cancelled" if self._is_cancelled else "end_turn"
             run = resumed
@@ -303,32 +248,28 @@ class AcpSession:
 
     # Questions
 
-    async def _resume(self, paused: Paused[Any], pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[Any] | None:
+    async def _resume(self, pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[Any] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
-        pending = PendingCalls.of(paused.pause)
-        decisions = pending.without_client()
+        opened, pending = self.opened, self.opened.pending
+        opened.decided.clear()  # of a prompt that was cancelled between two questions
         is_decided = True
-        for index in pending.required:
-            decision = decisions[index] = await self._decide(pending, index, pause)
+        while is_decided and (index := opened.next) is not None:
+            decision = await self._decide(pending, index, pause)
             if decision is None:
                 is_decided = False
-                break
+            else:
+                opened.decided[index] = decision
         # At the end of a turn, or where the application has paused; a message for the model is reason enough to go on.
         if not (pending.required or pending.by_client or add):
             title = pause.reason or f"Continue after the pause of {pause.hook}?"
             call = wire.CallFields(f"{pause.run_id}.pause", title)
             is_decided = await self._choose(call, ONCE) == "allow_once"
         if not is_decided or self._is_cancelled:
-            self._paused = None
-            if self._log is not None:
-                await dismiss_run(self._log, paused.run_id, str(RunCancelledError(CANCELLED)))
+            await opened.dismiss(CANCELLED)
             for each in pause.pending:
                 await self._notify(wire.CallUpdate(tool_call_id=each.id, status="failed"))
             return None
-        if self._log is None:
-            return await self._begun(self.session.resume(paused, decisions=decisions, add=add))
-        run = await self.session.decide(paused.run_id, decisions, add=add).started()
-        return await self._begun(run)
+        return await self._begun(await opened.decide(add).started())
 
     async def _decide(self, pending: PendingCalls, index: int, pause: ViewPause) -> Decision | None:
         """The decision about a call that needs one; ``None`` if the prompt was cancelled instead."""
@@ -336,7 +277,7 @@ class AcpSession:
         cause = pending.allowable if pending.required == (index,) else None
         if cause is not None and cause in self._rejected:
             return Deny(REJECTED)
-        if cause is not None and cause in await self.session.allowed_now():
+        if cause is not None and cause in await self.opened.session.allowed_now():
             return Approve()
         call = call_fields(waiting.id, waiting.call, self._cwd)
         question = waiting.question
@@ -377,17 +318,8 @@ class AcpSession:
             return None
         return read_choice(outcome.option_id, kinds)
 
-    async def _stop(self) -> None:
-        if self._run is not None and not self._run.done():
-            await asyncio.wait({self._run.cancel(reason=CANCELLED)}, timeout=STOP_SECONDS)
-
     async def _notify(self, update: Update) -> None:
         await self._peer.notify("session/update", wire.SessionNotification(self.id, update))
-
-
-def conversation_of(info: RunInfo) -> str | None:
-    """The id of the conversation of a stored run."""
-    return info.row.labels.get(CONVERSATION)
 
 
 def _encode(found: LoadedRun, encoder: AcpEncoder) -> list[Update]:

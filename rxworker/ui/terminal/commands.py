@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from textual.screen import Screen
 
+from rxworker.desk.stored import StoredConversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
@@ -22,7 +23,7 @@ from rxworker.ui.describe import describe_call, describe_parts, describe_result
 from rxworker.ui.terminal.bars import Choice, Composer, Quit
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import TerminalSession, model_name
-from rxworker.ui.terminal.sessions import StoredSession, list_sessions, rename_session
+from rxworker.ui.terminal.sessions import describe_session, list_sessions, rename_session, title_of_session
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views import RunView, view_html
 from rxworker.worker.stored import read_run
@@ -207,7 +208,7 @@ class Commands:
         stored = await self._current()
         if stored is None:
             raise LocalProtocolError("this conversation is empty")
-        path = _path_of(argument or f"{self._session.id}.md")
+        path = _path_of(argument or f"{self._session.opened.id}.md")
         log = self._session.log
         match path.suffix:
             case ".jsonl":
@@ -238,9 +239,9 @@ class Commands:
     async def stored_choices(self) -> list[Choice]:
         """The stored conversations, without the present one."""
         return [
-            Choice(f"/resume {each.id}", each.title, each.describe())
+            Choice(f"/resume {each.id}", title_of_session(each), describe_session(each))
             for each in await list_sessions(self._session.log)
-            if each.id != self._session.id
+            if each.id != self._session.opened.id
         ]
 
     async def model_choices(self) -> list[Choice]:
@@ -276,16 +277,16 @@ class Commands:
         if self._session.active is not None:
             raise LocalProtocolError("a run is running: cancel it with Ctrl-C, or wait")
 
-    async def _current(self) -> StoredSession | None:
+    async def _current(self) -> StoredConversation | None:
         stored = await list_sessions(self._session.log)
-        return next((each for each in stored if each.id == self._session.id), None)
+        return next((each for each in stored if each.id == self._session.opened.id), None)
 
-    async def _find(self, sought: str) -> StoredSession:
+    async def _find(self, sought: str) -> StoredConversation:
         stored = await list_sessions(self._session.log)
         for each in stored:
             if each.id == sought:
                 return each
-        named = [each for each in stored if sought.lower() in each.title.lower()]
+        named = [each for each in stored if sought.lower() in title_of_session(each).lower()]
         if len(named) != 1:
             many = f"{len(named)} conversations have" if named else "no conversation has"
             raise LocalProtocolError(f"{many} {sought!r} in the title")

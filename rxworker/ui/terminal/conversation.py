@@ -25,10 +25,10 @@ from textual.timer import Timer
 from textual.widgets import Footer
 
 from rxworker.boards import Dashboard
+from rxworker.desk.stored import conversation_id
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
-from rxworker.log.values import CONVERSATION
 from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
@@ -405,7 +405,7 @@ class ConversationScreen(Screen[None]):
         question = self.session.waiting_question
         edit = None if question else edit_of(call.input, self.session.worker.workspace)
         reason = reason if question is None else str(question)
-        can_allow = self.session.allowable is not None
+        can_allow = self.session.opened.pending.allowable is not None
         screen = ApprovalScreen(
             call,
             reason,
@@ -448,10 +448,10 @@ class ConversationScreen(Screen[None]):
 
     def action_usage(self) -> None:
         """Show what the conversation takes."""
-        name = self.session.id
+        name = self.session.opened.id
 
         def is_of_this(info: RunInfo) -> bool:
-            return info.row.labels.get(CONVERSATION) == name
+            return conversation_id(info) == name
 
         runs = self.session.log.runs(where=is_of_this)
         app_of(self).push_screen(BoardScreen(self._dashboard.show(runs)))

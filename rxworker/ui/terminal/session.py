@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from rxworker.desk.conversation import OpenConversation
+from rxworker.desk.stored import StoredConversation, new_conversation
 from rxworker.errors import (
-    CommandConflictError,
     ConfigurationError,
     HookError,
     InputRefusedError,
@@ -40,14 +41,12 @@ from rxworker.state import RunState
 from rxworker.transport import Client, Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
-from rxworker.ui.terminal.sessions import StoredSession, new_session_id
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.worker.decisions import Approve, ApproveAlways, PendingCalls
+from rxworker.worker.decisions import Approve, ApproveAlways
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import read_run
 from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.ui.terminal")
@@ -204,11 +203,9 @@ class TerminalSession:
     Attributes:
         models: The models that were given or used, by their names.
         worker: Answers the messages.
-        current: The session.
-        id: The id of the conversation in the log.
+        opened: The conversation.
         log: The log of the runs.
         active: The running run.
-        paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
         finished: Whether the last run finished normally.
         latest: The id of the run that began last, in any conversation; empty before the first.
@@ -233,13 +230,23 @@ class TerminalSession:
         self._wording = wording or _plain
         self._cancelling = False
         self._storing: asyncio.Task[None] | None = None
-        self._use(first.run_labels.get(CONVERSATION) or new_session_id())
+        self._use(self._new(first.run_labels.get(CONVERSATION) or new_conversation(), first.allowed))
         self.current.conversation = first.conversation
+
+    @property
+    def current(self) -> Session:
+        """The session."""
+        return self.opened.session
+
+    @property
+    def paused(self) -> Paused[Any] | None:
+        """The paused result that can be resumed, when its last records were shown."""
+        return None if self.active is not None else self.opened.paused
 
     @property
     def allowed(self) -> list[str]:
         """The tools that are always allowed in this conversation."""
-        return [*dict.fromkeys(tool for tool, _ in self._allowed)]
+        return [*dict.fromkeys(tool for tool, _ in self.opened.allowed)]
 
     @property
     def last_run(self) -> RunView:
@@ -263,24 +270,14 @@ class TerminalSession:
     @property
     def waiting_call(self) -> ToolCall | None:
         """The next call that needs a decision."""
-        return None if self._next is None or self.paused is None else self.paused.pending[self._next]
+        paused, index = self.paused, self.opened.next
+        return None if paused is None or index is None else paused.pending[index]
 
     @property
     def waiting_question(self) -> Question | None:
         """The question of the tool of that call."""
-        paused, index = self.paused, self._next
+        paused, index = self.paused, self.opened.next
         return None if paused is None or index is None else paused.pause.calls[index].question
-
-    @property
-    def _next(self) -> int | None:
-        """The index of the next call that needs a decision."""
-        required = () if self.paused is None else PendingCalls.of(self.paused.pause).required
-        return next((index for index in required if index not in self._decided), None)
-
-    @property
-    def allowable(self) -> tuple[str, str] | None:
-        """What a person allows who always allows the call that waits; ``None`` if that cannot be allowed always."""
-        return None if self.paused is None else PendingCalls.of(self.paused.pause).allowable
 
     def schema_of(self, tool: str) -> JsonObject:
         """The JSON schema of the arguments of a tool; empty for one that the worker does not have itself."""
@@ -313,7 +310,7 @@ class TerminalSession:
         Raises:
             RxWorkerError: The run cannot start.
         """
-        self._started(self.current.run(message))
+        self._started(self.opened.begin(message))
         self._before, self._held = self._before + self._held, Totals()
 
     def decide(self, decision: Decision, *, always: bool = False) -> bool:
@@ -329,13 +326,13 @@ class TerminalSession:
         Raises:
             RxWorkerError: The run cannot be resumed.
         """
-        index, allowable = self._next, self.allowable
+        opened, allowable = self.opened, self.opened.pending.allowable
         if always and allowable is not None and isinstance(decision, Approve):
             decision = ApproveAlways(decision.input)
-            self._allowed = (*self._allowed, allowable)  # until the run ends, which reads it
-        if index is not None:
-            self._decided[index] = decision  # by its index: two calls may have the same id
-        if self._next is not None:
+            opened.allowed = (*opened.allowed, allowable)  # until the run ends, which reads it
+        if opened.next is not None:
+            opened.decided[opened.next] = decision  # by its index: two calls may have the same id
+        if opened.next is not None:
             return False
         self.resume()
         return True
@@ -349,17 +346,8 @@ class TerminalSession:
         Raises:
             RxWorkerError: The run cannot be resumed.
         """
-        if self.paused is None:
-            raise LocalProtocolError("no run is paused")
-        decided = PendingCalls.of(self.paused.pause).without_client()
-        for index, decision in self._decided.items():
-            decided[index] = decision
-        add = [] if message is None else [message]
-        self._decided.clear()
-        # A resumed run continues the counts of the paused run.
-        waiting = self.paused
-        self._started(self.current.decide(waiting.run_id, decided, add=add))
-        self._held, self._waiting = Totals(), waiting
+        self._started(self.opened.decide([] if message is None else [message]))
+        self._held = Totals()  # a resumed run continues the counts of the paused run
 
     def send(self, message: Message, text: str) -> None:
         """Send a message into the running run.
@@ -385,7 +373,7 @@ class TerminalSession:
 
     def disallow(self, tool: str) -> asyncio.Task[None]:
         """Request approval for calls of a tool again. The task is done when that is stored."""
-        return self._give(self.current.disallow, [each for each in self._allowed if each[0] == tool])
+        return self._give(self.current.disallow, [each for each in self.opened.allowed if each[0] == tool])
 
     def _give(self, give: Callable[[str, str], Awaitable[None]], pairs: Sequence[Pair]) -> asyncio.Task[None]:
         before = self._storing
@@ -395,18 +383,10 @@ class TerminalSession:
                 await asyncio.wait([before])
             for pair in pairs:
                 await give(*pair)
-            await self.refresh()
+            await self.opened.refresh()
 
         self._storing = asyncio.get_running_loop().create_task(store(), name="store what is allowed")
         return self._storing
-
-    async def refresh(self) -> None:
-        """Read what is always allowed in this conversation now.
-
-        Raises:
-            LogError: The log cannot be read.
-        """
-        self._allowed = await self.current.allowed_now()
 
     def pause(self) -> None:
         """Request a pause at the next safe moment."""
@@ -449,9 +429,9 @@ class TerminalSession:
 
     def begin_session(self) -> None:
         """Begin a new conversation, with the system prompt of the worker."""
-        self._use(new_session_id())
+        self._use(self._new(new_conversation(), self._first.allowed))
 
-    async def open_session(self, stored: StoredSession) -> list[Lane]:
+    async def open_session(self, stored: StoredConversation) -> list[Lane]:
         """Go on with a stored conversation.
 
         One whose last run is paused is paused; one whose process has ended continues its run.
@@ -464,33 +444,28 @@ class TerminalSession:
             LeaseHeldError: Another process runs it.
             RxWorkerError: Its run cannot be continued.
         """
-        lanes, totals, last = Lanes(), Totals(), stored.runs[-1]
+        lanes, totals = Lanes(), Totals()
         opened = self._new(stored.id)
         shown: dict[Lane, None] = {}
-        run, paused = None, None
+        run = None
         for info in stored.runs:
-            if info is last and last.is_cut_off():
-                run = await opened.recover(last.run_id, reason="resumed in the terminal").started()
+            if info is stored.last and info.is_cut_off():
+                run = await opened.recover(info.run_id, "resumed in the terminal")
                 break
-            found = await read_run(self.log, info.run_id)
-            state = found.state
+            found = await opened.read(info)
             records = [each for record in found.records for each in expand(record)]
             shown.update(dict.fromkeys(lanes.feed(records)))
-            if info is last or info.status != "paused":  # a resumed run continues the counts
-                totals += totals_of(state)
-            await opened.go_on_after(info, state)
-            paused = found.result(info.run_id) if info.status == "paused" else None
-        self._use(stored.id, opened, lanes, totals)
-        await self.refresh()
+            if info is stored.last or info.status != "paused":  # a resumed run continues the counts
+                totals += totals_of(found.state)
+        self._use(opened, lanes, totals)
+        await opened.refresh()
         if run is not None:
             self._started(run)
-        elif isinstance(paused, Paused):
-            self.paused = paused
         return list(shown)
 
-    def _new(self, name: str, allowed: Iterable[Pair] = ()) -> Session:
+    def _new(self, name: str, allowed: Iterable[Pair] = ()) -> OpenConversation:
         first = self._first
-        return Session(
+        session = Session(
             self.worker,
             first.conversation.with_messages(()),
             shared_state=first.shared_state,
@@ -498,21 +473,16 @@ class TerminalSession:
             log=self.log,
             labels={**first.labels, CONVERSATION: name},
         )
+        return OpenConversation(session)
 
     def _use(
         self,
-        name: str,
-        session: Session | None = None,
+        opened: OpenConversation,
         lanes: Lanes | None = None,
         totals: Totals = Totals(),  # noqa: B008 - frozen
     ) -> None:
-        self.id = name
-        self.current = session or self._new(name, self._first.allowed)
-        self._allowed: tuple[Pair, ...] = tuple(self.current.allowed)
-        self.paused: Paused[Any] | None = None
-        self._waiting: Paused[Any] | None = None
+        self.opened = opened
         self.finished, self.pause_requested = True, False
-        self._decided: dict[int, Decision] = {}
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
@@ -549,28 +519,24 @@ class TerminalSession:
 
     async def _end(self, ended: Run[Any]) -> Lane | None:
         self._held, lane = totals_of(ended.state), None
-        self.active, self.paused, self.finished = None, None, False
+        self.active, self.finished = None, False
         try:
-            result = await ended
+            await ended
         except RunCancelledError:
             pass
         except Exception as error:
             lane = self.error_lane(error)
-            if ended.state.status == "new" and not isinstance(error, CommandConflictError):
-                self.paused = self._waiting  # its decision was not taken
         else:
-            self.paused = result if isinstance(result, Paused) else None
             self.finished = self.paused is None
         with suppress(RxWorkerError):
-            await self.refresh()
+            await self.opened.refresh()
         if self.paused is None:
             self.pause_requested = False
         self._cancelling = False
         return lane
 
     def _started(self, begun: Run[Any]) -> None:
-        self.active, self.paused, self._waiting, self.latest = begun, None, None, begun.id
-        self._decided.clear()
+        self.active, self.latest = begun, begun.id
         self.pause_requested = self._cancelling = False
 
 

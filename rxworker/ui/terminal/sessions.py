@@ -6,13 +6,12 @@ Without a log they are kept until the process ends.
 from __future__ import annotations
 
 import time
-import uuid
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.log import EventLog, RunInfo
-from rxworker.log.values import CONVERSATION, LISTED
+from rxworker.desk.stored import StoredConversation, conversations_in
+from rxworker.log import EventLog
+from rxworker.log.values import LISTED
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import plural
 
@@ -21,30 +20,16 @@ MOST_RUNS = 500
 TITLE = 60
 
 
-class StoredSession(Struct, frozen=True):
-    """A stored conversation.
+def title_of_session(session: StoredConversation) -> str:
+    """The title of a stored conversation: that of its first run."""
+    return one_line(session.runs[0].row.title, TITLE) or "(no title)"
 
-    Attributes:
-        id: Its id.
-        title: The title of its first run.
-        runs: Its runs, the oldest first.
-    """
 
-    id: str
-    title: str
-    runs: tuple[RunInfo, ...]
-
-    def describe(self) -> str:
-        """Return the number of its messages and its age in one line.
-
-        >>> StoredSession("c", "Trip", ()).describe()
-        'no runs'
-        """
-        if not self.runs:
-            return "no runs"
-        last = self.runs[-1]
-        state = "" if last.status == "finished" else f" · {last.status}"
-        return f"{plural(len(self.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
+def describe_session(session: StoredConversation) -> str:
+    """Return the number of its runs and its age in one line."""
+    last = session.last
+    state = "" if last.status == "finished" else f" · {last.status}"
+    return f"{plural(len(session.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
 
 
 def describe_age(seconds: float) -> str:
@@ -59,33 +44,16 @@ def describe_age(seconds: float) -> str:
     return "just now"
 
 
-def new_session_id() -> str:
-    """Return the id of a new conversation."""
-    return f"conversation-{uuid.uuid4().hex[:12]}"
-
-
-async def list_sessions(log: EventLog) -> list[StoredSession]:
+async def list_sessions(log: EventLog) -> list[StoredConversation]:
     """Return the stored conversations, the one that was used last first. Runs inside tool calls are left out.
 
     Raises:
         LogError: The log cannot be read.
     """
-    found: dict[str, list[RunInfo]] = {}
-    for info in await log.list(limit=MOST_RUNS):
-        if not info.row.outer:
-            # Without the label, the id that the web server makes.
-            own = f"conversation-{info.run_id.partition('~')[0].removeprefix('run-')}"
-            name = info.row.labels.get(CONVERSATION) or own
-            found.setdefault(name, []).append(info)
-    sessions: list[StoredSession] = []
-    for name, infos in found.items():
-        infos.sort(key=lambda info: info.created)
-        title = one_line(infos[0].row.title, TITLE) or "(no title)"
-        sessions.append(StoredSession(name, title, tuple(infos)))
-    return sorted(sessions, key=lambda session: session.runs[-1].updated, reverse=True)
+    return conversations_in(await log.list(limit=MOST_RUNS))
 
 
-async def rename_session(log: EventLog, session: StoredSession, title: str) -> None:
+async def rename_session(log: EventLog, session: StoredConversation, title: str) -> None:
     """Store a new title of a conversation, that of its first run.
 
     Raises:

@@ -51,6 +51,7 @@ from rxworker.worker import session_of
 from rxworker.worker.journal import NOT_WAITING
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
+from rxworker.worker.stored import TITLE
 from rxworker.worker.worker import Worker
 
 """The label of a run with the name of its user."""
@@ -132,9 +133,6 @@ class Clients:
 
 
 RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
-
-TITLE = 120
-"""The maximum number of characters of a run's title."""
 
 LIST_WATCHER = "list of runs"
 """The name of the watcher that feeds the list of runs. It is not shown."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,11 +11,12 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from rxworker.desk.conversation import STOP_SECONDS
+from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.errors import (
     CommandConflictError,
     DecisionError,
     LeaseHeldError,
-    LogError,
     SessionBusyError,
 )
 from rxworker.log import RunInfo
@@ -26,11 +26,11 @@ from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
-from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, RunQuery, texts_in
-from rxworker.ui.web.store import RunFeed, RunStore, conversation_id
+from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, QueuedWorker, session_of
@@ -40,10 +40,7 @@ from rxworker.worker.queue import QueuedSession, end_of
 from rxworker.worker.result import Paused
 from rxworker.worker.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import title_of
-
-STOP_SECONDS = 5.0
-"""Seconds a run has to end after it was cancelled, or after its last record. A tool may take longer to stop."""
+from rxworker.worker.stored import TITLE, title_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -286,7 +283,7 @@ class Runs:
             ApiError: There is no such worker.
         """
         name, made = self.workers.make(worker, self.request)
-        conversation = ConversationEntry(id or new_id(), name, owner=self.owner, branch=branch)
+        conversation = ConversationEntry(id or new_conversation(), name, owner=self.owner, branch=branch)
         conversation.begin(made, self.store.log)
         return conversation
 
@@ -446,47 +443,28 @@ class Runs:
             LogError: The log cannot be written.
         """
         found = self._existing(conversation)
+
+        def is_of_it(info: RunInfo) -> bool:
+            return self.store.owner_of(info) == found.owner and conversation_id(info) == found.id
+
         entries = [entry for run in found.runs if (entry := self.get(run)) is not None]
         for entry in entries:
             await self.until_done(entry)
         running = [entry.id for entry in entries if _is_running(entry)]
-        stored = await self._stored_in(found)
+        log = self.store.log
+        stored = [] if log is None else await stored_runs(log, is_of_it, nested=True)
         running += [info.run_id for info in stored if info.status in OPEN]
         if running:
             message = f"{running[0]} of this conversation is running: cancel it, and delete the conversation then"
             raise ApiError(409, "busy", message)
-        for info in stored:
-            assert self.store.log is not None
-            try:
-                await self.store.log.delete(info.run_id)
-            except LeaseHeldError as error:
-                raise ApiError(409, "busy", f"a process holds {info.run_id}: try again in a moment") from error
-            except LogError:
-                if await self.store.log.listed(info.run_id) is not None:
-                    raise  # it was not another client that has deleted it
+        try:
+            if log is not None:
+                await delete_runs(log, stored)
+        except LeaseHeldError as error:
+            raise ApiError(409, "busy", f"a process holds {error.run_id}: try again in a moment") from error
         for entry in entries:
             self.store.drop(entry)
         return [entry.id for entry in entries]
-
-    async def _stored_in(self, conversation: ConversationEntry) -> list[RunInfo]:
-        """The runs of a conversation that the log has, and those that are nested in them."""
-        log = self.store.log
-        if log is None:
-            return []
-        every = [info async for infos in log.list_pages() for info in infos]
-        own = {
-            info.run_id: info
-            for info in every
-            if not info.row.outer
-            and self.store.owner_of(info) == conversation.owner
-            and conversation_id(info) == conversation.id
-        }
-        is_more = True
-        while is_more:  # a nested run may have nested runs
-            inner = {one.run_id: one for one in every if one.row.outer in own}
-            is_more = not inner.keys() <= own.keys()
-            own |= inner
-        return [*own.values()]
 
     def _existing(self, conversation: str) -> ConversationEntry:
         found = self.conversation(conversation)
@@ -630,8 +608,3 @@ def is_said(message: Message) -> bool:
 def noted_in(entry: RunEntry) -> str:
     """What is noted about the conversation of a run, to be searched."""
     return "\n".join((entry.conversation.marks.title, *entry.conversation.marks.tags))
-
-
-def new_id() -> str:
-    """Return an id for a conversation."""
-    return f"conversation-{uuid.uuid4().hex[:12]}"

@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from reactivex import Observable, abc
 
 from rxworker.boards import AlertChange, Dashboard, Published
+from rxworker.desk.stored import new_conversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
@@ -26,7 +27,7 @@ from rxworker.ui.web.links import Links, NewLink
 from rxworker.ui.web.published import PublishedStreams, check_loop
 from rxworker.ui.web.request import Shown, WebRequest
 from rxworker.ui.web.responses import ApiError, Page, log_error, logger
-from rxworker.ui.web.runs import Runs, new_id
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Connection
 from rxworker.ui.web.store import OnRun, RunStore
@@ -243,7 +244,7 @@ class ServerState:
         if known is None and name is not None:
             known = self.store.conversation(name, owner)
         if known is None:
-            return ConversationEntry(name or new_id(), worker, session_of(run), owner)
+            return ConversationEntry(name or new_conversation(), worker, session_of(run), owner)
         is_other = not known.has_session or known.session is not run.session
         if known.owner != owner or is_other or name not in (None, known.id):
             raise LocalProtocolError("a conversation has one session and one owner: give the run another conversation")

@@ -14,10 +14,11 @@ import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
+from rxworker.desk.conversation import DRAIN_SECONDS
+from rxworker.desk.stored import conversation_id
 from rxworker.errors import LogError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo
-from rxworker.log.conversations import conversation_of
 from rxworker.log.permissions import Pair, allowed_in
 from rxworker.log.recover import change_row
 from rxworker.log.values import LISTED, USER
@@ -149,9 +150,6 @@ def _may_change(entry: RunEntry) -> bool:
 
 CLOSING_SECONDS = 5.0
 """Seconds the runs have to end when the server stops."""
-
-DRAIN_SECONDS = 20.0
-"""Seconds the tools of a logged run may still take when the server stops."""
 
 STOPPING = "the server was stopped"
 
@@ -573,8 +571,3 @@ class RunStore:
         conversation.runs.remove(entry.id)
         if not conversation.runs:
             self._conversations.pop((conversation.owner, conversation.id), None)
-
-
-def conversation_id(info: RunInfo) -> str:
-    """The id of the conversation of a stored run."""
-    return conversation_of(info.row.labels, info.run_id)

@@ -24,12 +24,15 @@ from acp.schema import (
     SessionNotification,
 )
 
-from rxworker import Limits, Worker, before_tool_call, on_message_send, on_turn_end, tool
+from rxworker import Limits, Paused, Session, Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.adapters.acp import AcpAgent
+from rxworker.adapters.acp.session import AcpSession
 from rxworker.events.pause import Question
 from rxworker.hooks import Cancel, MessageSendContext, Pause, TurnEndContext
 from rxworker.log import EventLog, MemoryLog
+from rxworker.log.values import CONVERSATION
 from rxworker.messages import Audio, Document, Image, Json, JsonObject, StopKind, Text, ToolMeta
+from rxworker.protocols.acp import wire
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ClientTool, FileEdit, Plan, PlanStep, ToolContext, update_plan
 from rxworker.transport import Retry
@@ -410,6 +413,37 @@ async def test_a_cancel_answers_an_open_question() -> None:
         assert client.call()["status"] == "failed"
         await client.prompt(session, "Never mind")
     assert len(model.requests) == 2
+
+
+async def test_a_prompt_that_was_cancelled_before_its_pause_was_shown_decides_about_no_other_call() -> None:
+    class Slow:
+        """A client that does not read from the second run on."""
+
+        asked = 0
+        stopped = asyncio.Event()
+
+        async def notify(self, *_: object) -> None:
+            if len(session.opened.known) == 2:
+                self.stopped.set()
+                await asyncio.Event().wait()
+
+        async def request(self, *_: object) -> wire.PermissionResult:
+            self.asked += 1
+            return wire.PermissionResult(wire.Outcome("selected", "allow_once"))
+
+    make, model = deleting("a.py", "b.py")
+    client = Slow()
+    session = AcpSession(Session(make(), labels={CONVERSATION: "c-1"}), "/", client)  # pyright: ignore[reportArgumentType] - what it uses of a peer
+    prompt = asyncio.ensure_future(session.prompt(wire.Prompt("c-1", [wire.TextContent("Delete")])))
+    async with asyncio.timeout(SECONDS):
+        await client.stopped.wait()
+    assert session.opened.run is not None
+    assert isinstance(await session.opened.run, Paused)
+    prompt.cancel()
+    await asyncio.wait({prompt})
+    await session.prompt(wire.Prompt("c-1", [wire.TextContent("Go on")]))
+    assert client.asked == 1
+    assert [result.is_error for result in model.requests[-1].conversation.messages[-2].tool_results] == [True]
 
 
 async def test_a_question_that_the_client_cancels_cancels_the_prompt() -> None:

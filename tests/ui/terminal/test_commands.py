@@ -29,7 +29,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.panels import count
 from rxworker.testing import ReplayServer, ScriptedModel, call
 from rxworker.ui.terminal.bars import CommandMenu, Composer
-from rxworker.ui.terminal.sessions import list_sessions
+from rxworker.ui.terminal.sessions import list_sessions, title_of_session
 from rxworker.ui.terminal.trace import Bar, trace_rows
 from rxworker.views import RunView
 
@@ -87,7 +87,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(ope
         await person.until(lambda: not person.lanes)
         await person.ask("Second question")
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        assert [each.title for each in await list_sessions(log)] == [
+        assert [title_of_session(each) for each in await list_sessions(log)] == [
             "Second question",
             "A [bold]trip",
         ]

@@ -22,7 +22,7 @@ async def test_a_session_is_continued_and_its_worker_stays_as_it_is() -> None:
     worker = Worker(model, labels={"tenant": "acme"})
     given = Session(worker, LOADED, allowed=[("delete", "requires_approval")], labels={"desk": "1"})
     shown = TerminalSession(given)
-    first = shown.id
+    first = shown.opened.id
     await say(shown, "And?")
     shown.disallow("delete")
     shown.begin_session()
@@ -30,7 +30,7 @@ async def test_a_session_is_continued_and_its_worker_stays_as_it_is() -> None:
     await say(shown, "Anew.")
     labels = [info.row.labels for info in await shown.log.list()]
     shared = {"tenant": "acme", "desk": "1"}
-    assert labels == [{**shared, CONVERSATION: shown.id}, {**shared, CONVERSATION: first}]
+    assert labels == [{**shared, CONVERSATION: shown.opened.id}, {**shared, CONVERSATION: first}]
     assert [request.conversation.system for request in model.requests] == ["Be brief."] * 2
     assert [len(request.conversation.messages) for request in model.requests] == [3, 1]
     await shown.close()

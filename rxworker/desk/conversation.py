@@ -1,0 +1,224 @@
+"""A conversation that a door goes on with: its last run, in whichever process, what that waits for, and the verbs.
+
+Theory of operation. The conversation has a session of this process, which knows what waits, and, if its runs are
+stored, a last run that may be of another process. `catch_up` comes before the next message: it continues a run that was
+cut off, and lets the session go on after one of another process. While a run of this process is on, nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rxworker.desk.stored import conversation_id
+from rxworker.errors import LocalProtocolError, RunCancelledError, SessionBusyError
+from rxworker.log import RunInfo, dismiss_run
+from rxworker.log.permissions import Pair
+from rxworker.log.values import CONVERSATION, OPEN
+from rxworker.messages import Message
+from rxworker.messages.input import Input
+from rxworker.worker.decisions import Decision, PendingCalls
+from rxworker.worker.queue import end_of
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Run
+from rxworker.worker.session import Session
+from rxworker.worker.stored import LoadedRun, read_run
+
+STOP_SECONDS = 5.0
+"""Seconds that a run has to end."""
+DRAIN_SECONDS = 20.0
+"""Seconds that its tools have to end before it is handed over."""
+MAX_NEW = 100
+"""How many stored runs are searched for one that another process has begun, the newest."""
+
+
+class OpenConversation:
+    """A conversation, opened at a door: in a log, or in memory if its session has none.
+
+    Args:
+        session: The session, with the label of the conversation.
+        known: The ids of its stored runs, the oldest first.
+
+    Attributes:
+        session: The session.
+        known: The ids of its runs; the last one is where the next message goes on.
+        run: The last run of this process.
+        decided: The decisions about the run that waits, so far, by the places of its calls.
+        allowed: What is always allowed, as it was read last.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     opened = OpenConversation(Session(Worker(ScriptedModel(["Hello."])), labels={CONVERSATION: "c-1"}))
+        ...     await opened.catch_up()
+        ...     await opened.begin("Hi")
+        ...     print(opened.id, opened.paused, opened.next)
+        >>> asyncio.run(main())
+        c-1 None None
+    """
+
+    def __init__(self, session: Session, known: Iterable[str] = ()) -> None:
+        self.session = session
+        self.known = dict.fromkeys(known)
+        self.run: Run[Any] | None = None
+        self.decided: dict[int, Decision] = {}
+        self.allowed: tuple[Pair, ...] = tuple(session.allowed)
+        self._read = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the conversation."""
+        return self.session.labels[CONVERSATION]
+
+    @property
+    def paused(self) -> Paused[Any] | None:
+        """The run that waits; ``None`` if none does."""
+        return self.session.paused if self.run is None or self.run.done() else None
+
+    @property
+    def pending(self) -> PendingCalls:
+        """The calls that it waits for; none if nothing waits."""
+        return PendingCalls() if self.paused is None else PendingCalls.of(self.paused.pause)
+
+    @property
+    def next(self) -> int | None:
+        """The place of the next call that needs a decision and has none."""
+        return next((place for place in self.pending.required if place not in self.decided), None)
+
+    async def refresh(self) -> None:
+        """Read what is always allowed now.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        self.allowed = await self.session.allowed_now()
+
+    async def latest(self) -> RunInfo | None:
+        """The last stored run, also if another process has begun it.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        log = self.session.log
+        if log is None:
+            return None
+        infos = await log.list(limit=MAX_NEW)
+        newest = next((i for i in infos if not i.row.outer and conversation_id(i) == self.id), None)
+        if newest is not None:
+            self.known.setdefault(newest.run_id)
+        # A list may be a moment behind; of a run that could not be loaded there is nothing.
+        return newest if not self.known else await log.info([*self.known][-1]) or newest
+
+    async def catch_up(self, reason: str = "") -> Run[Any] | LoadedRun | None:
+        """Go on where the last run has ended, in whichever process, before the next message.
+
+        Args:
+            reason: Why a run is continued that was cut off.
+
+        Returns:
+            The run, if it was cut off and is continued here; the last run, if it was one of another process; otherwise
+            ``None``.
+
+        Raises:
+            SessionBusyError: Another process runs it.
+            RxWorkerError: It cannot be continued, or read.
+        """
+        run = self.run
+        if run is not None and not run.done():
+            await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
+        last = await self.latest()
+        if last is None:
+            return None
+        if last.is_cut_off():
+            return await self.recover(last.run_id, reason)
+        own = "" if run is None or run.state.status == "new" else run.id
+        if last.run_id not in (self._read, own):
+            if last.status in OPEN:
+                raise SessionBusyError(f"{last.run_id} of this session is running elsewhere")
+        elif (last.status == "paused") == (self.paused is not None):  # it may have been dismissed elsewhere
+            return None
+        return await self.read(last)
+
+    async def read(self, info: RunInfo) -> LoadedRun:
+        """Read a stored run, and go on after it.
+
+        Raises:
+            LogError: It cannot be read.
+        """
+        assert self.session.log is not None  # which has the run
+        found = await read_run(self.session.log, info.run_id, info.row)
+        await self.session.go_on_after(info, found.state)
+        result = found.result(info.run_id) if info.status == "paused" else None
+        self.session.paused = result if isinstance(result, Paused) else None
+        self.decided.clear()
+        self._read = info.run_id
+        return found
+
+    def begin(self, input: Input) -> Run[Any]:  # noqa: A002 - as in `Worker.run`
+        """Begin the next run; one that waits can no longer be resumed.
+
+        Raises:
+            RxWorkerError: As for `Session.run`.
+        """
+        return self._take(self.session.run(input))
+
+    def decide(self, add: Sequence[Message] = ()) -> Run[Any]:
+        """Resume the run that waits, as it was ``decided``. A call that needs a decision and has none is not run.
+
+        Args:
+            add: Messages to add.
+
+        Raises:
+            LocalProtocolError: Nothing waits.
+            RxWorkerError: As for `Session.decide`.
+        """
+        paused, decisions = self.paused, self.pending.without_client()
+        if paused is None:
+            raise LocalProtocolError("no run is paused")
+        for place, decision in self.decided.items():
+            decisions[place] = decision
+        self.decided.clear()
+        if self.session.log is None:
+            return self._take(self.session.resume(paused, decisions=decisions, add=add))
+        return self._take(self.session.decide(paused.run_id, decisions, add=add))
+
+    async def recover(self, run_id: str, reason: str) -> Run[Any]:
+        """Continue a run whose process has ended.
+
+        Raises:
+            RxWorkerError: As for `Session.recover`.
+        """
+        return await self._take(self.session.recover(run_id, reason=reason)).started()
+
+    async def dismiss(self, reason: str) -> None:
+        """End the run that waits, so that it can no longer be resumed.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            LogError: The log cannot be read or written.
+        """
+        paused, self.session.paused = self.paused, None
+        self.decided.clear()
+        if paused is not None and self.session.log is not None:
+            await dismiss_run(self.session.log, paused.run_id, str(RunCancelledError(reason)))
+
+    async def cancel(self, reason: str) -> None:
+        """Cancel the run of this process, and wait a moment for its end."""
+        if self.run is not None and not self.run.done():
+            await asyncio.wait({self.run.cancel(reason=reason)}, timeout=STOP_SECONDS)
+
+    async def leave(self, reason: str) -> None:
+        """End the run of this process: a stored one is handed over to other processes."""
+        if self.session.log is None or self.run is None or self.run.done():
+            await self.cancel(reason)
+        else:
+            ended = self.run.hand_over(reason=reason, seconds=DRAIN_SECONDS)
+            await asyncio.wait({ended}, timeout=DRAIN_SECONDS + STOP_SECONDS)
+
+    def _take(self, run: Run[Any]) -> Run[Any]:
+        self.run = run
+        self.known.setdefault(run.id)
+        self.decided.clear()
+        return run
