@@ -46,8 +46,8 @@ def run_tools(
     Args:
         toolbox: The tools.
         limit: How many calls may run at once; the others wait for their turn.
-        scope: What the calls share. By default that of the run for which it is subscribed to, with the places that the
-            calls have there; outside of a run they share nothing.
+        scope: What the calls share. By default that of the run for which it is subscribed to; outside of a run they
+            share nothing. The calls of a run have the places that they have there.
         begun: The calls of this stream that began early, with the scope and the limit. Those that do not come are
             discarded.
 
@@ -70,7 +70,9 @@ def run_tools(
     Limiter(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
     def make(emit: Callable[[CallItem], None], fail: Callable[[Exception], None]) -> _Row:
-        shared, given = (scope, ()) if scope is not None else GIVEN_CALLS.get()
+        shared, given = GIVEN_CALLS.get()
+        if scope is not None:
+            shared = scope
         if not shared.key:
             shared = replace(shared, key=f"calls-{urandom(6).hex()}")
         return _Row(begun or RunningCalls(toolbox, shared, limit), given, emit, fail)

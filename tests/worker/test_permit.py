@@ -34,9 +34,9 @@ from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators import tool_calls
 from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
-from rxworker.tools import Toolbox, run_tools
+from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall, WaitingCall
-from rxworker.worker import call_tools, permit, revise
+from rxworker.worker import call_scope, call_tools, permit, revise
 from rxworker.worker.permit import result_by
 
 
@@ -247,6 +247,31 @@ async def test_an_executor_that_does_not_answer_fails_the_run(executor: Any, tex
     with pytest.raises(ConfigurationError, match=text):
         await run
     assert [r.is_error for r in worker.session.conversation.messages[-1].tool_results] == [True]
+
+
+async def test_progress_of_an_executor_with_a_scope_of_its_own_belongs_to_its_call() -> None:
+    @tool
+    async def report(context: ToolContext) -> str:
+        """Report."""
+        context.progress(context.variables["user"])
+        return context.idempotency_key
+
+    def only_reports(calls: Observable[ToolCall]) -> Observable[Any]:
+        here = calls.pipe(ops.filter(lambda made: made.name == "report"))
+        return here.pipe(run_tools(Toolbox([report]), scope=call_scope({"user": "Ada"}, key="mine")))
+
+    def execute(calls: Observable[ToolCall]) -> Observable[Any]:
+        far = calls.pipe(ops.filter(lambda made: made.name != "report"), ops.map(rehearsed))
+        return reactivex.merge(far, only_reports(calls))
+
+    worker, model = worker_with(execute, call("double", number=1) + call("report"))
+    worker.tools.add(report)
+    events: list[Event] = []
+    run = worker.run("go")
+    run.events.subscribe(events.append)
+    await run
+    assert [e for e in events if isinstance(e, ToolProgress)] == [ToolProgress("call_1_2", "Ada", 1)]
+    assert model.requests[1].conversation.messages[-1].tool_results[1].text.startswith("mine/1/")
 
 
 async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
