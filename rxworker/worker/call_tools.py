@@ -5,8 +5,7 @@ in parallel, and each is reported when it ends. When all have ended, the ``after
 one by one and in order. A result that hooks may change reaches neither the model nor a watcher before that.
 
 The arguments of all calls are decoded before the first hook runs. A call whose arguments cannot be decoded is given to
-no hook, no person and no client: there is nothing that they could check. `run_calls` does not run it either: its result
-is an error with the reason.
+no hook, no person and no client: there is nothing that they could check. Its result is an error with the reason.
 
 Pure tools start early, while the model still streams. When the block of a call closes and no ``before_tool_call`` hook
 matches it, the tool starts, and `call_tools` takes its result after the end of the response. A result that is not taken
