@@ -144,7 +144,7 @@ class AcpSession:
         A prompt that the model refused is left out, as the protocol requires.
         """
         assert self.opened.session.log is not None
-        for name in self.opened.known:
+        for name in [*self.opened.known]:
             found, encoder = await read_run(self.opened.session.log, name), AcpEncoder(self._cwd, shows_user=True)
             updates = _encode(found, encoder)
             self._shown = name, encoder
