@@ -11,23 +11,20 @@ was resumed counts as the run that resumes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rxworker.log.costs import RowCosts
 from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus
-from rxworker.messages.settings import check_plain
+from rxworker.messages import Prices
 from rxworker.state.run_state import TOOL_BOUNDS
 
 MOST_RUNS = 100_000
 MOST_GROUPS = 1000
 OTHER = "other"
 """The tenant of the runs of further groups."""
-
-Estimate: TypeAlias = Callable[[RunRow], float | None]
-"""Returns what a run has cost whose worker knew no prices, or ``None``."""
 
 _NOTHING = RunRow()
 _NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
@@ -119,9 +116,10 @@ class Fleet:
     Args:
         most_runs: How many runs are kept; above that the oldest that have ended are dropped. They still count in the
             totals.
-        estimate: Returns what a run has cost whose row has no cost, or ``None``.
+        prices: The prices by the names of models, for runs whose workers know none.
 
     Attributes:
+        costs: What runs cost by these prices.
         groups: The groups by worker and tenant.
 
     Example:
@@ -140,10 +138,9 @@ class Fleet:
         greeter {'finished': 1} 1
     """
 
-    def __init__(self, *, most_runs: int = MOST_RUNS, estimate: Estimate | None = None) -> None:
-        check_plain("Fleet(estimate)", estimate)
+    def __init__(self, *, most_runs: int = MOST_RUNS, prices: Mapping[str, Prices] | None = None) -> None:
         self._most_runs = most_runs
-        self._estimate = estimate
+        self.costs = RowCosts(prices or {})
         self._infos: dict[str, RunInfo] = {}
         self._open: dict[str, RunInfo] = {}
         self._heirs: dict[str, list[str]] = {}
@@ -259,13 +256,10 @@ class Fleet:
         self._group(info.row).totals.add(taken)
 
     def _difference(self, row: RunRow, base: RunRow) -> Totals:
-        taken = _taken(row, base)
-        if self._estimate is None or (row.cost is not None and base.cost is not None):
-            return taken
-        before = (self._estimate(base) if base.cost is None else base.cost) or 0.0
-        after = self._estimate(row) if row.cost is None else row.cost
-        taken.cost = max((after or 0.0) - before, 0.0)
-        if row.cost is None:
+        taken, found = _taken(row, base), self.costs.of(row)
+        taken.unpriced = {*found.unpriced}
+        taken.cost = max((found.known or 0.0) - (self.costs.of(base).known or 0.0), 0.0)
+        if self.costs.is_estimate(row):
             taken.estimated_cost = taken.cost
         return taken
 
@@ -299,12 +293,10 @@ def _is_over(info: RunInfo | None) -> bool:
 def _taken(row: RunRow, base: RunRow) -> Totals:
     """The difference between two values of a run. A retracted response does not count negative."""
     totals = Totals(
-        unpriced={*row.unpriced},
         recovered=max(row.recoveries - base.recoveries, 0),
         turns=max(row.turns - base.turns, 0),
         input_tokens=max(row.input_tokens - base.input_tokens, 0),
         output_tokens=max(row.output_tokens - base.output_tokens, 0),
-        cost=max((row.cost or 0.0) - (base.cost or 0.0), 0.0),
         tool_calls=max(row.tool_calls - base.tool_calls, 0),
         tool_durations=_NO_TOOLS,
     )

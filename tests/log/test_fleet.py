@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,11 @@ from rxworker.log import Fleet, MemoryLog, RunInfo, fork_run
 from rxworker.log.fleet import Totals
 from rxworker.log.leases import Leases
 from rxworker.log.values import RunRow, StoredStatus
+from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, say
 
 NOW = 1_000_000 * 60.0
+PRICES = {"mine": Prices(1_000_000.0, 0.0)}
 
 
 def info(
@@ -74,14 +77,18 @@ def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
     assert group.totals.ended == 2
 
 
+def read(tokens: int) -> dict[str, Any]:
+    return {"input_tokens": tokens, "by_model": {"mine": (tokens, 0, 0, 0)}}
+
+
 def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -> None:
     """A log lists the newest runs first."""
     infos = [
-        info("run-1", "paused", 1, input_tokens=10, tool_durations=(3,)),
-        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, tool_durations=(5,)),
-        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(6,)),
+        info("run-1", "paused", 1, **read(10), tool_durations=(3,)),
+        info("run-1~2", "finished", 2, resumes="run-1", **read(15), tool_durations=(5,)),
+        info("run-9", "finished", 3, fork_of="run-1~2", **read(16), tool_durations=(6,)),
     ]
-    first, last = (Fleet(estimate=lambda row: float(row.input_tokens)) for _ in range(2))
+    first, last = (Fleet(prices=PRICES) for _ in range(2))
     for each in infos:
         first.note(each)
     for each in reversed(infos):
@@ -92,11 +99,11 @@ def test_what_a_run_has_taken_over_counts_once_also_if_the_other_comes_later() -
 
 def test_an_estimate_gives_way_to_a_cost_that_the_run_has_calculated() -> None:
     infos = [
-        info("run-1", "paused", 1, input_tokens=3),
-        info("run-1~2", "finished", 2, resumes="run-1", input_tokens=4, cost=5.0),
+        info("run-1", "paused", 1, **read(3)),
+        info("run-1~2", "finished", 2, resumes="run-1", **read(4), cost=5.0),
     ]
     for order in (infos, infos[::-1]):
-        fleet = Fleet(estimate=lambda row: float(row.input_tokens))
+        fleet = Fleet(prices=PRICES)
         for each in order:
             fleet.note(each)
         assert one(fleet)[1].cost == 5.0

@@ -267,7 +267,7 @@ async def get_info(state: ServerState, request: WebRequest) -> web.Response:
         "workers": workers,
         "can_fork": log is not None,
         "has_fleet": log is not None and not state.has_users,
-        "prices": known | dict(state.settings.prices),
+        "prices": {**state.settings.prices, **known},
         # Otherwise a search finds titles alone.
         "searches_texts": log is None or log.searches_texts,
     }

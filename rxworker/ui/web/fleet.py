@@ -18,13 +18,13 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
+from rxworker.log.costs import RowCosts
 from rxworker.log.fleet import Totals
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.costs import RowCosts
 from rxworker.ui.web.responses import ApiError
 
 ROWS, MOST_ROWS = 50, 200
@@ -162,8 +162,7 @@ class FleetFeed:
     """
 
     def __init__(self, log: EventLog, prices: Mapping[str, Prices] | None = None) -> None:
-        self._costs = RowCosts(prices or {})
-        self.fleet = Fleet(estimate=self._costs if prices else None)
+        self.fleet = Fleet(prices=prices)
         self._log = log
         self._task: asyncio.Task[None] | None = None
         self._loaded = asyncio.Event()
@@ -220,8 +219,8 @@ class FleetFeed:
                 if len(rows) == query.limit:
                     is_more = True
                     break
-                rows.append(_row(info, self._costs, is_resumed=is_resumed))
-        return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more, self._costs.currency)))
+                rows.append(_row(info, fleet.costs, is_resumed=is_resumed))
+        return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more)))
 
     async def close(self) -> None:
         """Stop following the log, and end what follows this."""
@@ -236,7 +235,7 @@ class FleetFeed:
             async with aclosing(self._log.changes(limit=None)) as changes:
                 async for infos in changes:
                     for info in infos:
-                        self.fleet.note(self._costs.noted(info))
+                        self.fleet.note(info)
                     if not infos:
                         self._loaded.set()
                     await asyncio.sleep(0)  # a log in memory never waits
@@ -268,7 +267,7 @@ def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
     return [OwnerInfo(owner, runs) for owner, runs in owners]
 
 
-def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, currency: str) -> dict[str, object]:
+def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> dict[str, object]:
     """All runs together, and those that match, for a client."""
     runs = Counter[StoredStatus]()
     for group in fleet.groups.values():
@@ -290,7 +289,7 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool, curre
         "group_count": len(groups),
         "rows": rows,
         "is_more": is_more,
-        "currency": currency,
+        "currency": fleet.costs.currency,
     }
 
 
@@ -315,17 +314,17 @@ def can_requeue(row: RunRow) -> bool:
     return row.status == "aborted" and row.cause == "error" and not row.outer
 
 
-def _row(info: RunInfo, estimate: RowCosts, *, is_resumed: bool) -> FleetRow:
+def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:
     row = info.row
-    estimated = estimate(row) if row.cost is None else None
+    cost = costs.of(row)
     cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
     cause = "resumed" if is_resumed else cause
     shared = shared_fields(info, FleetRow) | shared_fields(row, FleetRow)
-    shared.update(cause=cause, cost=row.cost if estimated is None else estimated)
+    shared.update(cause=cause, cost=cost.known, unpriced=cost.unpriced)
     return FleetRow(
         id=info.run_id,
         tenant=row.labels.get(TENANT, ""),
-        is_estimate=estimated is not None,
+        is_estimate=cost.known is not None and costs.is_estimate(row),
         can_requeue=can_requeue(row),
         **shared,
     )

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
+from rxworker.log.costs import RowCosts, usage_of
 from rxworker.messages import Message
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
-from rxworker.ui.web.costs import RowCosts, usage_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, ended_at, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError

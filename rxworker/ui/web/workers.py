@@ -11,6 +11,7 @@ from msgspec import Struct
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import JsonObject, Prices
 from rxworker.messages.settings import check_plain
+from rxworker.providers.models import prices_of
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker.definition import Definition
@@ -136,7 +137,8 @@ class WorkerSource:
         """Return the description of a worker that has this name in the list of runs."""
         tools = tuple(ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas)
         model = worker.model
-        return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model, worker.prices))
+        prices = prices_of(model.model, {model.model: worker.prices}, self._prices)
+        return WorkerInfo(name, model.name, model.model, tools, prices)
 
     def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]

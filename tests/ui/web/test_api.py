@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rxworker import Worker, worker_tool
+from rxworker import Limits, Worker, worker_tool
 from rxworker.events import Usage
 from rxworker.log import Claim, MemoryLog
 from rxworker.messages import Prices, ToolMeta
@@ -404,6 +404,22 @@ async def test_a_run_costs_what_its_prices_state(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("dear", usage=usage), settings=Settings(prices=prices))
     run = await desk.begin()
     assert (await desk.ended(run["id"]))["cost"] == 4.5
+
+
+async def test_the_page_has_the_prices_by_which_the_server_computes_costs(open_desk: OpenDesk) -> None:
+    usage = Usage(input_tokens=1_000_000, output_tokens=0)
+    desk = await open_desk(settings=Settings(prices={"scripted-1": Prices(input=9.0, output=9.0)}))
+
+    def make_worker() -> Worker:
+        model = ScriptedModel([say("dear", usage=usage)], model="scripted-1")
+        return Worker(model, limits=Limits(prices=Prices(input=3.0, output=1.0)))
+
+    workers = desk.server.state.workers
+    workers._makers["worker"], workers._infos = make_worker, None
+    run = await desk.begin()
+    assert (await desk.ended(run["id"]))["cost"] == 3.0
+    status, info = await desk.get("api/info")
+    assert (status, info["prices"]["scripted-1"]["input"]) == (200, 3.0)
 
 
 async def test_each_model_of_a_run_has_its_own_prices(open_desk: OpenDesk) -> None:

@@ -1,12 +1,10 @@
-"""What the tokens of a stored run cost by the prices that the server was given. Pure."""
+"""What the tokens of a stored run cost by the prices that a program was given. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
-from rxworker.log.values import RunInfo, RunRow, counts_of
+from rxworker.log.values import RunRow, counts_of
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage, as_sum
 from rxworker.providers.models import Cost, cost_of
@@ -23,9 +21,9 @@ def usage_of(row: RunRow) -> Usage:
 
 
 class RowCosts:
-    """What stored runs cost: as their workers have counted it, unless the server has prices that they have not.
+    """What stored runs cost: as their workers have counted it, unless there are prices that they have not.
 
-    The lengths of the prompts are not known here: where the server has prices, all have those of short ones.
+    The lengths of the prompts are not known here: by these prices, all are short ones.
 
     Args:
         table: The prices by the names of models.
@@ -42,22 +40,11 @@ class RowCosts:
         self._table = table
         self.currency = next((prices.currency for prices in table.values()), "")
 
-    def __call__(self, row: RunRow) -> float | None:
-        """What a run has cost, as far as prices are known."""
-        return self.of(row).known
-
     def is_estimate(self, row: RunRow) -> bool:
         """Whether the worker of a run has not counted its cost by these prices."""
         if row.cost is None and not row.unpriced:
             return True
         return any(name in self._table for name in row.unpriced)
-
-    def noted(self, info: RunInfo) -> RunInfo:
-        """A stored run without the cost that its worker has counted, if the server has prices that it has not."""
-        if not self._table or not self.is_estimate(info.row):
-            return info
-        row = replace(info.row, cost=None, unpriced=self.of(info.row).unpriced)
-        return replace(info, row=row)
 
     def of(self, row: RunRow) -> Cost:
         """What a run has cost, and the models whose prices are not known."""
