@@ -89,9 +89,9 @@ class CallScope(Struct, frozen=True):
 
 
 NO_SCOPE = CallScope()
-GIVEN_CALLS: ContextVar[tuple[CallScope, tuple[PausedCall, ...]]] = ContextVar(
-    "rxworker_given_calls", default=(NO_SCOPE, ())
-)
+GivenCalls: TypeAlias = tuple[CallScope, tuple[PausedCall, ...]]
+NO_CALLS: GivenCalls = (NO_SCOPE, ())
+GIVEN_CALLS: ContextVar[GivenCalls] = ContextVar("rxworker_given_calls", default=NO_CALLS)
 """For an executor of a run: what the calls share, and the calls with their places."""
 
 

@@ -57,7 +57,7 @@ from rxworker.state.closing import call_ends
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, WaitingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
-from rxworker.tools.invocation import GIVEN_CALLS, ToolEvent
+from rxworker.tools.invocation import GIVEN_CALLS, NO_CALLS, ToolEvent
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.run import RunningCalls
@@ -222,11 +222,13 @@ def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
 
 
 def _start_task(context: RunContext, work: Coroutine[Any, Any, A]) -> asyncio.Task[A]:
-    """Start the task of a call: what it requests is counted as that of a tool."""
+    """Start the task of a call: what it requests is counted as that of a tool, and a pipe in it is not of the run."""
     account, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
+    given = GIVEN_CALLS.set(NO_CALLS)
     try:
         return asyncio.get_running_loop().create_task(work)
     finally:
+        GIVEN_CALLS.reset(given)
         PRESSURE.reset(pressure)
         ACCOUNT.reset(account)
 

@@ -31,7 +31,7 @@ from rxworker.hooks import (
     Verdict,
 )
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.operators import tool_calls
+from rxworker.operators import only, tool_calls
 from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
@@ -272,6 +272,24 @@ async def test_progress_of_an_executor_with_a_scope_of_its_own_belongs_to_its_ca
     await run
     assert [e for e in events if isinstance(e, ToolProgress)] == [ToolProgress("call_1_2", "Ada", 1)]
     assert model.requests[1].conversation.messages[-1].tool_results[1].text.startswith("mine/1/")
+
+
+async def test_a_pipe_in_a_tool_of_an_executor_is_not_one_of_the_run() -> None:
+    @tool
+    async def key(context: ToolContext) -> str:
+        """The key."""
+        return f"{context.can_ask} {context.idempotency_key}"
+
+    @tool
+    async def several() -> str:
+        """Run a call."""
+        inner = reactivex.just(ToolCall("a", "key", {}))
+        return (await inner.pipe(run_tools(Toolbox([key])), only(FinishedCall))).result.text
+
+    worker, model = worker_with(run_tools(Toolbox([several])), call("several"))
+    worker.tools.add(several)
+    await worker.run("go")
+    assert model.requests[1].conversation.messages[-1].tool_results[0].text.startswith("False calls-")
 
 
 async def test_calls_of_an_executor_are_cancelled_with_the_run() -> None:
