@@ -430,7 +430,7 @@ def _pause(
         reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
     calls = tuple([each.paused for each in left])
     pause = PauseState(hook, calls, required, reason, dict(sorted(results.items())), scope.pause.key)
-    if hook == BY_CALLER:
+    if hook == BY_CALLER and not required:  # a hook may have that name, too
         context.pause_request.take(emit, pause)
     else:
         emit(RunPause(pause))
