@@ -177,11 +177,10 @@ class Cell:
             found = "" if self._group is None else self._group(record)
             if found is None:
                 return
-            name = str(found)[:LONGEST]
+            name = self._open(str(found)[:LONGEST])
         except Exception as error:
             self._stop(None, error)
             return
-        name = self._open(name)
         lane = self._lanes[name]
         if lane is not None:
             try:

@@ -188,10 +188,12 @@ class Fold:
     def take(self, record: Record) -> None:
         """Take the next record."""
         self.clock.note(record.time)
+        clock = watchdog.clock
         for name, cell in self.cells.items():
-            begun = watchdog.begin()
+            begun = clock() - watchdog.reported  # as `begin` does it, and `end`, since all panels come by here
             cell.take(record)
-            watchdog.end(begun, "panel", name)
+            if clock() - watchdog.reported - begun > watchdog.limit:
+                watchdog.end(begun, "panel", name)
         self.clock.move_to(record.time)  # what the pipelines have scheduled for this moment
 
     def at(self, time: float | None) -> tuple[PanelState, ...]:
@@ -258,7 +260,7 @@ class Board:
         self.error: Exception | None = None
         self._every = every
         self._clock = scheduler or loop_clock()
-        panels = [*map(_explained, dashboard.panels)] if xray else dashboard.panels
+        panels = [replace(each, pipeline=explain(each.pipeline)) if xray else each for each in dashboard.panels]
         self._fold = Fold(replace(dashboard, panels=panels), self._alert)
         self._cells = self._fold.cells
         self._began = self._now()
@@ -498,7 +500,3 @@ class Board:
             self._wake(now)
         elif dues and not self._is_over:
             self._wake(max(min(dues), now + self._every, self._reads_until))
-
-
-def _explained(panel: Panel) -> Panel:
-    return panel if isinstance(panel.pipeline, XRay) else replace(panel, pipeline=explain(panel.pipeline))

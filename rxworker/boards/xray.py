@@ -61,7 +61,7 @@ def explain(pipeline: Operator[A, B]) -> XRay[A, B]:
     [('source', 3), ('map(doubled)', 3), ('filter(bool)', 2)]
     """
     expect_operator(pipeline)
-    return XRay(pipeline)
+    return cast("XRay[A, B]", pipeline) if isinstance(pipeline, XRay) else XRay(pipeline)
 
 
 class XRay(Generic[A, B]):
