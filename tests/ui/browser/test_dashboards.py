@@ -242,7 +242,7 @@ async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk:
 
         failed = page.locator('.board-panel[aria-label="Broken"]')
         await failed.get_by_role("button", name="X-ray").click()
-        await expect(failed.locator("[data-error]")).to_contain_text("map(broken)")
+        await expect(failed.locator("[data-error]")).to_contain_text("in broken")
         await expect(failed.locator("[data-error] .board-error")).to_contain_text("division")
 
         shown = page.locator('.board-panel[aria-label="Markup"]')
