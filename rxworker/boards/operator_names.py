@@ -26,7 +26,7 @@ _INSIDE = ("rxworker.operators", "reactivex")
 
 def is_library(function: object) -> bool:
     """Whether a function is an operator of rxworker's or reactivex's."""
-    return isinstance(function, FunctionType) and function.__module__.startswith(_INSIDE)
+    return isinstance(function, FunctionType) and str(function.__module__).startswith(_INSIDE)
 
 
 def name_of(function: object) -> str:
@@ -47,14 +47,17 @@ def _argument(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, partial):
         return _argument(value.func)
-    if not callable(value) or getattr(value, "__module__", "").startswith(_INSIDE):
+    if not callable(value) or str(getattr(value, "__module__", "")).startswith(_INSIDE):
         return ""
     name: str = getattr(value, "__qualname__", "")
     return name.rpartition(".")[2] if isinstance(value, FunctionType) else name
 
 
 def written_at(frame: FrameType) -> Sequence[ast.expr]:
-    """The arguments of the call that a frame is in, as they are written; none where the program's text is not there."""
+    """The operators of the call of ``pipe`` that a frame is in, as they are written.
+
+    None where the program's text is not there, or does not show each of them.
+    """
     info = inspect.getframeinfo(frame, context=0)
     return _arguments(info.filename, info.positions) if info.positions else ()
 
@@ -65,9 +68,9 @@ def _arguments(file: str, positions: object) -> Sequence[ast.expr]:
     try:
         # The positions of a call have the attributes of a node.
         call = ast.parse(f"({ast.get_source_segment(text, cast('ast.expr', positions))})", mode="eval").body
-    except SyntaxError:  # the text has changed
+    except (SyntaxError, ValueError, IndexError):  # the text has changed
         return ()
-    given = call.args if isinstance(call, ast.Call) else ()
+    given = call.args if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "pipe" else ()
     return () if any(isinstance(each, ast.Starred) for each in given) else given
 
 
@@ -117,5 +120,6 @@ def _operator_of(module: str, function: str) -> str:
     if not module.startswith(("reactivex.operators.", "rxworker.operators.")):
         return ""
     name = function.partition(".")[0]
-    is_public = module.startswith("reactivex") or name in rxworker.operators.__all__
-    return name.rstrip("_") if is_public else module.rpartition(".")[2]
+    return (
+        name.rstrip("_") if "reactivex" in module or name in rxworker.operators.__all__ else module.rpartition(".")[2]
+    )

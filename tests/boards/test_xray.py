@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,13 +135,28 @@ def test_operators_of_reactivex_are_named_as_they_are_written_with_names_and_num
     ]
 
 
+@pytest.mark.parametrize("changed", ["", "def pipeline(numbers):\n    return )", "x" * 50, "é" * 50])
+def test_a_program_whose_text_has_changed_since_it_began_is_explained(tmp_path: Path, changed: str) -> None:
+    path = tmp_path / "program.py"
+    text = "def pipeline(numbers):\n    return numbers.pipe(ops.map(half))\n"
+    made: dict[str, Any] = {"ops": ops, "half": half}
+    exec(compile(text, str(path), "exec"), made)  # as a module is run
+    path.write_text(changed)
+    assert [name for name, _ in graph(explain(made["pipeline"]))] == ["map"]
+
+
 def test_an_operator_of_reactivex_whose_text_is_not_there_has_the_name_of_the_function_in_it() -> None:
     given: list[Any] = [ops.map(half), ops.filter(bool)]
 
     def pipeline(numbers: Observable[Any]) -> Observable[Any]:
         return numbers.pipe(*given)
 
+    def piped(numbers: Observable[Any]) -> Observable[Any]:
+        [result] = map(numbers.pipe, given[:1])
+        return result
+
     assert [name for name, _ in graph(explain(pipeline))] == ["map", "filter"]
+    assert [name for name, _ in graph(explain(piped))] == ["map"]
     assert [name for name, _ in graph(explain(ops.map(half)))] == ["map"]
 
 
