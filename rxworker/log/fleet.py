@@ -256,12 +256,28 @@ class Fleet:
         self._group(info.row).totals.add(taken)
 
     def _difference(self, row: RunRow, base: RunRow) -> Totals:
-        taken, found = _taken(row, base), self.costs.of(row)
-        taken.unpriced = {*found.unpriced}
-        taken.cost = max((found.known or 0.0) - (self.costs.of(base).known or 0.0), 0.0)
-        if self.costs.is_estimate(row):
-            taken.estimated_cost = taken.cost
-        return taken
+        """The difference between two values of a run. A retracted response does not count negative."""
+        found = self.costs.of(row)
+        cost = max((found.known or 0.0) - (self.costs.of(base).known or 0.0), 0.0)
+        totals = Totals(
+            unpriced={*found.unpriced},
+            recovered=max(row.recoveries - base.recoveries, 0),
+            turns=max(row.turns - base.turns, 0),
+            input_tokens=max(row.input_tokens - base.input_tokens, 0),
+            output_tokens=max(row.output_tokens - base.output_tokens, 0),
+            cost=cost,
+            estimated_cost=cost if self.costs.is_estimate(row) else 0.0,
+            tool_calls=max(row.tool_calls - base.tool_calls, 0),
+            tool_durations=_NO_TOOLS,
+        )
+        if row.tool_durations != base.tool_durations:
+            totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)
+            totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
+            totals.tool_durations = _NO_TOOLS.copy()
+            for at, count in enumerate(row.tool_durations):
+                before = base.tool_durations[at] if at < len(base.tool_durations) else 0
+                totals.tool_durations[at] = max(count - before, 0)
+        return totals
 
     def _sort(self) -> None:
         if not self._is_sorted:
@@ -288,23 +304,3 @@ class Fleet:
 
 def _is_over(info: RunInfo | None) -> bool:
     return info is not None and info.status in ("finished", "aborted")
-
-
-def _taken(row: RunRow, base: RunRow) -> Totals:
-    """The difference between two values of a run. A retracted response does not count negative."""
-    totals = Totals(
-        recovered=max(row.recoveries - base.recoveries, 0),
-        turns=max(row.turns - base.turns, 0),
-        input_tokens=max(row.input_tokens - base.input_tokens, 0),
-        output_tokens=max(row.output_tokens - base.output_tokens, 0),
-        tool_calls=max(row.tool_calls - base.tool_calls, 0),
-        tool_durations=_NO_TOOLS,
-    )
-    if row.tool_durations != base.tool_durations:
-        totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)
-        totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
-        totals.tool_durations = _NO_TOOLS.copy()
-        for at, count in enumerate(row.tool_durations):
-            before = base.tool_durations[at] if at < len(base.tool_durations) else 0
-            totals.tool_durations[at] = max(count - before, 0)
-    return totals
