@@ -26,7 +26,7 @@ MOST_GROUPS = 1000
 OTHER = "other"
 """The tenant of the runs of further groups."""
 
-_NOTHING = RunRow()
+_NOTHING = RunRow(cost=0.0)
 _NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
@@ -201,11 +201,9 @@ class FleetFeed:
             spent = time.perf_counter() - began
             yield data
             await asyncio.sleep(max(PAUSE, SHARE * spent))
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(REST):
                     await changed.wait()
-            except TimeoutError:
-                pass
 
     async def answer(self, fleet: Fleet, query: RunFilter) -> bytes:
         """The runs that match now as JSON."""
@@ -274,8 +272,8 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> di
         runs.update(group.runs)
     groups = sorted(fleet.groups.values(), key=lambda each: -each.runs.total())
     groups.sort(key=lambda each: each.runs["finished"] + each.runs["aborted"] - each.runs.total())
-    owners = owners_of(fleet.open, now)
     open_runs = fleet.open
+    owners = owners_of(open_runs, now)
     return {
         "time": now,
         "runs": runs,
