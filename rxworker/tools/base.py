@@ -219,7 +219,7 @@ class ClientTool:
         >>> paused = worker.run_sync("Help!")
         >>> paused.hook, paused.pending[0].input
         ('client_tool', {'url': '/help'})
-        >>> worker.resume_sync(decisions={paused.pending[0].id: Answer("done")}).text
+        >>> worker.in_script(worker.resume, decisions={paused.pending[0].id: Answer("done")}).text
         'It is open.'
     """
 

@@ -8,7 +8,9 @@ The end of the call ends the inner run, for example when the outer run is cancel
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeAlias, cast
 
@@ -19,20 +21,27 @@ from rxworker.errors import (
     ConfigurationError,
     ExecutionFailedError,
     InvalidArgumentError,
+    LeaseHeldError,
+    LocalProtocolError,
+    RunStatusError,
 )
 from rxworker.events import Record
+from rxworker.log.base import EventLog
 from rxworker.log.values import first_id
 from rxworker.messages import JsonObject, ToolMeta
+from rxworker.messages.input import to_messages
 from rxworker.messages.settings import check_plain
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
 from rxworker.transport.base import ACCOUNT
 from rxworker.worker.account import RunAccount
-from rxworker.worker.context import ignore
+from rxworker.worker.context import RunContext, ignore
+from rxworker.worker.continuing import recovered
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
-from rxworker.worker.session import Session, end_inside
+from rxworker.worker.session import Session
+from rxworker.worker.stored import read_run
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
@@ -160,7 +169,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
             run: Run[Any] | RunResult[Any] = session.run(task)
         else:
             name = nested_id(outer.journal.run_id, context.idempotency_key)
-            run = await session.run_inside(task, writer.log, name)
+            run = await _run_inside(session, task, writer.log, name)
     finally:
         ACCOUNT.reset(token)
     if isinstance(run, RunResult):
@@ -175,7 +184,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
     try:
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
-        await end_inside(run, outer)
+        await _end_inside(run, outer)
         raise
     finally:
         watching.dispose()
@@ -196,3 +205,59 @@ def _task_of(input_json: str | bytes, name: str) -> str:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         path, reason = explain(str(error))
         raise InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=name, path=path) from error
+
+
+async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -> Run[Any] | RunResult[Any]:
+    """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
+
+    Args:
+        session: The session of the inner worker.
+        task: The input.
+        log: The log of the outer run.
+        run_id: The id, the same for the same call of the outer run.
+
+    Returns:
+        The run; its result, if it has ended.
+
+    Raises:
+        RxWorkerError: It was aborted, or as for ``recover``.
+    """
+    log = session.log or log
+    account = ACCOUNT.get()
+    outer = account.context if isinstance(account, RunAccount) else None
+    while (info := await log.info(run_id)) is not None:
+        if info.status == "aborted":
+            raise LocalProtocolError(info.row.reason or "it was aborted")
+        if info.status != "running":
+            return (await read_run(log, run_id, info.row)).result(run_id)
+        if info.owner and info.lease_until > time.time():
+            # The process that held both has ended, and its lease has not; or it is about to release it.
+            await asyncio.sleep(min(info.lease_until - time.time(), log.lease / 20) + 0.01)
+        elif info.last_seq:
+            begun = session._begin(partial(recovered, session, log, run_id, "its outer run was recovered"), run_id)
+            try:
+                await begun._driver.started()
+                return begun
+            except asyncio.CancelledError:
+                await _end_inside(begun, outer)
+                raise
+            except LeaseHeldError:
+                pass  # its process goes on after all
+            except LocalProtocolError as error:
+                if not isinstance(error.__cause__, RunStatusError):
+                    raise
+                # It has ended since.
+        else:
+            break  # that process ended before it was accepted
+    return session._start(to_messages(task), None, log, run_id)
+
+
+async def _end_inside(run: Run[Any], outer: RunContext | None) -> None:
+    """End a run because the tool call that it belongs to is cancelled."""
+    if run.done():
+        return
+    if outer is not None and outer.journal.is_left:
+        # The process that continues the outer run makes this call again, which continues the run.
+        await run.hand_over(reason="its outer run was handed over", seconds=0.0)
+    else:
+        await run.cancel(reason="the outer run was cancelled")

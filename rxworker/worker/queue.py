@@ -44,6 +44,7 @@ from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
 from rxworker.worker.arguments import expect
 from rxworker.worker.callbacks import Callback
+from rxworker.worker.continuing import load_paused
 from rxworker.worker.decisions import Decided, Decisions
 from rxworker.worker.output import Output, output_of
 from rxworker.worker.paused import decide_command
@@ -216,14 +217,6 @@ class QueuedSession(Session):
         begun.hand_over(reason=SUBMITTED, seconds=0.0)
         return begun
 
-    def _resume(self, *args: Any, **options: Any) -> Beginning:  # noqa: ARG002
-        raise LocalProtocolError(
-            "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
-        )
-
-    async def _decide(self, *args: Any, **options: Any) -> Beginning:
-        return self._resume(*args, **options)
-
 
 @checks_arguments
 class QueuedWorker(Worker):
@@ -308,7 +301,7 @@ class QueuedWorker(Worker):
         session = self.new_session(log=log)
         log = session._expect_log("decide_later")
         given = Decided(decisions, session._mapped(add), shared_state)
-        paused, _ = await session._load_paused(run_id, given)
+        paused, _ = await load_paused(session, run_id, given)
         await log.send(run_id, decide_command(paused, given))
         return resumed_id(run_id)
 

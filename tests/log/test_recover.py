@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -483,9 +484,9 @@ def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
     name, last = asyncio.run(begin())
     worker = Worker(ByTurn(REPLIES), tools=bank.tools, log=log)
     if verb == "fork":
-        assert isinstance(worker.fork_sync(name, last - 2, reason="a test"), Finished)
+        assert isinstance(worker.in_script(worker.fork, name, last - 2, reason="a test"), Finished)
         return
-    act = worker.recover_sync if verb == "recover" else worker.decide_sync
+    act = partial(worker.in_script, worker.recover if verb == "recover" else worker.decide)
     with pytest.raises(LocalProtocolError, match="finished"):
         act(name)
     assert worker.session.conversation == Conversation()

@@ -1,16 +1,16 @@
-"""The verbs of a session have one shape, and each has a twin for scripts."""
+"""The verbs of a session have one shape, and one entry for scripts."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from reactivex.testing import TestScheduler
 
-from rxworker import Finished, Paused, Session, Worker, tool
+from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import LocalProtocolError
 from rxworker.log import MemoryLog
 from rxworker.messages import Conversation
@@ -57,21 +57,12 @@ def stored_for(verb: str, worker: Worker, log: MemoryLog) -> Paused[None] | Queu
 
 
 @pytest.mark.parametrize("verb", BEGIN)
-def test_a_verb_and_its_twin_take_the_same_arguments(verb: str) -> None:
-    known, twin = (
-        [(each.name, each.kind, each.default) for each in inspect.signature(getattr(Session, name)).parameters.values()]
-        for name in (verb, f"{verb}_sync")
-    )
-    assert twin == known
-
-
-@pytest.mark.parametrize("verb", BEGIN)
-def test_the_twin_of_a_verb_plays_the_run_in_virtual_time(verb: str) -> None:
+def test_a_verb_in_a_script_plays_the_run_in_virtual_time(verb: str) -> None:
     scheduler, log = TestScheduler(), MemoryLog()
     worker = worker_with_rest(verb, log, scheduler)
     stored = stored_for(verb, worker, log)
     session = worker.new_session()
-    result = BEGIN[verb](getattr(session, f"{verb}_sync"), stored)
+    result = BEGIN[verb](partial(session.in_script, getattr(session, verb)), stored)
     assert isinstance(result, Finished)
     assert result.text == "Done."
     assert session.conversation == result.conversation
@@ -79,13 +70,13 @@ def test_the_twin_of_a_verb_plays_the_run_in_virtual_time(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", BEGIN)
-async def test_a_verb_returns_a_run_at_once_and_its_twin_refuses_a_loop(verb: str) -> None:
+async def test_a_verb_returns_a_run_at_once_and_the_entry_for_scripts_refuses_a_loop(verb: str) -> None:
     async with MemoryLog() as log:
         worker = worker_with_rest("decide", log)
         paused = await worker.run("Rest")
         session = worker.new_session(Conversation())
         with pytest.raises(LocalProtocolError, match=rf"await worker\.{verb}"):
-            BEGIN[verb](getattr(session, f"{verb}_sync"), paused)
+            BEGIN[verb](partial(session.in_script, getattr(session, verb)), paused)
         run = BEGIN[verb](getattr(session, verb), paused)
         assert isinstance(run, Run)
         await run.cancel()

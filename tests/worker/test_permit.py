@@ -14,7 +14,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import Answer, Paused, Worker, before_tool_call, tool
+from rxworker import Answer, Paused, Worker, after_tool_call, before_tool_call, tool
 from rxworker.errors import ConfigurationError, HookError, RxWorkerError
 from rxworker.events import Event, PausedCall, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import (
@@ -215,6 +215,24 @@ async def test_an_executor_may_answer_in_any_order_from_another_thread() -> None
     await worker.run("go")
     results = model.requests[1].conversation.messages[-1].tool_results
     assert [result.text for result in results] == ["double!", "fall!"]
+
+
+async def test_hooks_see_the_results_of_an_executor_in_the_order_of_the_calls() -> None:
+    seen: list[str] = []
+
+    def note(context: ToolResultContext) -> None:
+        seen.append(context.call.name)
+
+    def backwards(calls: Observable[ToolCall]) -> Observable[ToolResult]:
+        def turned(results: list[ToolResult]) -> Observable[ToolResult]:
+            return reactivex.from_iterable(results[::-1])
+
+        return calls.pipe(ops.map(rehearsed), ops.to_list(), ops.flat_map(turned))
+
+    model = ScriptedModel([call("double", number=1) + call("fall"), "Done."])
+    stages: Any = {"call_tools": partial(call_tools, executor=backwards)}
+    await Worker(model, tools=TOOLS, hooks=[after_tool_call(note)], stages=stages).run("go")
+    assert seen == ["double", "fall"]
 
 
 def given_a_text(made: ToolCall) -> str:

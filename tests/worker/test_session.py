@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -292,10 +291,3 @@ def test_a_verb_for_scripts_begins_the_run_of_a_subclass() -> None:
     with worker.stream_sync("in pieces") as stream:
         assert [*stream]
     assert begun == ["in one piece", "in pieces"]
-
-
-@pytest.mark.parametrize("verb", ["run", "resume", "decide", "recover", "fork"])
-def test_a_verb_for_scripts_takes_what_the_other_takes_and_returns_a_result(verb: str) -> None:
-    signature = inspect.signature(getattr(Worker, f"{verb}_sync"))
-    assert signature.parameters == inspect.signature(getattr(Worker, verb)).parameters
-    assert str(signature.return_annotation).startswith("RunResult[")

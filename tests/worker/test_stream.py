@@ -183,7 +183,7 @@ async def test_where_an_event_loop_runs_it_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match=r"async for record in worker\.run"):
         worker.stream_sync("hi")
     with pytest.raises(LocalProtocolError, match=r"await worker\.resume"):
-        worker.resume_sync()
+        worker.in_script(worker.resume)
 
 
 def test_a_nested_worker_is_read_through_its_tool_call() -> None:
@@ -236,14 +236,14 @@ def test_a_paused_run_is_resumed_in_a_script() -> None:
     list(stream)
     assert isinstance(stream.result, Paused)
     [waiting] = stream.result.pending
-    result = worker.resume_sync(decisions={waiting.id: Answer("everything")})
+    result = worker.in_script(worker.resume, decisions={waiting.id: Answer("everything")})
     assert result.text == "Nothing."
     assert result.conversation.messages[2].tool_results[0].text == "everything"
 
 
-def test_resume_outside_of_an_event_loop_names_resume_sync() -> None:
+def test_resume_outside_of_an_event_loop_names_the_entry_for_scripts() -> None:
     worker = Worker(ScriptedModel(["hi"]))
-    with pytest.raises(LocalProtocolError, match=r"worker\.resume_sync"):
+    with pytest.raises(LocalProtocolError, match=r"worker\.in_script\(worker\.resume"):
         worker.resume()
     with pytest.raises(LocalProtocolError, match=r"worker\.run_sync"):
         worker.run("hi")

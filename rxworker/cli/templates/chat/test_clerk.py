@@ -18,7 +18,7 @@ def test_an_order_is_not_cancelled_without_an_approval(worker: Worker) -> None:
     assert isinstance(paused, Paused)
     assert paused.reason == "Cancel order 8?"
     decisions = {pending.id: Deny("keep it") for pending in paused.pending}
-    finished = worker.resume_sync(paused, decisions=decisions)
+    finished = worker.in_script(worker.resume, paused, decisions=decisions)
     assert isinstance(finished, Finished)
     assert finished.text == "It stays."
     assert clerk.ORDERS[8] == "waiting"

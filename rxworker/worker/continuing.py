@@ -1,0 +1,347 @@
+"""What a run begins with that was stored or paused before: it is resumed, decided about, recovered or forked."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from rxworker.errors import (
+    CommandConflictError,
+    ConfigurationError,
+    LocalProtocolError,
+    LogError,
+    RunStatusError,
+)
+from rxworker.events import (
+    RunRecover,
+)
+from rxworker.log.base import EventLog, claim_or_release, release_shielded
+from rxworker.log.permissions import grant
+from rxworker.log.recover import end_nested, resumed_id
+from rxworker.log.transfer import fork_run
+from rxworker.log.values import Claim, RunInfo, RunRow, recorded_labels
+from rxworker.state.shared_state import checked_json
+from rxworker.worker.arguments import expect
+from rxworker.worker.context import TurnScope, continues
+from rxworker.worker.decisions import Decided, PendingCalls, granted_by
+from rxworker.worker.output import Output
+from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
+from rxworker.worker.recovery import (
+    Continuation,
+    continue_run,
+    ending_of,
+    is_forked,
+    open_response_of,
+    progress_of,
+    will_be_cancelled,
+)
+from rxworker.worker.result import Paused
+from rxworker.worker.run import Beginning
+from rxworker.worker.session_base import SessionBase, new_id
+from rxworker.worker.stored import (
+    LoadedRun,
+    LoggedRun,
+    check_tools,
+    digests_of,
+    last_input,
+    read_run,
+    title_of,
+    tools_in,
+)
+from rxworker.worker.take_up import OpenResponse
+
+ClaimFn: TypeAlias = Callable[[str], bool]
+
+
+def _check_performs(session: SessionBase) -> None:
+    if not session._performs:
+        raise LocalProtocolError(
+            "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
+        )
+
+
+def resumed(
+    session: SessionBase,
+    waiting: Paused[Any],
+    given: Decided,
+    output: Output[Any] | None,
+    *,
+    claim: ClaimFn | None = None,
+    source: RunRow | None = None,
+    held: Claim | None = None,
+) -> Beginning:
+    """What the run begins with that resumes a paused one.
+
+    Args:
+        session: The session.
+        waiting: The paused run.
+        given: What is decided.
+        output: As for ``resume``.
+        claim: As for ``resume``.
+        source: What a log has of the paused run, if it comes from there: the permissions and the name are those of
+            that run, and its recorded labels.
+        held: The claim of the run that resumes it, if the caller has claimed it.
+    """
+    _check_performs(session)
+    expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
+    if output is None and session.paused is not None and session.paused.run_id == waiting.run_id:
+        output = session._paused_output
+    if output is None and waiting.output_format is not None:
+        output = Output.from_format(waiting.output_format)
+    first, scope = resume_turn(
+        waiting,
+        given,
+        session.worker.hooks,
+        session.worker.tools,
+        session._traceparent(),
+        None if output is None else output.format,
+    )
+    pair = granted_by(PendingCalls.of(waiting.pause), given)
+    session._check_waits(waiting.run_id)
+    shared = given.shared_state
+    shared = waiting.shared_state if shared is None else checked_json(shared)
+    if claim is not None:
+        _check_claim(claim(waiting.run_id), waiting.run_id)
+    scope.variables = dict(waiting.variables)
+    stored, run = None, new_id()
+    labels = session.run_labels if source is None else session._labels_after(source)
+    first[0] = replace(first[0], labels=recorded_labels(labels))
+    if session.log is not None:
+        title = title_of(last_input(waiting.conversation.messages))
+        row = session._row(title, resumes=waiting.run_id)
+        if source is not None:
+            row = replace(row, labels=labels, worker=source.worker or row.worker)
+        stored = LoggedRun(session.log, row, held, before=waiting.conversation)
+        first[0] = replace(first[0], tools=digests_of(session.worker.tools))
+        # Two processes that resume one paused run make one id of it: the log takes the first.
+        run = resumed_id(waiting.run_id)
+    session._resumed.add(waiting.run_id)
+    allowed = [*(session.allowed if source is None else source.allowed)]
+    if pair is not None and pair not in allowed:
+        allowed.append(pair)
+    if source is None:
+        session.allowed[:] = allowed
+    if session.worker.budget is not None:
+        session.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
+    return Beginning(
+        first,
+        scope,
+        waiting.called,
+        allowed=allowed,
+        output=output,
+        shared_state=shared,
+        stored=stored,
+        run_id=run,
+    )
+
+
+async def decided(
+    session: SessionBase,
+    log: EventLog,
+    run_id: str,
+    given: Decided,
+    output: Output[Any] | None,
+) -> Beginning:
+    """What the run begins with that resumes a stored one, after the decisions are stored."""
+    _check_performs(session)
+    paused, row = await load_paused(session, run_id, given)
+    if session.paused is not None and session.paused.run_id == run_id:
+        paused = session.paused  # with the variables that no log can keep
+    session._check_waits(run_id)
+    try:
+        await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
+    except CommandConflictError:
+        session.paused = None  # another decision continues it
+        raise
+    return await _applied(session, log, paused, given, output, row)
+
+
+async def _applied(
+    session: SessionBase,
+    log: EventLog,
+    paused: Paused[Any],
+    given: Decided,
+    output: Output[Any] | None,
+    row: RunRow,
+    held: Claim | None = None,
+) -> Beginning:
+    """What the run begins with that resumes a stored one, after what its stored decision always allows is granted.
+
+    Each process that resumes it does the same.
+    """
+    pair = granted_by(PendingCalls.of(paused.pause), given)
+    if pair is None:
+        return resumed(session, paused, given, output, source=row, held=held)
+    if session.paused is not None and session.paused.run_id == paused.run_id:
+        session._name_conversation()
+    # Nothing is granted where another process has resumed it without this decision.
+    claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
+    try:
+        await grant(log, session._labels_after(row), pair, paused.run_id)
+        return resumed(session, paused, given, output, source=row, held=claim)
+    except BaseException:
+        await release_shielded(log, claim)
+        raise
+
+
+async def forked(
+    session: SessionBase,
+    log: EventLog,
+    run_id: str,
+    seq: int,
+    new: str,
+    reason: str,
+    output: Output[Any] | None,
+) -> Beginning:
+    """What a fork continues from, after it is stored."""
+    await log.existing(run_id)
+    session._check_matchers()
+    if session._performs:  # before anything is stored: another process would continue the copy
+        records = (await read_run(log, run_id)).records
+        needed = tools_in([each for each in records if each.seq <= seq])
+        check_tools(needed, session.worker.tools, run_id)
+    await fork_run(log, run_id, seq, name=new, labels=session.run_labels)
+    return await recovered(session, log, new, reason or f"forked from {run_id}", None, output)
+
+
+async def load_paused(session: SessionBase, run_id: str, given: Decided) -> tuple[Paused[None], RunRow]:
+    """A stored paused run, and what a list shows of it.
+
+    The decisions fit it, and there are the tools of the calls that will run.
+    """
+    stored, row = await load(session, run_id)
+    if row.outer:
+        text = (
+            f"{run_id} is nested in {row.outer}, and its call there has failed because it paused: nothing "
+            "continues it, so that it takes no decision; fork it"
+        )
+        raise RunStatusError(text, run_id=run_id, status="paused")
+    paused, worker = stored.result(run_id), session.worker
+    if not isinstance(paused, Paused):
+        raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
+    _, scope = resume_turn(paused, given, worker.hooks, worker.tools)
+    session._check_matchers()
+    if session._performs:
+        waiting = [each.call.name for each in scope.waiting]
+        check_tools(stored.tools, worker.tools, run_id, waiting)
+    return paused, row
+
+
+async def load(session: SessionBase, run_id: str) -> tuple[LoadedRun, RunRow]:
+    """A stored run that has finished or is paused, and what a list shows of it."""
+    log = session._expect_log("load")
+    info = await log.existing(run_id)
+    if info.row.cause and info.status == "aborted":
+        raise LocalProtocolError(f"{run_id} is aborted: {info.row.reason}, so that it has no result")
+    stored = await read_run(log, run_id, info.row)
+    if stored.state.status not in ("finished", "paused"):
+        what = f"{run_id} is {stored.state.status}"
+        why = f": {stored.state.reason}" if stored.state.reason else ""
+        raise LocalProtocolError(f"{what}{why}, so that it has no result; recover a run whose process has ended")
+    return stored, info.row
+
+
+async def recovered(
+    session: SessionBase,
+    log: EventLog,
+    run_id: str,
+    reason: str,
+    claim: Claim | None = None,
+    output: Output[Any] | None = None,
+) -> Beginning:
+    """What a stored run continues from. This process claims it."""
+    held = None
+    if claim is not None and claim.run_id != run_id:  # that of the run that resumes it
+        claim, held = None, claim
+    try:
+        claim = claim or await claim_or_release(log, run_id)
+    except RunStatusError as error:
+        if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
+            decided = replace(decided, add=session.worker.mapped(decided.add))
+            paused, row = await load_paused(session, run_id, decided)
+            return await _applied(session, log, paused, decided, output, row, held)
+        raise LocalProtocolError(
+            f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) "
+            "continues a paused run"
+        ) from error
+    try:
+        # From here on no other process changes it.
+        info = await log.existing(run_id)
+        stored = await read_run(log, run_id, info.row)
+        if not stored.records:
+            text = f"{run_id} has no records: its process ended before it was accepted, so start it again"
+            raise LogError(text)
+        sent = await log.sent(run_id)
+        progress = progress_of(stored.records)
+        form = None if output is None else output.format
+        digests = digests_of(session.worker.tools).items()
+        more = {name: digest for name, digest in digests if name not in stored.tools}
+        recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
+        if output is None and stored.state.output_format is not None:
+            output = Output.from_format(stored.state.output_format)
+        taken_up = None
+        if session._performs and continues(session.worker, session.worker.options):
+            taken_up = open_response_of(stored)
+        after = ending_of(stored, sent, progress)
+        if after is not None or will_be_cancelled(stored, sent):
+            await end_nested(log, run_id)  # no call continues them any more
+        if after is None and not session._performs:
+            after = Continuation([])  # the process that takes it has the tools
+        elif after is None:
+            after = await _continuation(session, log, claim, info, stored, taken_up)
+    except BaseException:
+        await release_shielded(log, claim)
+        raise
+    is_first = info.status == "queued" or is_forked(stored)  # no process has ended
+    recoveries = info.row.recoveries + (not is_first)
+    row = replace(info.row, status="running", reason="", recoveries=recoveries)
+    scope = after.scope or TurnScope(variables=stored.variables, taken_up=taken_up)
+    scope.error = after.error
+    return Beginning(
+        (recovered, *after.first),
+        scope,
+        stored.called,
+        allowed=row.allowed,
+        output=output,
+        stored=LoggedRun(log, row, claim, stored),
+    )
+
+
+async def _continuation(
+    session: SessionBase,
+    log: EventLog,
+    claim: Claim,
+    info: RunInfo,
+    stored: LoadedRun,
+    taken_up: OpenResponse | None,
+) -> Continuation:
+    """How this process goes on with a stored run that it has claimed."""
+    session._check_matchers()
+    worker, run_id = session.worker, info.run_id
+    try:
+        check_tools(stored.tools, worker.tools, run_id)
+    except ConfigurationError as error:
+        with suppress(LogError):  # shown while it waits for another process
+            await log.append(claim, [], after=claim.last_seq, row=replace(info.row, reason=error.message))
+        raise
+    on_unknown = worker.on_unknown
+    if on_unknown == "ask" and info.row.outer:
+        on_unknown = "tell_model"  # a nested run cannot wait for a decision
+    return await continue_run(stored, run_id, worker.tools, on_unknown, taken_up)
+
+
+def _check_claim(answer: object, run_id: str) -> None:
+    """Check that this process may resume a run. A value that is not a bool, such as a coroutine, is refused."""
+    if isinstance(answer, bool):
+        if answer:
+            return
+        raise LocalProtocolError(f"{run_id} was resumed by another process: no call is run twice")
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigurationError(
+        f"claim returned {answer!r:.80}: give a plain function, not a coroutine function, that returns True or False"
+    )

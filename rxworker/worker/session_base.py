@@ -1,0 +1,401 @@
+"""What a session keeps between its runs, and how a run of it begins and ends.
+
+Theory of operation. A session is free, has a current run, or has a paused run that waits. A run is current as soon as
+it is made, also while it loads what it begins with. It changes its own conversation and shared state; `_ended` takes
+them over, however the run has ended. A run that begins forgets the paused run, whose open calls get an error as their
+result. What surprises: a run that could not be loaded leaves the session as it was, and a run whose event loop was
+closed never ends, so that the next run continues what it has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from reactivex import abc
+
+from rxworker.errors import (
+    ConfigurationError,
+    LocalProtocolError,
+    SessionBusyError,
+)
+from rxworker.events import (
+    Record,
+    RunAbort,
+    RunStart,
+)
+from rxworker.hooks.points import REQUIRES_APPROVAL
+from rxworker.hub.watcher import running_loop
+from rxworker.log.base import EventLog
+from rxworker.log.conversations import conversation_of
+from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
+from rxworker.log.values import CONVERSATION, RunInfo, RunRow, recorded_labels
+from rxworker.messages import Conversation, Json, Message, repair
+from rxworker.state import RunState, step_run
+from rxworker.transport.base import ACCOUNT
+from rxworker.worker.account import RunAccount
+from rxworker.worker.arguments import expect, expect_several, optional
+from rxworker.worker.collected import Collected
+from rxworker.worker.context import RunContext, TurnScope, settings_of
+from rxworker.worker.definition import Definition
+from rxworker.worker.journal import Journal
+from rxworker.worker.limits import Budget
+from rxworker.worker.output import Output
+from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.run import Beginning, Run
+from rxworker.worker.stored import (
+    LoggedRun,
+    digests_of,
+    title_of,
+)
+from rxworker.worker.virtual import record_clock, scheduler_of_run
+
+logger = logging.getLogger("rxworker.worker")
+
+ADD = "add=[Message.user('...')]"
+LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
+
+
+class SessionBase:
+    """What a session keeps; see `rxworker.Session`, which adds what begins its runs."""
+
+    _performs = True  # its runs, of which a queued session stores the beginning alone
+
+    def __init__(
+        self,
+        worker: Definition,
+        conversation: Conversation | None = None,
+        *,
+        shared_state: Json = None,
+        allowed: Iterable[tuple[str, str]] = (),
+        log: EventLog | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self.worker = expect("worker", worker, Definition, "Session(Worker(...))")
+        example = "conversation=Conversation((message,))"
+        given = optional("conversation", conversation, Conversation, example)
+        self.conversation = worker.initial_conversation if given is None else given
+        self.shared_state = worker.initial_state if shared_state is None else shared_state
+        self.allowed = list(allowed)
+        self._log = optional("log", log, EventLog, "log=MemoryLog()")
+        self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
+        self._name = ""
+        self.timeline = worker.timeline.child()
+        self._collected = Collected()
+        self._current: Run[Any] | None = None
+        self._last = ""
+        self.paused: Paused[Any] | None = None
+        self._paused_output: Output[Any] | None = None
+        self._resumed: set[str] = set()
+        self._observers: list[abc.ObserverBase[Run[Any]]] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the worker in the log: that which the session was given, or that of the worker."""
+        return self._name or self.worker.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def log(self) -> EventLog | None:
+        """The log of its runs: its own, or that of the worker."""
+        return self._log or self.worker.log
+
+    @property
+    def run_labels(self) -> dict[str, str]:
+        """The labels of its runs: those of the worker, and its own."""
+        return {**self.worker.labels, **self.labels}
+
+    def go_on_from(self, state: RunState, allowed: Iterable[tuple[str, str]] = ()) -> None:
+        """Go on after a run that was not one of this session, such as a stored one.
+
+        The next run continues its conversation and its shared state. A run of this session no longer waits.
+
+        Args:
+            state: The state of that run at its end.
+            allowed: The tools that a person always allows there; they replace those of this session.
+        """
+        self.conversation, self.shared_state = state.conversation, state.shared_state
+        self.paused = self._paused_output = None
+        self.allowed[:] = allowed
+
+    async def go_on_after(self, last: RunInfo, state: RunState) -> None:
+        """Go on after a stored run of the log of this session: as `go_on_from`, with what is allowed there.
+
+        Args:
+            last: The stored run, the last one of its conversation.
+            state: The state of that run at its end.
+
+        Raises:
+            ConfigurationError: There is no log.
+            LogError: The log cannot be read.
+        """
+        self.go_on_from(state, await own_of(self._expect_log("go_on_after"), last.run_id, last.row))
+        self._last = last.run_id
+
+    async def allowed_now(self) -> tuple[Pair, ...]:
+        """What is always allowed in the conversation now, each tool with the hook that pauses no run for it.
+
+        What the program allows, and what is decided, in any process.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        allowed = tuple(self.allowed)
+        if self.log is None:
+            return allowed
+        row = RunRow(labels=self.run_labels, allowed=allowed)
+        return await allowed_in(self.log, self._anchor, row)
+
+    async def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
+        """Always allow calls of a tool in this conversation.
+
+        A call that waits is decided about with `ApproveAlways` instead.
+
+        Args:
+            tool: The name of the tool.
+            hook: The name of the hook that then pauses no run for it; by default the policy of the tool.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        await self._give((tool, hook), is_allowed=True)
+
+    async def disallow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
+        """Withdraw that: calls of the tool wait for approval again, from the next one on.
+
+        With a log, in all processes; see `withdraw`.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        await self._give((tool, hook), is_allowed=False)
+
+    def inherit(self, before: SessionBase) -> None:
+        """Take the place of another session of the same conversation.
+
+        What is decided there holds here, where no log has it.
+        """
+        if self.log is None:
+            self.allowed[:] = before.allowed
+
+    async def _give(self, pair: Pair, *, is_allowed: bool) -> None:
+        run = self._current
+        if self.log is None:
+            for allowed in (self.allowed, *(() if run is None else (run.allowed,))):
+                allowed[:] = [each for each in allowed if each != pair] + [pair] * is_allowed
+        else:
+            self._name_conversation()
+            await set_given(self.log, self.run_labels, pair, self._anchor, is_allowed=is_allowed)
+
+    @property
+    def _anchor(self) -> str:
+        """The id of its last run, by which a conversation without a label is known."""
+        return self._last if self._current is None else self._current.id
+
+    def _name_conversation(self) -> None:
+        """Note in the later runs which conversation they continue: what is allowed in it is looked up by that."""
+        if CONVERSATION not in self.run_labels:
+            self.labels[CONVERSATION] = conversation_of({}, self._anchor or new_id())
+
+    def _start(
+        self,
+        added: tuple[Message, ...],
+        output: Output[Any] | None = None,
+        log: EventLog | None = None,
+        run_id: str = "",
+    ) -> Run[Any]:
+        """Begin a run with an input.
+
+        Args:
+            added: The input.
+            output: The type of the answer, if one is requested.
+            log: The log of the run that it is nested in, if that has one.
+            run_id: The id of the run, if it has one.
+        """
+        self._check_matchers()
+        conversation = self._continued(added)
+        log = self.log or log
+        stored = None
+        if log is not None:
+            row = self._row(title_of(conversation.messages[-len(added) :]))
+            stored = LoggedRun(log, row, before=self.conversation)
+        digests = {} if stored is None else digests_of(self.worker.tools)
+        form = None if output is None else output.format
+        labels = recorded_labels(self.run_labels)
+        start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels)
+        begin = Beginning(
+            (start,),
+            TurnScope(),
+            allowed=self.allowed,
+            output=output,
+            shared_state=self.shared_state,
+            stored=stored,
+        )
+        return self._begin(begin, run_id)
+
+    def _mapped(self, add: Sequence[Message]) -> tuple[Message, ...]:
+        """The messages that are added to a paused run, as they are sent."""
+        several = expect_several("add", add, ADD)
+        for message in several:
+            expect("a message of add", message, Message, ADD)
+        return self.worker.mapped(several)
+
+    def _check_matchers(self) -> None:
+        """Check that no hook is without effect in the next run, since its matcher is misspelt."""
+        hooks = self.worker.hooks
+        if hooks.has_matchers and self._performs:
+            hooks.check_matchers(self.worker.tools.names)
+
+    def _continued(self, added: tuple[Message, ...]) -> Conversation:
+        """The conversation with an input, as it is sent."""
+        if self.worker.map_input is not None:
+            added = self.worker.mapped(added)
+        if added[0].tool_results:  # of calls at the end of the conversation
+            return repair(self.conversation.add(*added))
+        return repair(self.conversation).add(*added)
+
+    def _row(self, title: str, *, resumes: str = "") -> RunRow:
+        labels = self.run_labels
+        return RunRow(title=title, worker=self.name, resumes=resumes, labels=labels)
+
+    def _labels_after(self, source: RunRow) -> dict[str, str]:
+        """The labels of the run that resumes a stored one.
+
+        What is noted for the next run, such as the request of its client, is the session's; the tenant and the user
+        stay those of the run.
+        """
+        return {**source.labels, **self.labels, **recorded_labels(source.labels)}
+
+    def _check_waits(self, run_id: str) -> None:
+        if run_id in self._resumed:
+            message = (
+                f"{run_id} was resumed already, or another run has begun since: no call is run twice, and none "
+                "that was reported to the model as not run"
+            )
+            raise LocalProtocolError(message)
+
+    def _expect_log(self, call: str) -> EventLog:
+        if self.log is None:
+            raise ConfigurationError(f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))")
+        return self.log
+
+    def _begin(self, begin: Beginning | Callable[[], Awaitable[Beginning]], run_id: str = "") -> Run[Any]:
+        """Begin a run.
+
+        Args:
+            begin: What it begins with, or a function that loads that.
+            run_id: Its id; by default one is made.
+        """
+        worker, loop, account = self.worker, asyncio.get_running_loop(), ACCOUNT.get()
+        around = account if isinstance(account, RunAccount) and account.is_open else None
+        # A run in the loop of another thread is counted, and is otherwise on its own.
+        is_here = around is not None and around.context.journal.hub.loop is loop
+        outer = around.context if around is not None and is_here else None
+        context = RunContext(
+            worker=settings_of(worker),
+            timeline=self.timeline,
+            options=worker.options,
+            scheduler=scheduler_of_run(worker.scheduler),
+            journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
+            parents=() if outer is None else outer.line,
+            budgets=_budgets(worker.budget, outer),
+        )
+        run = Run(self, context, begin, self._began, self._ended, loop)
+        self._current = run  # while it is loaded, too
+        if around is not None and around.of != "call":
+            _follow(run, around.context, is_here=is_here)
+        return run
+
+    def _began(self, run: Run[Any]) -> None:
+        self._current = run
+        self.paused = self._paused_output = None
+        self._collected.begin(run._journal.hub.history, run.first_seq)
+        if self.worker.tracing is not None and self._performs:
+            self._report(self.worker.tracing, run, "tracing")
+        for observer in tuple(self._observers):
+            self._report(observer.on_next, run, "an observer of runs")
+
+    def _traceparent(self) -> str:
+        if self.worker.tracing is None:
+            return ""
+        try:
+            return self.worker.tracing.traceparent()
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            logger.warning("the caller's trace is not known to a run", exc_info=True)
+            return ""
+
+    def _report(self, observe: Callable[[Run[Any]], object], run: Run[Any], to: str) -> None:
+        try:
+            observe(run)
+        except BaseException as error:
+            logger.warning("run %s is not reported to %s", run.id, to, exc_info=True, extra={"run": run.id})
+            if isinstance(error, KeyboardInterrupt):
+                run._driver.interrupt(error)
+
+    def _ended(self, context: RunContext, result: RunResult[Any] | None) -> None:
+        state = context.journal.state
+        self._current = None
+        self._collected.end()
+        if state.status == "new":
+            return  # it could not be loaded
+        self.conversation, self.shared_state = state.conversation, state.shared_state
+        writer = context.journal.writer
+        if writer is not None and writer.error is None:
+            writer.log.bases.note(state.conversation, context.journal.run_id, writer.stored_seq)
+        self.paused = result if isinstance(result, Paused) else None
+        self._paused_output = None if self.paused is None else context.output
+
+    def _check_free(self, call: str) -> None:
+        if running_loop() is None:
+            in_script = "worker.run_sync(...)" if call == "run" else f"worker.in_script(worker.{call}, ...)"
+            message = f"worker.{call}() needs a running event loop; in a script use {in_script}"
+            raise LocalProtocolError(message)
+        current = self._current
+        if current is None or current.done():
+            return
+        if current.loop.is_closed():
+            # Its event loop was closed before it ended; the conversation until then is kept.
+            self._current = None
+            if current.state.status != "new":  # it was loaded
+                closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
+                last = step_run(current.state, closed)
+                self.conversation, self.shared_state = last.conversation, last.shared_state
+            return
+        message = (
+            f"this session is busy with {current.id}: await it, cancel it, or begin another one with Session(worker)"
+        )
+        raise SessionBusyError(message)
+
+
+def _follow(run: Run[Any], outer: RunContext, *, is_here: bool) -> None:
+    """Relay the records of a run that a hook or a stage has begun, and end it where the outer run is cut short."""
+    journal, end = outer.journal, partial(run.cancel, reason="the outer run was cancelled")
+
+    def relay(record: Record) -> None:
+        journal.hub.call_in_loop(partial(journal.relay, run.id, record))
+
+    def ended(_: object = None) -> None:
+        outer.children.discard(end)
+
+    if is_here:
+        outer.children.add(end)
+    run.subscribe(relay, ended, ended)
+
+
+def _budgets(own: Budget | None, outer: RunContext | None) -> tuple[Budget, ...]:
+    around = () if outer is None else outer.budgets
+    return around if own is None or own in around else (own, *around)
+
+
+def new_id() -> str:
+    """An id for a run."""
+    return f"run-{os.urandom(6).hex()}"
