@@ -249,6 +249,7 @@ EXEMPT = {
     "Hub.call_in_loop(call=)": "the watchers of a hub call it, for each batch that they read",
     "UiProtocol(stream=)": "it takes an asynchronous generator function",
     "RunRequest(stream=)": "it takes an asynchronous generator function",
+    "Session.in_script(verb=)": "it takes a verb of a session, and refuses others; see tests/log/test_verbs.py",
     "record_frame(encode=)": "it is called for each record; EncodedRecords, which is given to it, is checked",
 }
 

@@ -1,7 +1,7 @@
 """Tools: functions that the model may call, their descriptions, and how calls are run."""
 
 from rxworker.tools.base import ClientTool, Done, NotDone, Tool, ToolPolicy, Unknown
-from rxworker.tools.calls import FinishedCall, WaitingCall
+from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.described import DescribedTool
 from rxworker.tools.function import FunctionTool
@@ -39,6 +39,6 @@ __all__ = [
     "Toolbox",
     "run_tools",
     "FinishedCall",
-    "WaitingCall",
+    "PendingCall",
     # what a tool is made of
 ]

@@ -1,7 +1,7 @@
 """The values of a pipe of tool calls: ``calls | permit | run_tools | revise | settle``.
 
 A call goes through it with its place among the calls of its response, as a `PausedCall`. It leaves it as a
-`FinishedCall` when its result is known, or as a `WaitingCall` when it needs a decision first. Events go through the
+`FinishedCall` when its result is known, or as a `PendingCall` when it needs a decision first. Events go through the
 same pipe, in their order.
 """
 
@@ -41,7 +41,7 @@ class FinishedCall(Struct, frozen=True):
         return self.paused.place
 
 
-class WaitingCall(Struct, frozen=True):
+class PendingCall(Struct, frozen=True):
     """A call that waits for a decision, or for a client that runs it.
 
     Attributes:
@@ -81,7 +81,7 @@ class PausedCalls(Struct, frozen=True):
     reason: str
 
 
-CallItem: TypeAlias = Event | PausedCall | FinishedCall | WaitingCall | FinishedCalls | PausedCalls
+CallItem: TypeAlias = Event | PausedCall | FinishedCall | PendingCall | FinishedCalls | PausedCalls
 """An item of a pipe of calls."""
 
 

@@ -19,7 +19,7 @@ from rxworker.events import PausedCall, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
-from rxworker.tools.calls import CallItem, FinishedCall, WaitingCall
+from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall, ignore
@@ -38,7 +38,7 @@ def run_tools(
         --s--s-e-e(a,b)s-(e,c)|      s ToolStart, e ToolStop; a, b and c the calls with their results
 
     A result is a `FinishedCall`; ``only(FinishedCall)`` leaves out the rest. A call that fails has a result too. A tool
-    that waits for the answer of a person ends its call as a `WaitingCall`. Everything else, such as calls that have
+    that waits for the answer of a person ends its call as a `PendingCall`. Everything else, such as calls that have
     their results already, passes at once. An error of the source ends the stream and cancels what runs, and so does
     disposing the subscription. A tool with ``barrier=True`` runs alone: the calls before it end first, those after it
     wait for it. It must be subscribed to, and the source must notify, in the event loop's thread.
@@ -95,7 +95,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
         self._given = list(given)
         self._places = count()
         self._row: deque[RunningCall] = deque()
-        self._outcomes: dict[RunningCall, FinishedCall | WaitingCall] = {}
+        self._outcomes: dict[RunningCall, FinishedCall | PendingCall] = {}
         self._error: BaseException | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_stopping = False
@@ -148,7 +148,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             if each.task.done() and not each.task.cancelled():
                 _check(each.task.exception())
 
-    def _on_done(self, running: RunningCall, task: asyncio.Task[FinishedCall | WaitingCall]) -> None:
+    def _on_done(self, running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
         if self._is_stopping:
             return
         try:

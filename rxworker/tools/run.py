@@ -20,7 +20,7 @@ from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.settings import awaited
 from rxworker.redact import without_secrets
 from rxworker.tools.base import policy_of
-from rxworker.tools.calls import FinishedCall, WaitingCall
+from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.context import QuestionError
 from rxworker.tools.invocation import NO_SCOPE, CallScope, Emit, RunningCall, attempts, ignore
@@ -33,7 +33,7 @@ logger = logging.getLogger("rxworker.tools")
 
 async def run_at(
     limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, own_task: bool = True
-) -> FinishedCall | WaitingCall:
+) -> FinishedCall | PendingCall:
     """Run one call when its turn has come.
 
     Args:
@@ -78,7 +78,7 @@ async def run_at(
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 asking = replace(running.each, begun=error.begun)
-                return WaitingCall(asking, QUESTION, str(asking.question), is_required=True)
+                return PendingCall(asking, QUESTION, str(asking.question), is_required=True)
         if is_error:
             content = change_texts(content, without_secrets)
         content = truncate(content, policy.max_output)

@@ -55,7 +55,7 @@ from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import content_of, step_block
 from rxworker.state.closing import call_ends
 from rxworker.tools.base import policy_of
-from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, WaitingCall
+from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
 from rxworker.tools.invocation import GIVEN_CALLS, NO_CALLS, ToolEvent
 from rxworker.tools.operator import run_tools
@@ -242,7 +242,7 @@ def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
 
 
 Executor: TypeAlias = Operator[ToolCall, ToolResult] | Operator[ToolCall, CallItem]
-EXECUTED = {ToolResult, FinishedCall, WaitingCall, ToolStart, ToolProgress, ToolStop, LoopHold}
+EXECUTED = {ToolResult, FinishedCall, PendingCall, ToolStart, ToolProgress, ToolStop, LoopHold}
 Told: TypeAlias = dict[tuple[type[Event], int], list[Event]]
 TOOL_EVENTS = (ToolStart, ToolStop, ToolOutput)
 _CHANGED = (
@@ -349,7 +349,7 @@ def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall])
         reason = context.pause_request.reason
         if not scope.finished_by and reason is not None:
             # The hooks run for all of these when the run resumes.
-            left = [WaitingCall(PausedCall(w.place, w.call, begun=w.begun), BY_CALLER, reason) for w in waiting]
+            left = [PendingCall(PausedCall(w.place, w.call, begun=w.begun), BY_CALLER, reason) for w in waiting]
             items = [PausedCalls(BY_CALLER, reason), *left]
         else:
             # The calls that started early are already counted.
@@ -381,14 +381,14 @@ class _Settle(Following[CallItem, Event]):
         self._context = context
         self._scope = scope
         self._results: dict[int, ToolResult] = {}
-        self._waiting: list[WaitingCall] = []
+        self._waiting: list[PendingCall] = []
         self._by_caller = False
 
     def take(self, item: CallItem) -> None:
         """Collect the calls, and pass the events on."""
         if isinstance(item, FinishedCall):
             self._results[item.paused.place] = item.result
-        elif isinstance(item, WaitingCall):
+        elif isinstance(item, PendingCall):
             self._waiting.append(item)
         elif isinstance(item, PausedCalls):
             self._by_caller = True
@@ -416,7 +416,7 @@ class _Settle(Following[CallItem, Event]):
 def _pause(
     context: RunContext,
     scope: TurnScope,
-    waiting: Sequence[WaitingCall],
+    waiting: Sequence[PendingCall],
     results: Mapping[int, ToolResult],
     emit: Emit,
 ) -> None:
@@ -505,7 +505,7 @@ class _Execute(Following[CallItem, CallItem]):
         """Take what the executor emits: the results; and of `run_tools` also progress and questions."""
         if isinstance(item, ToolProgress | LoopHold):
             self._emit(item)
-        elif isinstance(item, WaitingCall):
+        elif isinstance(item, PendingCall):
             self._left.remove(self._named(item.paused.call.id))
             self._emit(item)
         elif isinstance(item, FinishedCall | ToolResult):

@@ -34,7 +34,7 @@ from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 from rxworker.tools.base import policy_of
-from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, WaitingCall, not_run
+from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PendingCall, not_run
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
@@ -126,7 +126,7 @@ def permit(hooks: Hooks, toolbox: Toolbox, scope: HookScope = ALONE) -> Operator
 
     A call that may run is a `PausedCall` with its place. Those are emitted when the hooks have run for all calls, so
     that none runs before a later one is refused. A call with a result is a `FinishedCall`. If a hook pauses, or a tool
-    requires approval, none of the calls may run: each that has no result is a `WaitingCall`. The ``after_tool_call``
+    requires approval, none of the calls may run: each that has no result is a `PendingCall`. The ``after_tool_call``
     hooks run for an `Answer` before the hooks of the next call. A call of a client's tool waits for the client.
 
     Args:
@@ -204,7 +204,7 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
     def _end(self, items: Iterable[CallItem]) -> None:
         for item in items:
             if isinstance(item, PausedCall) and isinstance(self._toolbox.get(item.call.name), ClientTool):
-                item = _spared(self._hooks, WaitingCall(item, CLIENT_TOOL))
+                item = _spared(self._hooks, PendingCall(item, CLIENT_TOOL))
             self._emit(item)
 
     async def _ask(self) -> None:
@@ -220,8 +220,8 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
                 continue
             item, finished = await _ask(hooks, toolbox, scope, each, tool, self._emit)
             rest = calls[number + 1 :]
-            if isinstance(item, WaitingCall):
-                wait = partial(WaitingCall, hook=item.hook, reason=item.reason)
+            if isinstance(item, PendingCall):
+                wait = partial(PendingCall, hook=item.hook, reason=item.reason)
                 agreed = [_spared(hooks, wait(one)) for one in allowed]
                 # No hook has seen the others.
                 self._end([*agreed, item, *[wait(PausedCall(one.place, one.call, begun=one.begun)) for one in rest]])
@@ -262,7 +262,7 @@ def refused(calls: Sequence[PausedCall], hook: str, early: RunningCalls | None) 
     return items
 
 
-def _spared(hooks: Hooks, each: WaitingCall) -> WaitingCall:
+def _spared(hooks: Hooks, each: PendingCall) -> PendingCall:
     """A call that the hooks have agreed to, and which waits: none of them runs for it again."""
     spared = tuple(numbered(names_in(hooks.at(BEFORE))))
     return replace(each, paused=replace(each.paused, spared=spared, is_approved=True))
@@ -275,7 +275,7 @@ async def _ask(
     each: PausedCall,
     tool: Tool,
     emit: Emit,
-) -> tuple[PausedCall | FinishedCall | WaitingCall, FinishedCalls | None]:
+) -> tuple[PausedCall | FinishedCall | PendingCall, FinishedCalls | None]:
     """What the hooks find for one call, and whether one has finished the run."""
     call, place = each.call, each.place
     context = ToolCallContext(
@@ -313,7 +313,7 @@ async def _ask(
         return allowed, None
     reached = tuple(numbered(names_in(hooks.at(BEFORE))))[: len(context.reached)]
     waiting = PausedCall(place, context.call, reached, begun=each.begun)
-    return WaitingCall(waiting, hook, reason, is_required=True), None
+    return PendingCall(waiting, hook, reason, is_required=True), None
 
 
 def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolResult | None:
@@ -418,7 +418,7 @@ class _Revise(Following[CallItem, CallItem]):
             if event is not item:
                 self._held.add(event.place)
             item = event
-        elif isinstance(item, WaitingCall) and item.hook == QUESTION:
+        elif isinstance(item, PendingCall) and item.hook == QUESTION:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)
 

@@ -11,7 +11,7 @@ import pytest
 from reactivex.testing import TestScheduler
 
 from rxworker import Finished, Paused, Worker, tool
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.log import MemoryLog
 from rxworker.messages import Conversation
 from rxworker.testing import ScriptedModel, call
@@ -80,3 +80,9 @@ async def test_a_verb_returns_a_run_at_once_and_the_entry_for_scripts_refuses_a_
         run = BEGIN[verb](getattr(session, verb), paused)
         assert isinstance(run, Run)
         await run.cancel()
+
+
+def test_the_entry_for_scripts_refuses_what_begins_no_run() -> None:
+    worker: Any = worker_with_rest("decide", MemoryLog())
+    with pytest.raises(ConfigurationError, match=r"not a coroutine function.*such as worker\.resume"):
+        worker.in_script(worker.load, "run-1")

@@ -35,7 +35,7 @@ from rxworker.operators import only, tool_calls
 from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
-from rxworker.tools.calls import FinishedCall, WaitingCall
+from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.worker import call_scope, call_tools, permit, revise
 from rxworker.worker.permit import result_by
 
@@ -114,7 +114,7 @@ async def by_operators(reply: Any, hooks: Hooks) -> object:
         items = await pipe.pipe(ops.to_list())
     except RxWorkerError as error:
         return type(error).__name__
-    if any(isinstance(item, WaitingCall) for item in items):
+    if any(isinstance(item, PendingCall) for item in items):
         return "waits"
     done = {item.place: item.result for item in items if isinstance(item, FinishedCall)}
     return tuple(done[place] for place in sorted(done))
