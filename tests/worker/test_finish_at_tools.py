@@ -171,6 +171,25 @@ async def test_the_calls_of_a_client_do_not_wait_when_a_result_finishes_the_run(
     assert results(result) == [NOT_RUN, "noted a"]
 
 
+async def test_the_calls_that_wait_are_not_run_when_the_answer_of_a_person_finishes_the_run() -> None:
+    def wait(context: ToolCallContext) -> Pause | None:
+        return Pause("may it?") if context.call.input == {"text": "a"} else None
+
+    def stop(context: ToolResultContext) -> Finish:
+        return Finish(final=True)
+
+    model = ScriptedModel([call("note", text="a") + call("note", text="b")])
+    worker = Worker(model, tools=[note], hooks=[before_tool_call(wait), after_tool_call(stop)])
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    first, second = paused.pending
+    result = await worker.resume(decisions={first.id: Answer("known"), second.id: Approve()})
+    assert isinstance(result, Finished)
+    assert RAN == []
+    texts = [each.text for each in worker.session.conversation.messages[-1].tool_results]
+    assert texts == ["known", "This call was not run: stop has finished the run."]
+
+
 async def test_messages_that_were_sent_meanwhile_are_answered_as_at_any_end() -> None:
     model = ScriptedModel([CALLS, "Hello."])
     worker = Worker(model, tools=[note])

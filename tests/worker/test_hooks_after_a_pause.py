@@ -21,6 +21,7 @@ from rxworker import (
 )
 from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import PausedCall, Record, RunPause, ToolStart, ToolStop
+from rxworker.events.pause import Question
 from rxworker.hooks import (
     Continue,
     ContinueWithMessages,
@@ -36,7 +37,7 @@ from rxworker.hooks import (
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import JsonObject, Message, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
-from rxworker.tools import Tool
+from rxworker.tools import Tool, ToolContext
 from rxworker.worker import Decision, load_paused, save_paused
 
 ASKED: list[str] = []
@@ -590,3 +591,26 @@ async def test_a_hook_cannot_pass_over_the_mask_of_a_tool_by_renaming_its_call()
     worker = guarded(LS, "Done.", hooks=(rename, mask))
     with pytest.raises(HookError, match="'call' of a ToolResultContext cannot be assigned"):
         await worker.run("Clean up.")
+
+
+async def test_hooks_do_not_run_again_for_a_call_whose_tool_had_a_question() -> None:
+    """They have agreed to the call before its tool began it."""
+    ran: list[str] = []
+
+    @tool
+    async def plant(context: ToolContext) -> str:
+        if context.begun is None or context.begun.reply is None:
+            context.ask(Question("garden", "Which tree?"))
+        return f"planted, {context.begun.reply.action}"
+
+    def agree(context: ToolCallContext) -> None:
+        ran.append(context.call.name)
+
+    worker = Worker(ScriptedModel([call("plant"), "Done."]), tools=[plant], hooks=[before_tool_call(agree)])
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert (paused.pause.hook, ran) == ("question", ["plant"])
+    result = await worker.resume(decisions={paused.pending[0].id: Approve()})
+    assert isinstance(result, Finished)
+    assert ran == ["plant"]
+    assert "planted, accept" in str(result.conversation)
