@@ -21,7 +21,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
-from rxworker.boards.cell import MOST_GROUPS, OTHERS
+from rxworker.boards.cell import MAX_GROUPS, OTHERS
 from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
@@ -79,7 +79,7 @@ Text is counted while it arrives, since most providers report tokens at the end 
 """
 
 
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 """The newest times, of which `spread` is."""
 SHORTEST = 0.05
 """Seconds: what arrives in less has no speed."""
@@ -270,7 +270,7 @@ def _by_model(
 ) -> Operator[Record, dict[str, A]]:
     def step(sums: dict[str, Any], change: UsageChange) -> dict[str, Any]:
         name = change.model or UNNAMED
-        if name not in sums and len(sums) >= MOST_GROUPS:
+        if name not in sums and len(sums) >= MAX_GROUPS:
             name = OTHERS
         found, before = value_of(change), sums.get(name, 0.0)
         return {**sums, name: None if found is None or before is None else before + found}
@@ -425,7 +425,7 @@ class _Spread(Decoder[float, dict[str, float]]):
     def feed(self, data: float) -> Sequence[dict[str, float]]:
         self._newest.append(data)
         insort(self._sorted, data)
-        if len(self._newest) > MOST_VALUES:
+        if len(self._newest) > MAX_VALUES:
             self._sorted.remove(self._newest.popleft())
         values = self._sorted
         return (

@@ -25,7 +25,7 @@ A = TypeVar("A")
 
 logger = logging.getLogger("rxworker.hub")
 
-MOST = 1000
+MAX = 1000
 """The maximum number of names that are counted."""
 
 
@@ -66,10 +66,10 @@ class Watchdog:
         self.reported += seconds
         key = kind, name
         count, total = self.held.get(key, (0, 0.0))
-        if count or len(self.held) < MOST:
+        if count or len(self.held) < MAX:
             self.held[key] = count + 1, total + seconds
         known = self._known.setdefault(loop, set())
-        if key in known or len(known) >= MOST:
+        if key in known or len(known) >= MAX:
             return None
         known.add(key)
         logger.warning(

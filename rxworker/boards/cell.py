@@ -40,12 +40,12 @@ from rxworker.operators import Span
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Sink, Source, connect
 
-MOST_GROUPS = 100
+MAX_GROUPS = 100
 """The maximum number of groups that are shown.
 
 Of numbers, all further ones are counted together as `OTHERS`; of others, those with the last records are shown.
 """
-MOST_KEPT = 300
+MAX_KEPT = 300
 """The maximum number of groups of rows and texts.
 
 The one that has had no record for the longest time is dropped, and begins anew with its next one.
@@ -53,27 +53,27 @@ The one that has had no record for the longest time is dropped, and begins anew 
 OTHERS = "others"
 LONGEST = 200
 """The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
-MOST_EMITTED = 1_000_000
+MAX_EMITTED = 1_000_000
 """How many values a pipeline may emit at once: one that never ends would stop all that the event loop does."""
-MOST_ROWS = 200
+MAX_ROWS = 200
 """The maximum number of rows, and of spans; the oldest are dropped."""
-MOST_POINTS = 300
+MAX_POINTS = 300
 """The maximum number of points of a line. Above it the line gets coarser."""
-MOST_OF_STEP = 3
+MAX_OF_STEP = 3
 """How many points a step of a line has, at most."""
 FINEST = 0.05
 """Seconds between two points of a line, at least."""
 
 
 class Series:
-    """The course of a number, in at most `MOST_POINTS` points.
+    """The course of a number, in at most `MAX_POINTS` points.
 
     The least, the greatest and the last value of each step, which is doubled as the line gets longer.
 
     >>> series = Series()
     >>> for at in range(1000):
     ...     series.add(float(at), 7 if at == 501 else at % 2)
-    >>> len(series.points) <= MOST_POINTS, series.points[-1], max(value for _, value in series.points)
+    >>> len(series.points) <= MAX_POINTS, series.points[-1], max(value for _, value in series.points)
     (True, (999.0, 1), 7)
     """
 
@@ -90,11 +90,11 @@ class Series:
         if points and points[-1][0] // self._step != time // self._step:
             self._begin = len(points)  # of the step
         points.append((time, value))
-        if len(points) - self._begin > MOST_OF_STEP:
+        if len(points) - self._begin > MAX_OF_STEP:
             points[self._begin :] = _outline(points[self._begin :])
-        if len(points) > MOST_POINTS:
+        if len(points) > MAX_POINTS:
             span = time - points[0][0]
-            self._step = max(2 * self._step, 2 * MOST_OF_STEP * span / MOST_POINTS)
+            self._step = max(2 * self._step, 2 * MAX_OF_STEP * span / MAX_POINTS)
             steps: dict[float, list[tuple[float, float]]] = {}
             for point in points:
                 steps.setdefault(point[0] // self._step, []).append(point)
@@ -140,7 +140,7 @@ class Cell:
         self._group = group.begin() if has_state else group
         self._column = "" if group is None else _column(group)
         self._clock = PanelClock(clock, self._run)
-        self._most = MOST_GROUPS if panel.view in NUMBERS else MOST_KEPT
+        self._most = MAX_GROUPS if panel.view in NUMBERS else MAX_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
         self._lanes: dict[str, Source[Record] | None] = {}
         self._subscriptions: dict[str, abc.DisposableBase] = {}
@@ -208,7 +208,7 @@ class Cell:
     def _open(self, name: str) -> str:
         """The name of the group, whose pipeline runs from now on."""
         lanes = self._lanes
-        is_sum = self._most == MOST_GROUPS
+        is_sum = self._most == MAX_GROUPS
         if name in lanes:
             if not is_sum:
                 lanes[name] = lanes.pop(name)
@@ -259,7 +259,7 @@ class Cell:
         """Take what a pipeline has emitted."""
         panel = self.panel
         self._emitted += 1
-        if self._emitted > MOST_EMITTED:
+        if self._emitted > MAX_EMITTED:
             raise ConfigurationError("the pipeline emits without end: give it a period above 0")
         if panel.view in NUMBERS:
             missing: tuple[str, ...] = ()
@@ -309,10 +309,10 @@ class Cell:
             number = None if each is None and missing else _number(panel, each)
             found[name] = _sum(found[name], number) if name in found else number  # of a name that is cut
         names = found.keys() - {OTHERS}
-        if len(names) <= MOST_GROUPS:
+        if len(names) <= MAX_GROUPS:
             return found
         # Of equal ones the first by name, so that they do not take turns.
-        others = {*sorted(names, key=lambda name: (-(found[name] or 0), name))[MOST_GROUPS:]}
+        others = {*sorted(names, key=lambda name: (-(found[name] or 0), name))[MAX_GROUPS:]}
         rest: float | None = found.pop(OTHERS, 0)
         for name in others:
             rest = _sum(rest, found[name])
@@ -321,7 +321,7 @@ class Cell:
 
     def _add_point(self, key: str, now: float, number: float) -> None:
         series = self._series
-        if key not in series and len(series) > MOST_GROUPS:
+        if key not in series and len(series) > MAX_GROUPS:
             gone = next((name for name in series if name not in self._values), None)
             if gone is None:
                 return
@@ -331,7 +331,7 @@ class Cell:
     def _put_rows(self, name: str, value: object) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
             rows = cast("Sequence[object]", value)
-            found = [self._of_group(name, _row(self.panel, each)) for each in rows[-MOST_ROWS:]]
+            found = [self._of_group(name, _row(self.panel, each)) for each in rows[-MAX_ROWS:]]
             if self.panel.group is None:
                 self._rows = found
             else:
@@ -348,19 +348,19 @@ class Cell:
 
     def _add_row(self, row: dict[str, Any]) -> None:
         self._rows.append(row)
-        if len(self._rows) > MOST_ROWS:
+        if len(self._rows) > MAX_ROWS:
             del self._rows[0]
 
     def _shown(self) -> Shown:
         panel, values = self.panel, self._values
-        if self._most == MOST_KEPT and len(values) > MOST_GROUPS:
-            last = {*[name for name in self._lanes if name in values][-MOST_GROUPS:]}
+        if self._most == MAX_KEPT and len(values) > MAX_GROUPS:
+            last = {*[name for name in self._lanes if name in values][-MAX_GROUPS:]}
             values = {name: value for name, value in values.items() if name in last}
         if panel.view in ("table", "lane"):
             rows = [*self._rows]
             for each in values.values():
                 rows += cast("list[dict[str, Any]]", each if isinstance(each, list) else [each])
-            return rows[-MOST_ROWS:] if self._changed else None
+            return rows[-MAX_ROWS:] if self._changed else None
         if "" in values and panel.group is None:
             return values[""]
         return {**values} if values else None

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from rxworker.boards.panel import (
-    MOST_SHOWN,
+    MAX_SHOWN,
     NOT_KNOWN,
     Panel,
     PanelState,
@@ -84,12 +84,12 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
             share = f"{100 * max(each or 0, 0) / most:.1f}%"
             bar = f'<td style="width:10em"><div style="height:.8em;width:{share};background:{COLOURS[0]}"></div></td>'
         rows.append(f"<tr><td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
-    more = f"<small>and {len(value) - MOST_SHOWN} more</small>" if len(value) > MOST_SHOWN else ""
+    more = f"<small>and {len(value) - MAX_SHOWN} more</small>" if len(value) > MAX_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    shown = rows[-MOST_SHOWN:]
+    shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
     lines = ["".join(f"<td>{_text(cell(name, row.get(name)))}</td>" for name in names) for row in shown]
@@ -109,7 +109,7 @@ def _lanes(rows: Sequence[Mapping[str, Any]]) -> str:
         rect = f'<rect x="{at:.1f}" y="2" width="{wide:.1f}" height="10" fill="{COLOURS[0]}"/>'
         lanes[str(row["lane"])] = lanes.get(str(row["lane"]), "") + rect
     lines = [
-        f"<tr><td>{_text(name)}</td><td>{_svg(rects, 14)}</td></tr>" for name, rects in [*lanes.items()][:MOST_SHOWN]
+        f"<tr><td>{_text(name)}</td><td>{_svg(rects, 14)}</td></tr>" for name, rects in [*lanes.items()][:MAX_SHOWN]
     ]
     return f"<table>{''.join(lines)}</table>"
 

@@ -33,7 +33,7 @@ View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "tex
 Group: TypeAlias = Callable[[Record], str | None]
 """The name of the group that a record belongs to; ``None`` for a record that belongs to none."""
 
-MOST_RUNS = 10_000
+MAX_RUNS = 10_000
 """The maximum number of runs whose labels a group keeps: of further ones the oldest are dropped."""
 
 
@@ -64,7 +64,7 @@ class LabelGroup:
         known, run, event = self._known, record.run_id, record.event
         if isinstance(event, RunStart | RunResume | Fork) and not record.path:
             known[run] = event.labels.get(self._name, self._default)
-            if len(known) > MOST_RUNS:
+            if len(known) > MAX_RUNS:
                 del known[next(iter(known))]
         return known.get(run, self._default)
 
@@ -92,7 +92,7 @@ class RunGroup:
         known, run, event = self._known, record.run_id, record.event
         paused = event.resumes if isinstance(event, RunResume) and not record.path else ""
         known[run] = known.get(paused, paused) or run
-        if len(known) > MOST_RUNS:
+        if len(known) > MAX_RUNS:
             del known[next(iter(known))]
         return known[run]
 
@@ -119,7 +119,7 @@ class ModelGroup:
             model = event.model or UNNAMED
             if known is not None:
                 known.setdefault(record.run_id, {})[record.path] = model
-                if len(known) > MOST_RUNS:
+                if len(known) > MAX_RUNS:
                     del known[next(iter(known))]
             return model
         if isinstance(event, ConversationCompact):
@@ -289,11 +289,11 @@ def one_name(change: AlertChange) -> str:
 VIEWS: tuple[View, ...] = get_args(View)
 NOTHING_YET = "..."
 NOT_KNOWN = "unknown"
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The maximum number of groups, and of rows, that are printed; of rows the last."""
-MOST_DIGITS = 1e15
+MAX_DIGITS = 1e15
 """From this number on, only the first digits are printed."""
-MOST_FLOAT = sys.float_info.max
+MAX_FLOAT = sys.float_info.max
 NUMBERS = frozenset({"number", "line", "area", "bar"})
 """The views that show numbers."""
 
@@ -357,7 +357,7 @@ def panel(
     return Panel(title, pipeline, view, name, unit, group, alert)
 
 
-def ranked(panel: Panel, state: PanelState, most: int = MOST_SHOWN) -> list[tuple[str, Any]]:
+def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple[str, Any]]:
     """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest.
 
     Of steps of time the newest.
@@ -427,9 +427,9 @@ def number(value: object, unit: str = "") -> str:
         return NOTHING_YET
     if isinstance(value, bool) or not isinstance(value, int | float):
         return " ".join(str(value).split())
-    if not abs(value) < MOST_DIGITS:
+    if not abs(value) < MAX_DIGITS:
         if isinstance(value, int):  # which may be greater than any float
-            value = min(max(value, -MOST_FLOAT), MOST_FLOAT)
+            value = min(max(value, -MAX_FLOAT), MAX_FLOAT)
         text = f"{value:.4g}"
     elif unit == "s":
         return duration(value).replace(".0 s", " s")
@@ -444,7 +444,7 @@ def number(value: object, unit: str = "") -> str:
 
 def cell(name: str, value: object) -> str:
     """A value of a column of a table as users see it: `cost` is money, and `seconds` are a duration."""
-    if isinstance(value, float) and abs(value) < MOST_DIGITS and name in ("cost", "seconds"):
+    if isinstance(value, float) and abs(value) < MAX_DIGITS and name in ("cost", "seconds"):
         return money(value) if name == "cost" else number(value, "s")
     return number(value)
 

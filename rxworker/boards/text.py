@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rxworker.boards.dashboard import Dashboard
 from rxworker.boards.panel import (
-    MOST_SHOWN,
+    MAX_SHOWN,
     NOT_KNOWN,
     Panel,
     PanelState,
@@ -82,15 +82,15 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: in
         column = f"{bar:<{room}}  " if panel.view in ("bar", "line", "area") else ""
         mark = " (!)" if name in state.alerts else ""
         yield f"  {_name(name):<{names}}  {column}{text}{mark}"
-    if len(value) > MOST_SHOWN:
-        yield f"  and {len(value) - MOST_SHOWN} more"
+    if len(value) > MAX_SHOWN:
+        yield f"  and {len(value) - MAX_SHOWN} more"
 
 
 def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]:
     if panel.view == "lane":
         yield from _lanes(rows, width)
         return
-    shown = rows[-MOST_SHOWN:]
+    shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
     table = [
         [*map(_name, names)],
@@ -100,8 +100,8 @@ def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]
     for line in table if names else ():
         cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]
         yield f"  {'  '.join(cells)}".rstrip()[:width]
-    if len(rows) > MOST_SHOWN:
-        yield f"  and {len(rows) - MOST_SHOWN} earlier ones"
+    if len(rows) > MAX_SHOWN:
+        yield f"  and {len(rows) - MAX_SHOWN} earlier ones"
 
 
 def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
@@ -113,7 +113,7 @@ def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
     scale = max((row["to"] for row in rows), default=0.0) - begin or 1.0
     names = max(map(len, lanes), default=0)
     room = max(width - names - 4, 1)
-    for name, spans in [*lanes.items()][:MOST_SHOWN]:
+    for name, spans in [*lanes.items()][:MAX_SHOWN]:
         line = [" "] * room
         for first, last in spans:
             at, end = (min(int((t - begin) / scale * room), room - 1) for t in (first, last))

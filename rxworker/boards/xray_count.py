@@ -29,12 +29,12 @@ from rxworker.operators.kernel import TRAMPOLINE, Guard, Scheduler, Sink, Source
 
 SAMPLE = 256
 """The time of operators is measured for one item of the source in so many."""
-MOST_MARBLES = 24
+MAX_MARBLES = 24
 """How many of the last items of an operator are kept."""
 LONGEST = 40
 """The maximum length of a value that is shown."""
-MOST_OF_ERROR = 500
-MOST_READ = 4096
+MAX_OF_ERROR = 500
+MAX_READ = 4096
 """Of a text that is shown, at most so many characters are looked at."""
 
 _Moment: TypeAlias = Record | datetime
@@ -59,7 +59,7 @@ class OperatorState(Struct, frozen=True):
         lag: Seconds from its last item to the last of the source; ``None`` before the first.
         micros: Microseconds that it takes for an item of the source, without those of other operators.
         last: Its last items, each with its time, as short texts.
-        error: What it has raised, at most `MOST_OF_ERROR` characters of it.
+        error: What it has raised, at most `MAX_OF_ERROR` characters of it.
     """
 
     id: int
@@ -90,7 +90,7 @@ class Edge:
     def __init__(self, *, is_inner: bool) -> None:
         self.is_inner = is_inner
         self.items = self.samples = self.due = 0
-        self.recent: deque[Record | tuple[_Moment, object]] = deque(maxlen=MOST_MARBLES)
+        self.recent: deque[Record | tuple[_Moment, object]] = deque(maxlen=MAX_MARBLES)
 
 
 class Node:
@@ -133,7 +133,7 @@ class Node:
             now - recent[-1][0] if recent else None,
             1e6 * self.seconds / samples if samples else 0.0,
             [(at, _short(value, redact)) for at, value in recent],
-            redact(self.error[:MOST_READ])[:MOST_OF_ERROR],
+            redact(self.error[:MAX_READ])[:MAX_OF_ERROR],
         )
 
 
@@ -373,7 +373,7 @@ def _dated(item: Record | tuple[_Moment, object]) -> tuple[float, object]:
 def _short(value: object, redact: Callable[[str], str]) -> str:
     """An item in a few characters: a number, a text, or what it is."""
     if isinstance(value, str):
-        text = " ".join(redact(value[:MOST_READ]).split())
+        text = " ".join(redact(value[:MAX_READ]).split())
         return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
     if isinstance(value, bool) or value is None:
         return str(value)

@@ -107,9 +107,9 @@ WIDE, TALL = 88, 22
 """The columns from which the numbers are beside the text, and the maximum of lines."""
 SMALLEST = (40, 18)
 HOW = {"text": "subscribe", "timeline": "async for", "usage": "map"}
-MOST_ROWS = 3
-MOST_BLOCKS = 40
-MOST_CHARACTERS = 4000
+MAX_ROWS = 3
+MAX_BLOCKS = 40
+MAX_CHARACTERS = 4000
 """Blocks, and characters of each, that are laid out: more than a screen shows."""
 
 
@@ -155,9 +155,9 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
     """
     text = Text.assemble((f"{clean(question)}\n", "bold"))
     blocks = [b for b in view.blocks() if b.block.block_type in TEXT_KINDS and not b.block.choice]
-    for item in [b for b in blocks if b.pieces and b.stage != "retracted"][-MOST_BLOCKS:]:
+    for item in [b for b in blocks if b.pieces and b.stage != "retracted"][-MAX_BLOCKS:]:
         style = STYLES[TEXT_KINDS[item.block.block_type]]
-        piece = "".join(item.pieces[-MOST_CHARACTERS:])[-MOST_CHARACTERS:]
+        piece = "".join(item.pieces[-MAX_CHARACTERS:])[-MAX_CHARACTERS:]
         text.append("\n" + clean(piece).strip("\n"), style=style)
     room = max(1, height - 2)
     lines = text.wrap(console, max(1, width - 4))
@@ -175,7 +175,7 @@ def draw_usage(view: RunView, seen: Mapping[str, int], width: int, height: int, 
         published: How many records there are.
     """
     parts: list[RenderableType] = [_tokens(view)]
-    if height >= MOST_ROWS + 9:
+    if height >= MAX_ROWS + 9:
         parts += ["", _watchers(seen, published)]
     title = f"usage  {view.seconds:.1f} s"
     return Panel(Group(*parts), title=title, title_align="left", width=width, height=height)
@@ -188,7 +188,7 @@ def _tokens(view: RunView) -> Table:
         table.add_column(justify="right")
     table.add_row("tokens", "in", "cached", "out", style="dim")
     requests = list(view.attempts)
-    first = max(0, len(requests) - MOST_ROWS)
+    first = max(0, len(requests) - MAX_ROWS)
     for number, attempt in enumerate(requests[first:], start=first + 1):
         table.add_row(f"request {number}", *_numbers(attempt.usage or Usage()))
     table.add_row("total", *_numbers(view.state.usage), style="bold")

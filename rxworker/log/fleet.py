@@ -21,8 +21,8 @@ from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.state.run_state import TOOL_BOUNDS
 
-MOST_RUNS = 100_000
-MOST_GROUPS = 1000
+MAX_RUNS = 100_000
+MAX_GROUPS = 1000
 OTHER = "other"
 """The tenant of the runs of further groups."""
 
@@ -138,7 +138,7 @@ class Fleet:
         greeter {'finished': 1} 1
     """
 
-    def __init__(self, *, most_runs: int = MOST_RUNS, prices: Mapping[str, Prices] | None = None) -> None:
+    def __init__(self, *, most_runs: int = MAX_RUNS, prices: Mapping[str, Prices] | None = None) -> None:
         self._most_runs = most_runs
         self.costs = RowCosts(prices or {})
         self._infos: dict[str, RunInfo] = {}
@@ -218,7 +218,7 @@ class Fleet:
         key = row.worker, row.labels.get(TENANT, "")
         group = self.groups.get(key)
         if group is None:
-            if len(self.groups) >= MOST_GROUPS:
+            if len(self.groups) >= MAX_GROUPS:
                 key = "", OTHER
             group = self.groups.setdefault(key, Group(*key))
         return group

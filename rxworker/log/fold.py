@@ -51,7 +51,7 @@ REFUSED_FOR = 3.0
 """Seconds until the next write after one was refused, since another process writes."""
 TRIES = 100
 """How often the records of a row are looked for."""
-PART, MOST = 2000, 10_000
+PART, MAX = 2000, 10_000
 """How many digests of finished runs are kept with the value, and in a part, which must fit in a message of NATS."""
 
 
@@ -192,7 +192,7 @@ class _Fold(Generic[S]):
             await self._fold_some(rows[first : first + AT_ONCE])
             if self._is_over or self._log.is_closed:
                 return
-            is_due = self._due <= time.time() or len(self._kept.finished) >= MOST
+            is_due = self._due <= time.time() or len(self._kept.finished) >= MAX
             if is_due and not await self._save():
                 return
         if rows:

@@ -54,7 +54,7 @@ A rxworker that knows no bases takes it as unknown, and continues no such run wi
 """
 ABORTED, REQUEUED = "run_abort", "run_requeue"
 """The kinds of the entries that abort a run, and put it back."""
-MOST_NUMBER = 2**53
+MAX_NUMBER = 2**53
 """The largest number of a record or an epoch: up to there all programs that read JSON have the same numbers."""
 
 NO_JSON = "this event has no JSON form"
@@ -523,8 +523,8 @@ def read_line(line: bytes | str) -> Entry:
             raise ValueError(f"{read.kind!r} is not a kind of event")
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
         raise LogError(f"this is not an entry of a log: {error}") from error
-    is_numbered = 0 < read.first <= read.last <= MOST_NUMBER and 0 <= read.epoch <= MOST_NUMBER
-    if not (is_numbered and isfinite(read.time) and 0 < read.v <= MOST_NUMBER):
+    is_numbered = 0 < read.first <= read.last <= MAX_NUMBER and 0 <= read.epoch <= MAX_NUMBER
+    if not (is_numbered and isfinite(read.time) and 0 < read.v <= MAX_NUMBER):
         raise LogError(
             f"this is not an entry of a log: records {read.first} to {read.last} of epoch {read.epoch}, at {read.time},"
             f" in version {read.v}"

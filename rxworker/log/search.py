@@ -22,7 +22,7 @@ from msgspec import Struct
 from rxworker.log.codec import StoredRow
 from rxworker.log.values import RunInfo
 
-MOST_TEXT = 200_000
+MAX_TEXT = 200_000
 """The maximum number of characters of a run that are searched."""
 BATCH = 50
 """How many runs are indexed in one transaction."""
@@ -151,9 +151,9 @@ def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
                 pieces.append([f"\n{text}"])
                 blocks[block] = pieces[-1]
             size += len(text)
-        if size > MOST_TEXT:
+        if size > MAX_TEXT:
             break
-    return Texts("".join(map("".join, pieces))[:MOST_TEXT], tuple(tools))
+    return Texts("".join(map("".join, pieces))[:MAX_TEXT], tuple(tools))
 
 
 def _record(body: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ has them::
     (all but the last two) ──▶ FAILED
 
 Deltas wait up to `QUIET` seconds, or `WATCHED` while another process watches the run. A barrier waits for nothing, and
-returns when everything before it is stored. If more than `MOST` records, or `MOST_SECONDS`, are not stored yet, the
+returns when everything before it is stored. If more than `MAX` records, or `MAX_SECONDS`, are not stored yet, the
 writer is full, and the source of the records is held.
 
 Only an event loop that closes cancels the task of the writer. Whether the log has done what it was called for is not
@@ -48,9 +48,9 @@ logger = logging.getLogger("rxworker.log")
 
 QUIET = 0.25
 WATCHED = 0.05
-MOST = 16384
+MAX = 16384
 """Records: deltas with about 64 KB of text."""
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 INSISTENCE = 3
 """How often a call of the log is made again that was cancelled."""
 
@@ -251,7 +251,7 @@ class RunWriter:
             self.flush()
         elif self.keeps_cursor and event.__class__ is events.Status and event.response_id:
             self.flush()
-        elif self._outstanding > MOST:
+        elif self._outstanding > MAX:
             self._flush()
 
     def flush(self) -> None:
@@ -278,8 +278,8 @@ class RunWriter:
     @property
     def is_full(self) -> bool:
         """Whether the source should wait."""
-        return self._outstanding > MOST or (
-            self._task is not None and bool(self._pending) and self._loop.time() - self._since > MOST_SECONDS
+        return self._outstanding > MAX or (
+            self._task is not None and bool(self._pending) and self._loop.time() - self._since > MAX_SECONDS
         )
 
     def hold(self) -> asyncio.Future[None] | None:

@@ -38,8 +38,8 @@ from rxworker.providers.content import check_role
 
 E = TypeVar("E", bound="MessageEncoder")
 
-MOST = 8
-MOST_BYTES = 512 * 1024
+MAX = 8
+MAX_BYTES = 512 * 1024
 
 MEDIA = frozenset({Audio, Document, Image})
 
@@ -93,7 +93,7 @@ class MessageEncoder(ABC):
 class Remembered(Generic[E]):
     """The encoders of the last few conversations, each with the messages that it took.
 
-    There are at most `MOST`, of requests of at most `MOST_BYTES`. A caller that takes an encoder has it alone until it
+    There are at most `MAX`, of requests of at most `MAX_BYTES`. A caller that takes an encoder has it alone until it
     is put back, so several threads may encode at once. A copy is empty.
 
     Args:
@@ -151,9 +151,9 @@ class Remembered(Generic[E]):
             encoder: It.
             size: How many bytes the request has.
         """
-        if messages and encoder.lasting and size <= MOST_BYTES:
+        if messages and encoder.lasting and size <= MAX_BYTES:
             self._kept[id(messages[0])] = messages, encoder
-            if len(self._kept) > MOST:
+            if len(self._kept) > MAX:
                 self._kept.popitem(last=False)
 
 

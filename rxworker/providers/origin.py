@@ -21,7 +21,7 @@ from rxworker.messages import Conversation, Message
 
 UNSEALED = "unsealed"
 """The kind of the `Opaque` of a request that was refused for what earlier answers hold sealed, and was sent again."""
-MOST_REFUSED = 1000
+MAX_REFUSED = 1000
 _REGION = re.compile(r"(?:(?<=[.-])|^)[a-z]+(?:-[a-z]+)+-?\d+[.-](?=.*(?:amazonaws\.com|api\.aws|googleapis\.com)$)")
 # The makers of models, by their names. The first that matches counts.
 _MAKERS = {
@@ -123,7 +123,7 @@ def foreign(messages: Sequence[Message], at: Origin) -> tuple[Message, ...] | No
 class Refused:
     """The messages whose sealed parts a service refuses, as after a change of the account.
 
-    The last `MOST_REFUSED`, and as many as one request has, are known by their identity, so that the next request does
+    The last `MAX_REFUSED`, and as many as one request has, are known by their identity, so that the next request does
     not fail again.
     """
 
@@ -135,7 +135,7 @@ class Refused:
         answers = {id(m): m for m in messages if m.provider}
         for key, m in answers.items():
             self._known[key] = self._known.pop(key, None) or (m, replace(m, provider=None))
-        while len(self._known) > max(MOST_REFUSED, len(answers)):
+        while len(self._known) > max(MAX_REFUSED, len(answers)):
             self._known.popitem(last=False)
 
     def without(self, conversation: Conversation) -> Conversation:

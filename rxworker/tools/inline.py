@@ -12,7 +12,7 @@ from rxworker.messages import Json, JsonObject
 
 DEFINITIONS = ("$defs", "definitions")
 # Parts of a schema: more than people write, and few enough to be sent with each request.
-MOST_LARGE = 5_000
+MAX_LARGE = 5_000
 
 
 def check_schema(schema: JsonObject, where: str) -> None:
@@ -63,7 +63,7 @@ class _Inliner:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._left = MOST_LARGE
+        self._left = MAX_LARGE
 
     def of(self, part: JsonObject, trail: tuple[str, ...]) -> JsonObject:
         """A part of the schema without references. ``trail`` names those that lead to it."""

@@ -51,12 +51,12 @@ PAUSES = (0.05, 0.1, 0.2, 0.25)
 
 The last one from then on.
 """
-MOST_STATE = 1_000_000
+MAX_STATE = 1_000_000
 """Bytes of the questions and the state of a server, which the pause of the run keeps and its watchers receive."""
 CANCEL: JsonObject = {"action": "cancel"}
 DEFAULT_INTERVAL = 1.0
 """Seconds between two polls of a task whose server names no interval."""
-LEAST_INTERVAL, MOST_INTERVAL = 0.05, 3600.0
+LEAST_INTERVAL, MAX_INTERVAL = 0.05, 3600.0
 CANCEL_SECONDS = 5.0
 """Seconds for the request that a task is cancelled."""
 LOST = (
@@ -188,8 +188,8 @@ class RemoteCall:
                 continue
             if self._context.can_ask:
                 state = msgspec.to_builtins(asked)
-                if len(msgspec.json.encode(state)) > MOST_STATE:
-                    raise self._failed(f"what the server needs to go on is longer than {MOST_STATE} bytes")
+                if len(msgspec.json.encode(state)) > MAX_STATE:
+                    raise self._failed(f"what the server needs to go on is longer than {MAX_STATE} bytes")
                 self._context.ask(question, state)
             asked = _with_response(asked, CANCEL)
         if asked.is_again and any(each["action"] != "accept" for each in asked.responses.values()):
@@ -376,7 +376,7 @@ def _seconds(interval_ms: float | None) -> float:
     if interval_ms is None or math.isnan(interval_ms):
         return DEFAULT_INTERVAL
     seconds = interval_ms / 1000
-    return min(max(seconds, LEAST_INTERVAL), MOST_INTERVAL)
+    return min(max(seconds, LEAST_INTERVAL), MAX_INTERVAL)
 
 
 def _json(value: types.InputRequest | types.ElicitRequestURLParams) -> JsonObject:

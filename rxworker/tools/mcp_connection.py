@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-MOST_PAGES = 1000
+MAX_PAGES = 1000
 """A list with more pages has no end."""
 
 MISSING = 'tools of MCP servers need the package mcp: pip install "/path/to/the/checkout[mcp]"'
 
 
-MOST_MESSAGE, MOST_FORM, MOST_ADDRESS = 10_000, 50_000, 8_000
+MAX_MESSAGE, MAX_FORM, MAX_ADDRESS = 10_000, 50_000, 8_000
 """Characters of a question and of an address, and bytes of a form, that a person is shown."""
 HELD_SECONDS = 3600.0
 """How long a call stays open that waits for the answer to a question."""
@@ -262,7 +262,7 @@ class Connection:
             return []
         listed: list[Any] = []
         cursor: str | None = None
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             send = methodcaller(f"list_{name}", cursor=cursor, **options)
             page: Any = await self.request(send)
             listed += getattr(page, name)
@@ -400,12 +400,12 @@ def question_of(request: JsonObject, source: str) -> Question | str:
     mode = params.get("mode", "form")
     if not isinstance(message, str):
         return "a question without a text"
-    if len(message) > MOST_MESSAGE:
-        return f"a question that is longer than {MOST_MESSAGE} characters"
+    if len(message) > MAX_MESSAGE:
+        return f"a question that is longer than {MAX_MESSAGE} characters"
     if mode == "form" and isinstance(schema, dict):
         problem = check_form(schema)
-        if not problem and len(msgspec.json.encode(schema)) > MOST_FORM:
-            problem = f"it is longer than {MOST_FORM} bytes"
+        if not problem and len(msgspec.json.encode(schema)) > MAX_FORM:
+            problem = f"it is longer than {MAX_FORM} bytes"
         return f"a form whose schema is not one of MCP: {problem}" if problem else Question(source, message, schema)
     if mode == "url" and isinstance(url, str):
         return Question(source, message, url=url) if _is_of_web(url) else "an address that is not of the web"
@@ -423,7 +423,7 @@ def _is_of_web(url: str) -> bool:
     except ValueError:
         return False
     is_plain = not re.search(r"[^!-~]|\\", url) and "@" not in parts.netloc
-    return is_whole and is_plain and len(url) <= MOST_ADDRESS
+    return is_whole and is_plain and len(url) <= MAX_ADDRESS
 
 
 async def report(context: ToolContext, progress: float, total: float | None, message: str | None) -> None:

@@ -48,7 +48,7 @@ from rxworker.providers.failure import names_sealed
 from rxworker.providers.fit_tools import OwnNames
 from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.models import UNKNOWN, ModelInfo
-from rxworker.providers.origin import MOST_REFUSED, UNSEALED, Refused
+from rxworker.providers.origin import MAX_REFUSED, UNSEALED, Refused
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
@@ -271,7 +271,7 @@ class Client:
             logger.warning(
                 "a part of the conversation is left out of the requests to %s: %s", self.provider.name, reason
             )
-        while len(self._left_out) > max(MOST_REFUSED, len(sent.left_out)):
+        while len(self._left_out) > max(MAX_REFUSED, len(sent.left_out)):
             self._left_out.popitem(last=False)
         return [Opaque(LEFT_OUT, {"type": type(block).__name__, "reason": reason}) for block, reason in new]
 

@@ -22,7 +22,7 @@ from rxworker.transport.http import HttpTransport
 
 logger = logging.getLogger("rxworker.transport")
 
-MOST = 256
+MAX = 256
 """Beginnings that are known at a time; the one that was used the longest time ago is forgotten for another.
 
 Its cache ends with its lifetime.
@@ -118,7 +118,7 @@ class GeminiCacheTransport:
         if cache is not None:
             return cache.until == math.inf
         self._known[one.key] = _Cache()
-        if len(self._known) > MOST:
+        if len(self._known) > MAX:
             del self._known[next(iter(self._known))]
         return False
 

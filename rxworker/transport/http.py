@@ -68,7 +68,7 @@ def with_rest(chunk: bytes, content: StreamReader) -> bytes:
 E = TypeVar("E", bound=RxWorkerError)
 
 LONG = 1024 * 1024
-MOST_OF_AN_ERROR = 64 * 1024
+MAX_OF_AN_ERROR = 64 * 1024
 ERROR_PAUSE = 1.0
 """Seconds to wait for more of the body of an error answer.
 
@@ -257,7 +257,7 @@ async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError
     body = bytearray()
     kind = response.headers.get("Content-Type", "no content type")
     # Perhaps the whole answer of a server that does not stream; the client times it.
-    limit = MOST_OF_AN_ERROR
+    limit = MAX_OF_AN_ERROR
     if response.status == 200 and "json" in kind:
         limit = MAX_FRAME
         while len(body) < limit and (chunk := await response.content.readany()):

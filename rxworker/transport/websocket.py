@@ -40,7 +40,7 @@ from rxworker.transport.session import proxy_for, shared_session, unchanged
 
 logger = logging.getLogger("rxworker.transport")
 
-MOST_KEPT = 32
+MAX_KEPT = 32
 """Sockets that are kept at a time; the one that was used the longest time ago is closed for another."""
 PAUSE = 60.0
 """Seconds without attempts at an address that did not give a socket."""
@@ -187,7 +187,7 @@ class _Sockets(Struct, eq=False):
         # In a context of its own: it belongs to no run any more.
         socket.idle = loop.create_task(self._wait_idle(socket), context=Context())
         kept = [one for one in self._kept if one.loop is loop]
-        if len(kept) > MOST_KEPT and (oldest := kept[0].idle) is not None:
+        if len(kept) > MAX_KEPT and (oldest := kept[0].idle) is not None:
             self._kept.remove(kept[0])
             loop.call_soon(oldest.cancel)  # once it has begun, so that it closes the socket
 

@@ -26,13 +26,13 @@ from rxworker.messages import (
 from rxworker.messages.usage import Usage
 from rxworker.ui.clean import clean, one_line
 
-MOST = 100
-MOST_OUTLINE = 100_000
-MOST_COLUMNS = 40
+MAX = 100
+MAX_OUTLINE = 100_000
+MAX_COLUMNS = 40
 """More are shown as a list."""
 
 
-def describe_call(call: ToolCall, most: int = MOST) -> str:
+def describe_call(call: ToolCall, most: int = MAX) -> str:
     """Return a call as source code would write it.
 
     >>> describe_call(ToolCall("1", "forecast", {"city": "Kyoto", "days": 2}))
@@ -53,7 +53,7 @@ def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> 
     return one_line(given, most)
 
 
-def describe_result(result: ToolResult, most: int = MOST) -> str:
+def describe_result(result: ToolResult, most: int = MAX) -> str:
     """Return the result of a call in one line: its text, or what it contains if it is JSON that does not fit.
 
     >>> describe_result(ToolResult("1", "rain", name="forecast"))
@@ -67,7 +67,7 @@ def describe_result(result: ToolResult, most: int = MOST) -> str:
     return one_line(f"{name}{failed}{text}", most)
 
 
-def describe_message(message: Message, most: int = MOST) -> str:
+def describe_message(message: Message, most: int = MAX) -> str:
     """Return a message in one line.
 
     >>> describe_message(Message.assistant("Let me see.", ToolCall("1", "look", {"n": 1})))
@@ -84,7 +84,7 @@ def describe_message(message: Message, most: int = MOST) -> str:
     return one_line(f"{message.role}: {' '.join(filter(None, parts))}", most)
 
 
-def describe_json(value: Json, most: int = MOST) -> str:
+def describe_json(value: Json, most: int = MAX) -> str:
     """Return a JSON value in one line.
 
     >>> describe_json("two of four"), describe_json({"done": 2})
@@ -99,14 +99,14 @@ def outline_json(text: str) -> str:
     The size and the columns of a table, the fields of an object, or the number of items of another array.
 
     Returns:
-        The outline; empty for other text, for more than `MOST_OUTLINE` characters, and for an empty object or array.
+        The outline; empty for other text, for more than `MAX_OUTLINE` characters, and for an empty object or array.
 
     >>> outline_json('[{"place": "pond", "degrees": 12}, {"place": "well", "degrees": 9}]')
     '2 rows \N{MULTIPLICATION SIGN} 2 columns: place, degrees'
     >>> outline_json('{"name": "frog", "legs": [1, 2, 3, 4]}')
     'object with 2 fields: name, legs'
     """
-    if len(text) > MOST_OUTLINE or not text.lstrip().startswith(("{", "[")):
+    if len(text) > MAX_OUTLINE or not text.lstrip().startswith(("{", "[")):
         return ""
     try:
         value: Json = msgspec.json.decode(text)
@@ -130,7 +130,7 @@ def _columns(rows: list[Json]) -> list[str]:
         if not isinstance(row, dict) or any(isinstance(each, dict | list) for each in row.values()):
             return []
         columns |= dict.fromkeys(row)
-        if len(columns) > MOST_COLUMNS:
+        if len(columns) > MAX_COLUMNS:
             return []
     return list(columns)
 
@@ -160,7 +160,7 @@ def _json(value: Json) -> str:
     return msgspec.json.encode(value).decode("utf-8", "replace")
 
 
-MOST_PART = 80
+MAX_PART = 80
 
 
 def describe_parts(parts: Iterable[Content]) -> str:
@@ -198,7 +198,7 @@ def describe_part(part: Content) -> str:
 
 
 def _bracketed(*text: str) -> str:
-    return f"[{one_line(', '.join(each for each in text if each), MOST_PART)}]"
+    return f"[{one_line(', '.join(each for each in text if each), MAX_PART)}]"
 
 
 def _size(data: str | None) -> str:
@@ -213,7 +213,7 @@ SOURCE_TITLES = ("title", "document_title", "filename")
 PLACES = ("url", "uri", "file_id")
 QUOTES = ("cited_text", "text")
 DEEPEST = 5
-MOST_SOURCE = 120
+MAX_SOURCE = 120
 
 
 def describe_sources(citation: JsonObject) -> list[str]:
@@ -232,9 +232,9 @@ def describe_sources(citation: JsonObject) -> list[str]:
         return found
     quote = _first(citation, QUOTES)
     if quote:
-        return [one_line(f'"{quote}"', MOST_SOURCE)]
+        return [one_line(f'"{quote}"', MAX_SOURCE)]
     kind = citation.get("type") or next(iter(citation), "a source")
-    return [one_line(str(kind), MOST_SOURCE)]
+    return [one_line(str(kind), MAX_SOURCE)]
 
 
 def _named(value: Json, depth: int) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _named(value: Json, depth: int) -> Iterator[str]:
     if isinstance(value, dict):
         text = ", ".join(each for each in (_first(value, SOURCE_TITLES), _first(value, PLACES)) if each)
         if text:
-            yield one_line(text, MOST_SOURCE)
+            yield one_line(text, MAX_SOURCE)
             return
         value = list(value.values())
     if isinstance(value, list):

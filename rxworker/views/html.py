@@ -11,10 +11,10 @@ from rxworker.views.amounts import duration
 from rxworker.views.changes import ViewAbort, ViewCut, ViewPause
 from rxworker.views.run_view import BlockView, CallView, RunView
 
-MOST_ITEMS = 100
+MAX_ITEMS = 100
 """How many items are drawn, the last ones."""
 
-MOST_TEXT = 20_000
+MAX_TEXT = 20_000
 """How many characters of a text are drawn, the last ones."""
 
 # The text keeps to its own direction, so that marks in it cannot reorder what surrounds it.
@@ -35,14 +35,14 @@ def view_html(view: RunView) -> str:
     True
     """
     items = [item for item in view.items if isinstance(item, BlockView)]
-    left_out = len(items) - MOST_ITEMS
+    left_out = len(items) - MAX_ITEMS
     parts = [f"<div><small>{escape(_head(view))}</small></div>"]
     last = None if view.conversation is None else view.conversation.last
     if last is not None and last.role == "user" and last.text:
         parts.append(f"<div><b>{_text(last.text)}</b></div>")
     if left_out > 0:
         parts.append(f"<div><small>{left_out} earlier items</small></div>")
-    parts += map(_item, items[-MOST_ITEMS:])
+    parts += map(_item, items[-MAX_ITEMS:])
     parts.append(_end(view))
     return f'<div class="rxworker-run">{"".join(parts)}</div>'
 
@@ -102,8 +102,8 @@ def _end(view: RunView) -> str:
 
 
 def _text(text: str) -> str:
-    shown = text[-MOST_TEXT:]
-    cut = "" if len(shown) == len(text) else f"[{len(text) - MOST_TEXT:,} characters before] "
+    shown = text[-MAX_TEXT:]
+    cut = "" if len(shown) == len(text) else f"[{len(text) - MAX_TEXT:,} characters before] "
     # Half a character cannot be encoded.
     shown = (cut + shown).encode("utf-8", "replace").decode()
     return f"<pre {PRE}>{escape(shown)}</pre>"

@@ -77,7 +77,7 @@ def expect_folder(workspace: str | Path) -> Path:
     return folder
 
 
-MOST_LABELS, LONGEST_LABEL = 32, 1000
+MAX_LABELS, LONGEST_LABEL = 32, 1000
 """The maximum number of labels of a run, and of characters of a name or a text."""
 
 
@@ -85,7 +85,7 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """A copy of the labels.
 
     Raises:
-        ConfigurationError: They are not texts by their names, there are more than `MOST_LABELS`, or one is longer than
+        ConfigurationError: They are not texts by their names, there are more than `MAX_LABELS`, or one is longer than
             `LONGEST_LABEL`.
     """
     example = "labels={'tenant': 'acme'}"
@@ -98,8 +98,8 @@ def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
                 f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in "
                 "each list and in the first record of a run"
             )
-    if len(several) > MOST_LABELS:
-        raise ConfigurationError(f"there are {len(several)} labels, of {MOST_LABELS}")
+    if len(several) > MAX_LABELS:
+        raise ConfigurationError(f"there are {len(several)} labels, of {MAX_LABELS}")
     return several
 
 

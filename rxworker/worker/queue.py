@@ -56,7 +56,7 @@ logger = logging.getLogger("rxworker.worker")
 
 SUBMITTED = "submitted to the queue"
 TAKEN = "taken from the queue"
-MOST_ID = 200
+MAX_ID = 200
 """The maximum number of bytes of an id that a caller chooses."""
 
 
@@ -318,9 +318,9 @@ def _expect_id(run_id: str) -> str:
     """
     is_text = isinstance(run_id, str)  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
     is_id = is_text and is_storable(run_id) and run_id.isprintable() and run_id.strip() == run_id
-    if not is_id or len(run_id.encode()) > MOST_ID or re.search(r"~\d+$", run_id):
+    if not is_id or len(run_id.encode()) > MAX_ID or re.search(r"~\d+$", run_id):
         raise ConfigurationError(
-            f"run_id={run_id!r}: the id of a run is a text of up to {MOST_ID} bytes, such as run_id='order-4711', "
+            f"run_id={run_id!r}: the id of a run is a text of up to {MAX_ID} bytes, such as run_id='order-4711', "
             "without line breaks, and without ~ and a number at its end, which mark a run that resumes another"
         )
     return run_id

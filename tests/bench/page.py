@@ -28,8 +28,8 @@ from rxworker.ui.web import Settings, WebServer
 from tests.ui.browser.conftest import CHROMIUM
 from tests.ui.browser.conftest import FRAMES as FRAMES_DRAWN
 
-MOST_CPU = 60
-MOST_FRAME = 50
+MAX_CPU = 60
+MAX_FRAME = 50
 SECTION = """## Part {n}
 
 A paragraph with **strong**, *slanted* and `coded` words, and [a link](https://example.org/{n}). \
@@ -117,7 +117,7 @@ class Meter:
         heap = await self._metric("JSHeapUsedSize")
         frames: list[float] = sorted(await self.page.evaluate("globalThis.frames"))
         late: list[float] = await self.page.evaluate("globalThis.late")
-        late = [one for one in late if one > MOST_FRAME]
+        late = [one for one in late if one > MAX_FRAME]
         share = 100 * (busy - self._busy) / (clock - self._clock)
         p95 = frames[int(len(frames) * 0.95)] if frames else 0.0
         return Figures(name, share, heap / 1e6, len(frames), p95, len(late), max(late, default=0.0), more)
@@ -250,8 +250,8 @@ async def main(quick: bool) -> None:
             await long_list(browser, 5_000 // part),
         ]
         print(HEAD, *(one.line() for one in found), sep="\n")
-        missed = [one.name for one in found if one.cpu > MOST_CPU]
-        print(f"\nLimits: {MOST_CPU} % of a core, {MOST_FRAME} ms a frame. CPU over: {', '.join(missed) or 'none'}.")
+        missed = [one.name for one in found if one.cpu > MAX_CPU]
+        print(f"\nLimits: {MAX_CPU} % of a core, {MAX_FRAME} ms a frame. CPU over: {', '.join(missed) or 'none'}.")
         await browser.close()
 
 

@@ -20,7 +20,7 @@ from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import submit
-from rxworker.worker.arguments import LONGEST_LABEL, MOST_LABELS
+from rxworker.worker.arguments import LONGEST_LABEL, MAX_LABELS
 
 BOARD = Dashboard(
     [
@@ -132,7 +132,7 @@ async def test_records_have_the_user_of_a_server_and_nothing_that_the_server_not
 
 
 def test_a_group_keeps_the_newest_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LabelGroup.__call__.__globals__, "MOST_RUNS", 2)
+    monkeypatch.setitem(LabelGroup.__call__.__globals__, "MAX_RUNS", 2)
     group = LabelGroup("tenant", None)
 
     def record(run: str, event: Any) -> Record:
@@ -148,10 +148,10 @@ def test_a_group_keeps_the_newest_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
     [
         {"tenant": "a" * (LONGEST_LABEL + 1)},
         {"a" * (LONGEST_LABEL + 1): "tenant"},
-        {f"label {number}": "" for number in range(MOST_LABELS + 1)},
+        {f"label {number}": "" for number in range(MAX_LABELS + 1)},
     ],
 )
 def test_labels_are_few_and_short(labels: dict[str, str]) -> None:
-    with pytest.raises(ConfigurationError, match=f"of {MOST_LABELS}|of {LONGEST_LABEL}"):
+    with pytest.raises(ConfigurationError, match=f"of {MAX_LABELS}|of {LONGEST_LABEL}"):
         Worker(ScriptedModel([]), labels=labels)
     Worker(ScriptedModel([]), labels=dict([*labels.items()][1:]))

@@ -13,7 +13,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Dashboard, Panel, PanelState, above, below, panel
-from rxworker.boards.cell import MOST_GROUPS, MOST_KEPT
+from rxworker.boards.cell import MAX_GROUPS, MAX_KEPT
 from rxworker.boards.clock import AS_DUE
 from rxworker.boards.dashboard import Fold
 from rxworker.errors import ConfigurationError
@@ -139,13 +139,13 @@ def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_a
     shown = panel("Records", ops.map(row_of), view="table", group=run_of)
     fold = Fold(Dashboard([shown]))
     [cell] = fold.cells.values()
-    for n in range(2 * MOST_KEPT):
+    for n in range(2 * MAX_KEPT):
         fold.take(record(1.0 + n, run=f"run-{n}"))
     fold.take(record(1000.0, run="run-350"))
     value = cell.state.value
     assert isinstance(value, list)
     assert [row["run"] for row in value] == ["run-350", *[f"run-{n}" for n in range(501, 600)]]
-    assert len(cell._lanes) == len(cell._values) == len(cell._subscriptions) == MOST_KEPT
+    assert len(cell._lanes) == len(cell._values) == len(cell._subscriptions) == MAX_KEPT
 
 
 @pytest.mark.parametrize("view", ["bar", "line"])
@@ -154,7 +154,7 @@ def test_of_many_numbers_by_name_the_greatest_are_shown_and_the_sum_of_the_other
 ) -> None:
     numbers: dict[str, float] = {f"{n:03}": n for n in range(150)}
     greatest = {f"{n:03}": n for n in range(50, 150)}
-    late: dict[str, float] = {f"late-{n}": n for n in range(MOST_GROUPS)}
+    late: dict[str, float] = {f"late-{n}": n for n in range(MAX_GROUPS)}
 
     def at_each(*values: object) -> PanelState:
         def value_at(record: Record) -> object:
@@ -235,7 +235,7 @@ def test_the_grid_of_timers_depends_on_the_records_and_the_moment_alone() -> Non
 
 
 def test_a_pipeline_that_emits_without_end_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.boards.cell.MOST_EMITTED", 1000)
+    monkeypatch.setattr("rxworker.boards.cell.MAX_EMITTED", 1000)
 
     def endless(_: Observable[Record]) -> Observable[int]:
         return reactivex.from_iterable(repeat(1))

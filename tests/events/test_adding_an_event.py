@@ -67,7 +67,7 @@ STATE_STEPS: Steps = {
         ),
     ],
 }
-MOST_FILES = 6
+MAX_FILES = 6
 TESTS = ["tests/events/test_kinds.py", "tests/protocols/test_every_event.py"]
 
 
@@ -120,7 +120,7 @@ def test_a_new_event_needs_these_files_and_no_other(copy: Path, steps: Steps) ->
     code, output = run_tests(copy)
     assert code == 0, output
     documentation = 1
-    assert len(steps) + documentation <= MOST_FILES
+    assert len(steps) + documentation <= MAX_FILES
 
 
 def test_a_new_event_without_a_row_fails(copy: Path) -> None:

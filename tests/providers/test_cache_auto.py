@@ -48,7 +48,7 @@ from rxworker.providers.openai_cache import LIFETIMES
 
 LOOKBACK = 20
 LEAST = 1024
-MOST = 4
+MAX = 4
 Prefix = tuple[int, int]
 """A beginning of a prompt: its length in bytes, and a number that stands for it."""
 TTLS = {None: 0, "5m": 0, "1h": 1}
@@ -68,7 +68,7 @@ class CachingServer:
     def answer(self, body: bytes) -> tuple[int, int]:
         """The tokens of the input, and those of them that were read. Four bytes are a token."""
         prefixes, marks = self._prefixes(msgspec.json.decode(body))
-        assert len(marks) <= MOST
+        assert len(marks) <= MAX
         lives = [life for _, life in marks]
         assert lives == sorted(lives, reverse=True), "a mark before one that lives longer"
         read = 0

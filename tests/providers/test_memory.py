@@ -11,7 +11,7 @@ from rxworker.providers import PROVIDERS, Options
 
 DATA = "iVBORw0KGgoA" + "A" * 5_000_000  # begins as a PNG does
 # The buffer of the JSON encoder grows by half. The two protocols of OpenAI have the data in a `data:` URL besides.
-MOST = {"openai_chat": 2.6, "openai_responses": 2.6}
+MAX = {"openai_chat": 2.6, "openai_responses": 2.6}
 CONVERSATIONS = {
     "user": (Message.user("look", Image(data=DATA)), Message.assistant("ok"), Message.user("more")),
     "result": (
@@ -38,5 +38,5 @@ def test_a_large_image_is_copied_as_little_as_the_protocol_allows(name: str, whe
         finally:
             tracemalloc.stop()
         assert sent > len(DATA)
-        assert peak < MOST.get(name, 1.6) * len(DATA)
+        assert peak < MAX.get(name, 1.6) * len(DATA)
         assert kept < 0.1 * len(DATA)

@@ -27,7 +27,7 @@ from rxworker.providers import (
     OpenAIResponses,
     Options,
 )
-from rxworker.providers.origin import MOST_REFUSED, UNSEALED, Refused, maker_of, service_at
+from rxworker.providers.origin import MAX_REFUSED, UNSEALED, Refused, maker_of, service_at
 from rxworker.providers.service import Service
 from rxworker.testing import ReplayServer, call
 from rxworker.testing.server import AnswerLike, Received, ServedResponse
@@ -327,12 +327,12 @@ async def test_a_response_in_the_background_is_requested_without_what_is_refused
 
 def test_the_last_refused_messages_are_known() -> None:
     """And all of one conversation, however long it is: it would be refused in each later run."""
-    messages = [Message("assistant", (Text(str(n)),), "anthropic") for n in range(MOST_REFUSED + 5)]
+    messages = [Message("assistant", (Text(str(n)),), "anthropic") for n in range(MAX_REFUSED + 5)]
     known = Refused()
     known.add(messages[:5])
     known.add(messages[5:])
     kept = known.without(Conversation(tuple(messages))).messages
-    assert [message.provider for message in kept] == ["anthropic"] * 5 + [None] * MOST_REFUSED
+    assert [message.provider for message in kept] == ["anthropic"] * 5 + [None] * MAX_REFUSED
     known.add(messages)
     everything = known.without(Conversation(tuple(messages))).messages
     assert {message.provider for message in everything} == {None}

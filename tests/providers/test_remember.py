@@ -32,8 +32,8 @@ from rxworker.messages import (
 from rxworker.providers import Anthropic, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.providers.anthropic.options import encode_tool
 from rxworker.providers.encode_cache import (
-    MOST,
-    MOST_BYTES,
+    MAX,
+    MAX_BYTES,
     MessageEncoder,
     Part,
     Remembered,
@@ -183,13 +183,13 @@ def test_pictures_and_documents_are_not_kept(block: Content) -> None:
 
 def test_what_is_remembered_has_bounds() -> None:
     messages = (Message.user("a"),)
-    assert kept(messages, MOST_BYTES).take(messages)
-    assert kept(messages, MOST_BYTES + 1).take(messages) is None
+    assert kept(messages, MAX_BYTES).take(messages)
+    assert kept(messages, MAX_BYTES + 1).take(messages) is None
     remembered = Remembered[Count](encode_tool)
-    said = [(Message.user("a"),) for _ in range(MOST + 1)]
+    said = [(Message.user("a"),) for _ in range(MAX + 1)]
     for one in said:
         remembered.keep(one, Count(), 0)
-    assert [remembered.take(one) is None for one in said] == [True] + [False] * MOST
+    assert [remembered.take(one) is None for one in said] == [True] + [False] * MAX
 
 
 LOOK = ToolMeta("look", "Looks.", {"type": "object"})

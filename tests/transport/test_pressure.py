@@ -23,7 +23,7 @@ RawServer = Callable[[Handler], Awaitable[str]]
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 FRAME = b"data: " + b"x" * 16_000 + b"\n\n"
-MOST = 64 * 1024 * 1024
+MAX = 64 * 1024 * 1024
 """Far more than aiohttp and the machine hold between a client and a server."""
 
 
@@ -55,7 +55,7 @@ class Gate:
 class Source:
     """Sends and sends, and counts."""
 
-    def __init__(self, frames: list[bytes], most: int = MOST) -> None:
+    def __init__(self, frames: list[bytes], most: int = MAX) -> None:
         self.frames = frames
         self.most = most
         self.sent = 0
@@ -130,9 +130,9 @@ async def test_nothing_is_read_while_it_is_full_and_the_server_stops(raw_server:
     await until(lambda: gate.is_holding)
     read, sent = body.size, await flat(lambda: source.sent)
     assert body.size == read
-    assert sent < MOST / 2
+    assert sent < MAX / 2
     gate.open()
-    await until(lambda: source.sent > sent + MOST // 8)
+    await until(lambda: source.sent > sent + MAX // 8)
     assert body.size > read
     body.subscription.dispose()
     await source.gone.wait()

@@ -415,7 +415,7 @@ async def test_a_socket_is_used_with_the_keys_that_it_was_opened_with() -> None:
 
 
 async def test_at_most_so_many_sockets_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.transport.websocket.MOST_KEPT", 2)
+    monkeypatch.setattr("rxworker.transport.websocket.MAX_KEPT", 2)
     async with serving(Service([say("a"), say("b"), say("c")])) as service:
         transport = WebSocketTransport()
         for _ in range(3):

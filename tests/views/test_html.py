@@ -80,8 +80,8 @@ async def test_a_run_is_drawn_as_it_is_now() -> None:
 
 
 async def test_a_long_run_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html, "MOST_ITEMS", 2)
-    monkeypatch.setattr(html, "MOST_TEXT", 10)
+    monkeypatch.setattr(html, "MAX_ITEMS", 2)
+    monkeypatch.setattr(html, "MAX_TEXT", 10)
     model = ScriptedModel([call("look", name=str(n)) for n in range(3)] + [say("0123456789abc")])
     run = Worker(model, tools=[look]).run("Hi")
     await run

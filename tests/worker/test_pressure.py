@@ -27,7 +27,7 @@ from rxworker.transport.base import PRESSURE
 from rxworker.transport.listening import stop_listening
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
-MOST = 32 * 1024 * 1024
+MAX = 32 * 1024 * 1024
 """Far more than aiohttp and the machine hold between a client and a server."""
 
 
@@ -116,11 +116,11 @@ async def held(run: Run, source: Source, delivery: Delivery) -> tuple[AsyncGener
 async def test_a_watcher_that_stops_reading_makes_the_server_stop_and_then_go_on(
     serve: Callable[[int], Source],
 ) -> None:
-    source = serve(MOST)
+    source = serve(MAX)
     worker = Worker(source.client())
     run = worker.run("Go.")
     batches, sent = await held(run, source, Reliable(limit=8))
-    assert sent < MOST / 2
+    assert sent < MAX / 2
     seq = run.last_seq
     source.clock.advance_by(1000)  # far longer than the client would wait in silence
     assert (run.last_seq, run.done()) == (seq, False)
@@ -128,21 +128,21 @@ async def test_a_watcher_that_stops_reading_makes_the_server_stop_and_then_go_on
     async for _ in batches:
         pass
     result = await run
-    assert source.sent >= MOST
-    assert len(result.text) > 0.9 * MOST
+    assert source.sent >= MAX
+    assert len(result.text) > 0.9 * MAX
 
 
 async def test_the_run_continues_when_the_watcher_leaves(serve: Callable[[int], Source]) -> None:
-    source = serve(MOST)
+    source = serve(MAX)
     run = Worker(source.client()).run("Go.")
     batches, sent = await held(run, source, Reliable(limit=8))
-    assert sent < MOST / 2
+    assert sent < MAX / 2
     await batches.aclose()
-    assert len((await run).text) > 0.9 * MOST
+    assert len((await run).text) > 0.9 * MAX
 
 
 async def test_cancel_does_not_wait_for_the_watcher(serve: Callable[[int], Source]) -> None:
-    source = serve(MOST)
+    source = serve(MAX)
     run = Worker(source.client()).run("Go.")
     batches, _ = await held(run, source, Reliable(limit=8))
     async with asyncio.timeout(60):
@@ -156,16 +156,16 @@ async def test_cancel_does_not_wait_for_the_watcher(serve: Callable[[int], Sourc
 async def test_the_run_inside_waits_for_who_watches_the_run_around_it(
     serve: Callable[[int], Source],
 ) -> None:
-    source = serve(MOST)
+    source = serve(MAX)
     inner = worker_tool(Worker(source.client()), name="ask", description="Ask somebody.")
     run = Worker(ScriptedModel([call("ask", task="Why?"), "So."]), tools=[inner]).run("Go.")
     batches, sent = await held(run, source, Reliable(limit=8))
-    assert sent < MOST / 2
+    assert sent < MAX / 2
     source.clock.advance_by(1000)
     assert source.sent < sent + 1024 * 1024
     await batches.aclose()
     assert (await run).text == "So."
-    assert source.sent >= MOST
+    assert source.sent >= MAX
 
 
 @pytest.mark.parametrize("delivery", [Coalesce(), Latest(), DropOldest(limit=8), Reliable(limit=None)], ids=str)

@@ -37,7 +37,7 @@ CWD = "cwd"
 MAX_LINE = 32 * 1024 * 1024
 """The maximum number of bytes of a message of a client."""
 
-MOST_SESSIONS = 100
+MAX_SESSIONS = 100
 """How many sessions a list has, the newest."""
 
 LEFT = "the client has disconnected"
@@ -166,7 +166,7 @@ class AcpAgent:
             return CWD in info.row.labels and given.cwd in (None, info.row.labels[CWD])
 
         found: list[wire.SessionInfo] = []
-        for each in conversations_in(await stored_runs(log, is_of))[:MOST_SESSIONS]:
+        for each in conversations_in(await stored_runs(log, is_of))[:MAX_SESSIONS]:
             row = each.runs[0].row  # the first run has the title
             updated = datetime.fromtimestamp(each.last.updated, UTC).isoformat(timespec="seconds")
             found.append(wire.SessionInfo(each.id, row.labels[CWD], row.title, updated))

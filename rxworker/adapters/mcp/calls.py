@@ -60,8 +60,8 @@ PACE = 0.25
 KEPT = 32
 """How many items of a run are kept to describe its progress."""
 
-MOST_LINE = 160
-MOST_FORM = 4000
+MAX_LINE = 160
+MAX_FORM = 4000
 """The maximum number of characters of a call that a person decides about; a longer one is cut, with a note."""
 
 CLEANUP_SECONDS = 5.0
@@ -278,7 +278,7 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
     """The forms that the client's user fills in, by their names: those of the questions, or that of the approval."""
     forms: dict[str, Form] = {}
     for index, question in pending.questions.items():
-        about = f"{question.source} has a question, for {describe_call(pending.calls[index], MOST_FORM)}"
+        about = f"{question.source} has a question, for {describe_call(pending.calls[index], MAX_FORM)}"
         message = clean(f"{about}\n{question.message}")
         forms[_key_of(index)] = (
             ElicitRequestURLParams(message=message, url=question.url, elicitation_id=f"{entry.id}.{index}")
@@ -316,7 +316,7 @@ def _can_show(context: Context, form: Form) -> bool:
 def _question(entry: RunEntry, pending: PendingCalls) -> str:
     """The calls or the pause that a person decides about."""
     pause = entry.run.state.pause
-    calls = [describe_call(pending.calls[index], MOST_FORM) for index in pending.required]
+    calls = [describe_call(pending.calls[index], MAX_FORM) for index in pending.required]
     what = f"Run {', and '.join(calls)}?" if calls else "Continue?"
     reason = "" if pause is None else pause.reason
     return clean(f"{what}\n{reason}".rstrip())
@@ -336,19 +336,19 @@ def progress_line(view: RunView) -> str:
     items = [item for item in view.items if isinstance(item, BlockView)]
     running = [item for item in items if isinstance(item, CallView) and item.stage == "running"]
     if running:
-        return one_line(", ".join(map(_call_line, running)), MOST_LINE)
+        return one_line(", ".join(map(_call_line, running)), MAX_LINE)
     if not items:
         return ""
     item = items[-1]
     if isinstance(item, CallView):
         return f"{item.block.tool} {item.stage}" if item.is_over else f"calls {item.block.tool}"
-    text = "".join(item.pieces[-MOST_LINE:])
-    shown = one_line(text[-MOST_LINE:])
-    if len(text) > MOST_LINE:
+    text = "".join(item.pieces[-MAX_LINE:])
+    shown = one_line(text[-MAX_LINE:])
+    if len(text) > MAX_LINE:
         shown = f"...{shown.partition(' ')[2]}"
     return f"(thinking) {shown}" if shown and item.block.block_type is BlockType.THINKING else shown
 
 
 def _call_line(item: CallView) -> str:
-    name = item.block.tool if item.call is None else describe_call(item.call, MOST_LINE)
+    name = item.block.tool if item.call is None else describe_call(item.call, MAX_LINE)
     return f"{name}: {describe_json(item.progress)}" if item.reports else name

@@ -28,7 +28,7 @@ CHANGES = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "n
 NEW = ("content", "new_text", "file_text", "text")
 """The arguments of tools that write a file."""
 
-MOST = 80
+MAX = 80
 UNNAMED = "call"
 """The title of a call whose tool has no name."""
 
@@ -54,8 +54,8 @@ def title_of(call: ToolCall) -> str:
     """
     given = (call.input,) if isinstance(call.input, str) else call.input.values()
     first = next((value for value in given if isinstance(value, str) and value.strip()), "")
-    line = " ".join(first[: 4 * MOST].split())
-    line = line if len(line) <= MOST else f"{line[: MOST - 1]}…"
+    line = " ".join(first[: 4 * MAX].split())
+    line = line if len(line) <= MAX else f"{line[: MAX - 1]}…"
     name = call.name or UNNAMED
     return f"{name}: {line}" if line else name
 

@@ -40,7 +40,7 @@ from rxworker.providers.anthropic.container import (
     valid_id,
 )
 from rxworker.providers.anthropic.options import (
-    MOST_MARKS,
+    MAX_MARKS,
     TOOLSET,
     cache_control,
     code_tool,
@@ -132,7 +132,7 @@ def encode(
     if options.extra:
         body = with_extra(body, container_extra(options.extra, container), whole=(CONTAINER,))
         container = container_id(body)
-    marks, moving = MOST_MARKS, None
+    marks, moving = MAX_MARKS, None
     # Without any of these there is nothing to mark, and no mark to count: the tools that are known have none.
     if options.cache or point or encoder.points or isinstance(body.get("tools"), list):
         parts = cached_parts(options)
@@ -140,7 +140,7 @@ def encode(
         if moving and system and encoder.points:
             parts = parts[1:]  # the system text's mark holds the tools: one more is left for the points
         ttl = longest(options.cache_ttl, *[mark.ttl for _, _, mark in encoder.points])
-        most = 1 if moving else MOST_MARKS
+        most = 1 if moving else MAX_MARKS
         body, marks = mark_prefix(body, parts, point, ttl, head=head, most_of_tools=most)
     if "messages" not in options.extra:
         body["messages"] = encoder.messages(marks, container, moving)
@@ -214,7 +214,7 @@ class MessagesEncoder(MessageEncoder):
 
     def messages(
         self,
-        marks: int = MOST_MARKS,
+        marks: int = MAX_MARKS,
         container: str | None = None,
         moving: CachePoint | None = None,
     ) -> Raw | tuple[Raw | JsonObject, ...]:

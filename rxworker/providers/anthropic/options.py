@@ -291,7 +291,7 @@ def with_binding(request: Request, given: str | None) -> Options:
     )
 
 
-MOST_MARKS = 4
+MAX_MARKS = 4
 LEAST_TO_COMPACT = 50_000
 UNMARKED = ("thinking", "redacted_thinking")
 
@@ -349,7 +349,7 @@ def mark_prefix(
     ttl: str | None = None,
     *,
     head: str = "",
-    most_of_tools: int = MOST_MARKS,
+    most_of_tools: int = MAX_MARKS,
 ) -> tuple[Body, int]:
     """The body with marks on its last tool and its system text, as requested.
 
@@ -379,15 +379,15 @@ def mark_prefix(
             mark = to_json(cache_control(ttl))
             marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], mark))
             count += 1
-        return body | marked, MOST_MARKS - count
+        return body | marked, MAX_MARKS - count
     if tools and isinstance(tools, list) and ("tools" in parts or (point and not head)):
         tools = marked["tools"] = _with_mark(tools, cache_control(ttl))
     if ttl and isinstance(tools, list) and _count(tools):
         tools = marked["tools"] = [_lasting(tool, ttl) for tool in tools]
-    most_of_tools = min(most_of_tools, MOST_MARKS - count)
+    most_of_tools = min(most_of_tools, MAX_MARKS - count)
     if _count(tools) > most_of_tools:
         tools = marked["tools"] = _with_last_marks(tools, most_of_tools)
-    return body | marked, MOST_MARKS - count - _count(tools)
+    return body | marked, MAX_MARKS - count - _count(tools)
 
 
 def _texts(system: str, head: str, mark: JsonObject, is_marked: bool) -> list[Json]:

@@ -51,7 +51,7 @@ from rxworker.providers.schema import closed
 from rxworker.providers.takes import FORMATS, TAKES
 
 NAME = "bedrock"
-MOST_POINTS = 4
+MAX_POINTS = 4
 """Cache points that a request may have. A family that takes none refuses the request.
 
 See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
@@ -258,7 +258,7 @@ def _with_points(body: JsonObject, options: Options, info: ModelInfo) -> JsonObj
             if "cachePoint" in blocks[place]:  # one before one that lives longer is refused
                 ttl = longest(blocks[place]["cachePoint"].get("ttl"), ttl)
                 blocks[place] = _point(CachePoint(ttl))
-    left = MOST_POINTS - sum("cachePoint" in block for block in system)
+    left = MAX_POINTS - sum("cachePoint" in block for block in system)
     left -= _keep_last(tools, 1 if is_moving else left)
     for blocks in reversed(contents):
         left -= _keep_last(blocks, left)

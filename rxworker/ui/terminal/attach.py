@@ -21,10 +21,10 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import Audio, Document, Image, Message
 from rxworker.ui.clean import clean, one_line
 
-MOST = 5_000_000
+MAX = 5_000_000
 """Bytes of a file that is attached; the page takes as many."""
-MOST_CHOICES = 50
-MOST_SCANNED = 5_000
+MAX_CHOICES = 50
+MAX_SCANNED = 5_000
 """Entries of a folder that are looked at to complete a path."""
 
 _NAMED = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"@]\S*))')
@@ -96,7 +96,7 @@ def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
     choices: list[tuple[str, str]] = []
     try:
         with os.scandir(_path(head + slash, folder)) as entries:
-            for _, entry in zip(range(MOST_SCANNED), entries, strict=False):
+            for _, entry in zip(range(MAX_SCANNED), entries, strict=False):
                 name = entry.name
                 is_hidden = name.startswith(".") and not tail.startswith(".")
                 # A name that the input cannot show as it is cannot be chosen either.
@@ -113,7 +113,7 @@ def complete_path(text: str, folder: Path) -> list[tuple[str, str]]:
                 choices.append((f"{text[: begun.start()]}@{quote}{path}{end}", name + "/" * is_folder))
     except (OSError, ValueError):
         return []
-    return sorted(choices, key=itemgetter(1))[:MOST_CHOICES]
+    return sorted(choices, key=itemgetter(1))[:MAX_CHOICES]
 
 
 def _path(name: str, folder: Path) -> Path:
@@ -133,15 +133,15 @@ def _read(name: str, folder: Path) -> Attached:
         if not stat.S_ISREG(found.st_mode):  # to read a pipe or a device may never end
             raise _refuse(name, "is not an ordinary file", "copy its content into one")
         with path.open("rb") as file:
-            data = file.read(MOST + 1)
+            data = file.read(MAX + 1)
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         todo = f"correct the path, or write @@{one_line(name, 60)} where no file is meant"
         raise _refuse(name, f"is not a file in {folder.resolve()}", todo) from error
     except OSError as error:
         todo = "make it readable, or paste its content"
         raise _refuse(name, f"cannot be read ({error.strerror or error})", todo) from error
-    if len(data) > MOST:
-        size = f"has {found.st_size / 1e6:,.1f} MB, more than {MOST / 1e6:.0f} MB"
+    if len(data) > MAX:
+        size = f"has {found.st_size / 1e6:,.1f} MB, more than {MAX / 1e6:.0f} MB"
         raise _refuse(name, size, "attach a part of it, or give the worker a tool that reads it")
     if not data:
         raise _refuse(name, "is empty", "attach another file")

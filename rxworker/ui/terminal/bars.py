@@ -100,9 +100,9 @@ def who_line(provider: str, model: str, tools: int) -> str:
     return who + (f" · {plural(tools, 'tool')}" if tools else "")
 
 
-MOST_REMEMBERED = 200
-MOST_LINES = 10
-MOST_CHARACTERS = 1_000
+MAX_REMEMBERED = 200
+MAX_LINES = 10
+MAX_CHARACTERS = 1_000
 """A paste that has more is folded."""
 _LINE_END = re.compile("\r\n?")
 MENU_KEYS = frozenset(("up", "down", "tab", "enter", "escape"))
@@ -262,7 +262,7 @@ class Composer(TextArea):
         """
         text = clean(_LINE_END.sub("\n", text))
         lines = text.strip("\n").count("\n") + 1
-        if lines > MOST_LINES or len(text) > MOST_CHARACTERS:
+        if lines > MAX_LINES or len(text) > MAX_CHARACTERS:
             text = self._fold(text, plural(lines, "line") if lines > 1 else f"{len(text):,} characters")
         elif not is_name(text.strip()):  # who pastes a text need not have read all of it
             text = escape(text)
@@ -318,7 +318,7 @@ class Composer(TextArea):
         labels = (f"[pasted {size}{f' #{n}' if n > 1 else ''}]" for n in count(1))
         label = next(each for each in labels if self.pastes.get(each, text) == text)
         self.pastes[label] = text
-        for old in [*self.pastes][:-MOST_REMEMBERED]:
+        for old in [*self.pastes][:-MAX_REMEMBERED]:
             del self.pastes[old]
         return label
 
@@ -357,7 +357,7 @@ class Composer(TextArea):
     def accept(self) -> None:
         """Store the text in the history and clear the input."""
         self._sent.append(self.text.strip())
-        del self._sent[:-MOST_REMEMBERED]
+        del self._sent[:-MAX_REMEMBERED]
         self._at = None
         self.clear()
 

@@ -36,7 +36,7 @@ from rxworker.views import RunView
 from rxworker.worker import Decision
 from rxworker.worker.decisions import Approve, Deny, reply_of
 
-MOST_LINES = 500
+MAX_LINES = 500
 """Maximum number of lines of a diff in a dialog."""
 
 
@@ -122,7 +122,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
             "more": "dim",
         }
         lines = edit_lines(edit)
-        shown = lines[:MOST_LINES]
+        shown = lines[:MAX_LINES]
         if len(lines) > len(shown):
             shown.append(("dim", f"… {more_lines(len(lines) - len(shown))}"))
         return Text("\n").join(Text(line, styles.get(style, "")) for style, line in shown)

@@ -30,7 +30,7 @@ TEXTS = ("content", "contents", "new_text", "file_text", "text")
 """The names of arguments that usual tools for files have."""
 LARGEST = 500_000
 """Bytes of a file that is read for a diff."""
-MOST_COMPARED = 2000
+MAX_COMPARED = 2000
 """Lines of the changed part that are compared.
 
 Of a longer one, all old lines are shown as removed and all new ones as added.
@@ -114,7 +114,7 @@ def _changed(old: list[str], new: list[str]) -> Iterable[StyledLine]:
         end += 1
     first, old_end, new_end = max(0, start - CONTEXT), len(old) - end, len(new) - end
     yield from ((("dim", _line(" ", line))) for line in old[first:start])
-    if old_end + new_end - 2 * start > MOST_COMPARED:
+    if old_end + new_end - 2 * start > MAX_COMPARED:
         yield from (("removed", _line("-", line)) for line in old[start:old_end])
         yield from (("added", _line("+", line)) for line in new[start:new_end])
     else:

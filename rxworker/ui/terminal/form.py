@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "null": ((type(None),), "null"),
 }
 """The types of JSON schemas, and what people call them."""
-MOST_ABOUT = 300
+MAX_ABOUT = 300
 
 
 class Field(Struct, frozen=True):
@@ -81,7 +81,7 @@ class Field(Struct, frozen=True):
         parts.append("required" if self.is_required else "optional")
         about = self.schema.get("description")
         text = f"{', '.join(filter(None, parts))}. {about if isinstance(about, str) else ''}"
-        return one_line(text, MOST_ABOUT)
+        return one_line(text, MAX_ABOUT)
 
     def read(self, text: str) -> Json | UnsetType:
         """Return the value of what stands in the field.

@@ -217,7 +217,7 @@ TITLES = {
     events.BlockType.OPAQUE: "unknown content",
 }
 """The titles of blocks that a terminal cannot show."""
-MOST_SOURCES = 50
+MAX_SOURCES = 50
 KEPT = 200
 """Maximum number of items that are kept for the trace."""
 ARGUMENTS = 400
@@ -314,7 +314,7 @@ def _update(lane: Lane, item: ViewItem) -> None:
         return
     for citation in item.citations[lane.cited :]:
         for source in describe_sources(citation):
-            if source not in lane.sources and len(lane.sources) < MOST_SOURCES:
+            if source not in lane.sources and len(lane.sources) < MAX_SOURCES:
                 lane.sources.append(source)
     lane.cited = len(item.citations)
 

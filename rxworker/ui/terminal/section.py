@@ -111,7 +111,7 @@ def _cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-MOST = 100_000
+MAX = 100_000
 """Maximum number of characters of a text that is rendered as Markdown."""
 
 _MARKS = re.compile(r"[*_`#|>\[~]|^\s*(?:[-+]|\d+[.)])\s", re.MULTILINE)
@@ -168,7 +168,7 @@ def is_document(text: str) -> bool:
     >>> is_document("It **is** so."), is_document("It is so.")
     (True, False)
     """
-    return len(text) <= MOST and _MARKS.search(text) is not None
+    return len(text) <= MAX and _MARKS.search(text) is not None
 
 
 def parse(text: str, names: dict[str, object] | None = None) -> list[Token]:

@@ -15,7 +15,7 @@ from rxworker.log.values import LISTED
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import plural
 
-MOST_RUNS = 500
+MAX_RUNS = 500
 """How many stored runs are searched for sessions, the newest."""
 TITLE = 60
 
@@ -50,7 +50,7 @@ async def list_sessions(log: EventLog) -> list[StoredConversation]:
     Raises:
         LogError: The log cannot be read.
     """
-    return conversations_in(await log.list(limit=MOST_RUNS))
+    return conversations_in(await log.list(limit=MAX_RUNS))
 
 
 async def rename_session(log: EventLog, session: StoredConversation, title: str) -> None:

@@ -18,7 +18,7 @@ from rxworker.views import AttemptView, BlockView, CallView, RunView
 from rxworker.views.amounts import duration
 
 BarKind: TypeAlias = Literal["turn", "wait", "thinking", "text", "write", "run", "bad"]
-MOST_ROWS = 200
+MAX_ROWS = 200
 NAME_WIDTH = 22
 NOTE_WIDTH = 22
 
@@ -65,7 +65,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
     rows: list[TraceRow] = []
     began, turn = view.began or 0.0, None
     if not attempts:
-        return [item_row(item, began, now) for item in items][-MOST_ROWS:]
+        return [item_row(item, began, now) for item in items][-MAX_ROWS:]
     ends = [*(each.began for each in attempts[1:]), now if view.end is None else view.now]
     rows += [item_row(item, began, now) for item in items if item.began < attempts[0].began]
     for attempt, end in zip(attempts, ends, strict=True):
@@ -79,7 +79,7 @@ def trace_rows(view: RunView, now: float) -> list[TraceRow]:
             own = [item for item in items if attempt.began <= item.began]
         rows.append(_attempt_row(attempt, own, began, end))
         rows += [item_row(item, began, now) for item in own]
-    return rows[-MOST_ROWS:]
+    return rows[-MAX_ROWS:]
 
 
 def _attempt_row(attempt: AttemptView, own: Sequence[BlockView], began: float, end: float) -> TraceRow:

@@ -17,7 +17,7 @@ from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
 from rxworker.ui.terminal.lanes import CallLane, Lane
 from rxworker.ui.terminal.section import (
-    MOST,
+    MAX,
     DocumentSection,
     Section,
     StyledSection,
@@ -88,7 +88,7 @@ class TextView(LaneView):
         line = self._text.text.lines[-1] if self._text.text.lines else ""
         self._text.text.append(piece)
         self._length += len(piece)
-        if self._length > MOST:
+        if self._length > MAX:
             self._document = None  # to lay it out anew for another width would take too long
         elif self._document is not None:
             self._document.append(piece)
@@ -304,7 +304,7 @@ class PanelView(UserView):
         return [(f"‖ {self.lane.title}", "busy")], []
 
 
-MOST_LANES = 400
+MAX_LANES = 400
 VIEWS: dict[str, type[LaneView]] = {
     "user": UserView,
     "thinking": ThinkingView,
@@ -412,7 +412,7 @@ class Transcript(VerticalScroll):
 
     async def _make_room(self) -> None:
         self._greeting.display = self._left_out > 0 or not self._views
-        over = len(self._views) - MOST_LANES
+        over = len(self._views) - MAX_LANES
         if over <= 0:
             return
         old = [lane for lane in list(self._views)[:over] if lane.is_over]

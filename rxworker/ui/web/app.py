@@ -208,7 +208,7 @@ def _write_timeout(request: web.Request, seconds: float) -> Generator[None, None
         timer.cancel()
 
 
-MOST_WAITING = 1 << 14
+MAX_WAITING = 1 << 14
 """The number of bytes that may wait in a connection before its client counts as behind.
 
 Below the low-water mark of asyncio and uvloop (16 KiB) no write waits.
@@ -220,7 +220,7 @@ def _now(request: web.Request, data: bytes, write: Callable[[bytes], Coroutine[o
     transport = request.transport
     if transport is None or transport.is_closing():
         return False
-    if transport.get_write_buffer_size() + len(data) >= MOST_WAITING:
+    if transport.get_write_buffer_size() + len(data) >= MAX_WAITING:
         return False
     writing = write(data)
     try:

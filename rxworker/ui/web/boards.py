@@ -66,9 +66,9 @@ BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
 _FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
 
 
-MOST_FOLDS = 8
+MAX_FOLDS = 8
 """The maximum number of moments of a scope that are computed, or wait for that."""
-MOST_PAST = 32
+MAX_PAST = 32
 """How many moments of the past are kept."""
 SETTLED = 10.0
 """Seconds after which no more records of a moment come."""
@@ -443,7 +443,7 @@ class Boards:
             is_past = query.time is not None and now < time.time() - SETTLED
             if is_past and dashboard.name in self._known:
                 self._past[key] = known
-                if len(self._past) > MOST_PAST:
+                if len(self._past) > MAX_PAST:
                     del self._past[next(iter(self._past))]
         return known
 
@@ -496,7 +496,7 @@ class Boards:
         """
         task = self._folds.get(key)
         if task is None:
-            if sum(name == key[0] for name, _ in self._folds) >= MOST_FOLDS:
+            if sum(name == key[0] for name, _ in self._folds) >= MAX_FOLDS:
                 raise ApiError(429, "too_many_moments", "too many moments of it are computed: wait for one of them")
             task = self._folds[key] = asyncio.create_task(fold())
             task.add_done_callback(partial(self._folded, key))

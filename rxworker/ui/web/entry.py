@@ -137,7 +137,7 @@ RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
 LIST_WATCHER = "list of runs"
 """The name of the watcher that feeds the list of runs. It is not shown."""
 
-MOST_UNREAD = 32
+MAX_UNREAD = 32
 """The maximum number of messages that wait to be added to a run's conversation."""
 
 
@@ -636,7 +636,7 @@ class LiveEntry(RunEntry):
 
     async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
         """Send a message into the run."""
-        if len(self._unread) >= MOST_UNREAD:
+        if len(self._unread) >= MAX_UNREAD:
             problem = f"{len(self._unread)} messages wait to be read: wait until the model answers"
             raise ApiError(429, "too_many_messages", problem)
         if id in self._unread:

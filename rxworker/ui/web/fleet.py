@@ -27,8 +27,8 @@ from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.responses import ApiError
 
-ROWS, MOST_ROWS = 50, 200
-MOST_SHOWN = 100
+ROWS, MAX_ROWS = 50, 200
+MAX_SHOWN = 100
 """The maximum number of groups and of owners that are shown."""
 SLICE = 1000
 """How many rows are searched before other tasks run."""
@@ -133,7 +133,7 @@ class RunFilter(Struct, frozen=True):
     owner: str | None = None
     label: str | None = None
     text: str = field(default="", name="q")
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = ROWS
+    limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = ROWS
 
     def matches(self, info: RunInfo) -> bool:
         """Whether a run is listed."""
@@ -279,10 +279,10 @@ def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> di
         "runs": runs,
         "recovering": recovering_of(open_runs, now),
         "queues": queues_of(open_runs),
-        "owners": owners[:MOST_SHOWN],
+        "owners": owners[:MAX_SHOWN],
         "owner_count": len(owners),
         "groups": [
-            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals)) for each in groups[:MOST_SHOWN]
+            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals)) for each in groups[:MAX_SHOWN]
         ],
         "group_count": len(groups),
         "rows": rows,

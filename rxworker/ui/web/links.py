@@ -41,9 +41,9 @@ EVERY = 1.0
 """Seconds after which links are read again: until then another server may serve one that was revoked."""
 PATIENCE = 5.0
 """Seconds that a log may take to return the links, before all their clients are disconnected."""
-MOST, MOST_OF_ONE = 1000, 100
+MAX, MAX_OF_ONE = 1000, 100
 """The maximum number of links, and of those of one user: all are read at once, and fit in a message of NATS."""
-MOST_OPEN = 64
+MAX_OPEN = 64
 """The maximum number of open requests of one link, so that its clients leave room for others."""
 
 
@@ -158,7 +158,7 @@ class Links:
         def add(stored: StoredLinks) -> StoredLinks:
             kept = {one.id: one for one in stored.links.values() if not one.is_over(now)}
             of_one = Counter(one.owner for one in kept.values())[owner]
-            if len(kept) >= MOST or (self._has_users and of_one >= MOST_OF_ONE):
+            if len(kept) >= MAX or (self._has_users and of_one >= MAX_OF_ONE):
                 raise ApiError(429, "too_many_links", "there are too many links: revoke one")
             return StoredLinks({**kept, link.id: link})
 
@@ -240,7 +240,7 @@ class Links:
         task = asyncio.current_task()
         assert task is not None
         tasks = self._open.setdefault(link.id, set())
-        if len(tasks) >= MOST_OPEN:
+        if len(tasks) >= MAX_OPEN:
             raise ApiError(429, "too_many_watchers", "too many clients use this link: close a page")
         tasks.add(task)
         if self._looking is None:

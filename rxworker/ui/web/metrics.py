@@ -25,7 +25,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from rxworker.boards import PanelState
-from rxworker.boards.cell import MOST_GROUPS
+from rxworker.boards.cell import MAX_GROUPS
 from rxworker.boards.panel import NUMBERS
 from rxworker.log import Fleet
 from rxworker.log.fleet import Totals
@@ -173,7 +173,7 @@ def _numbers(state: PanelState) -> dict[str, float]:
     items = value.items() if isinstance(value, Mapping) else ()
     known = ((name, NOT_KNOWN if each is None else each) for name, each in items)
     numbers = ((name, each) for name, each in known if isinstance(each, int | float))
-    return dict(islice(numbers, MOST_GROUPS + 1))
+    return dict(islice(numbers, MAX_GROUPS + 1))
 
 
 def _gauge(

@@ -29,7 +29,7 @@ from rxworker.protocols.socket import AllowedTool, Branch, Marks
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, RunQuery, texts_in
+from rxworker.ui.web.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
@@ -129,7 +129,7 @@ class Runs:
     async def search(self, query: RunQuery) -> tuple[list[FoundRun], bool]:
         """Return the runs that match, also those that only the log has, and whether more do.
 
-        It looks at the newest `MOST_SEARCHED` of these.
+        It looks at the newest `MAX_SEARCHED` of these.
         """
         log, words = self.store.log, words_of(query.text)
         found: dict[str, FoundRun] = {}
@@ -149,7 +149,7 @@ class Runs:
                     entry, read = self.store.look(one.info, self.owner), read + 1
                     if entry is not None:
                         found.setdefault(entry.id, FoundRun(entry, one.excerpt))
-                    if read == MOST_SEARCHED:
+                    if read == MAX_SEARCHED:
                         break
         return query.select(list(found.values()))
 

@@ -16,9 +16,9 @@ from rxworker.ui.web.entry import RunEntry, RunStatus
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
 Finite: TypeAlias = Annotated[float, Meta(ge=-1e15, le=1e15)]
 
-MOST_SEARCHED = 5_000
+MAX_SEARCHED = 5_000
 """How many runs of a log that match the text and the tool are compared with the other parameters, the newest."""
-LISTED, MOST_LISTED = 100, 1_000
+LISTED, MAX_LISTED = 100, 1_000
 
 ORDERS: dict[Sort, Callable[[RunSummary], float]] = {
     "newest": lambda run: run.started,
@@ -58,7 +58,7 @@ class RunQuery(Struct, frozen=True):
     since: Finite | None = None
     min_cost: Finite | None = None
     sort: Sort = "newest"
-    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = LISTED
+    limit: Annotated[int, Meta(ge=1, le=MAX_LISTED)] = LISTED
     after: str | None = None
 
     def matches(self, run: RunSummary) -> bool:

@@ -110,7 +110,7 @@ async def note_request(request: web.Request, handler: Handler) -> web.StreamResp
 BACKLOG = 128
 """The maximum number of connections that wait to be accepted."""
 
-MOST_PROBES = 32
+MAX_PROBES = 32
 """The maximum number of connections of `serve_health`."""
 
 CLOSING_SECONDS = 3.0
@@ -238,7 +238,7 @@ async def serve_health(
     app.add_routes([aiohttp_route(route) for route in health_routes(find_obstacle, find_log)])
     app.on_response_prepare.append(add_security_headers)
     # Everything on the network may reach it, and it must not use up the files of the process.
-    async with _listening(app, MOST_PROBES, host, port) as port:
+    async with _listening(app, MAX_PROBES, host, port) as port:
         yield port
 
 

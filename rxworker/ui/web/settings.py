@@ -102,7 +102,7 @@ def is_own_origin(origin: str, host: str, allowed: Sequence[str] = ()) -> bool:
 
 
 SHORTEST_TOKEN = 8
-MOST_WRITES = 1000.0
+MAX_WRITES = 1000.0
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 COUNTS = (
     "max_body",
@@ -203,8 +203,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         if not 0 <= self.close_delay < inf:
             raise ConfigurationError(f"close_delay={self.close_delay!r}: give seconds, or 0")
         check_number("writes_per_second", self.writes_per_second, above=0, optional=True)
-        if self.writes_per_second is not None and self.writes_per_second > MOST_WRITES:
-            raise ConfigurationError(f"writes_per_second={self.writes_per_second!r}: give {MOST_WRITES:g} or less")
+        if self.writes_per_second is not None and self.writes_per_second > MAX_WRITES:
+            raise ConfigurationError(f"writes_per_second={self.writes_per_second!r}: give {MAX_WRITES:g} or less")
 
     def __repr__(self) -> str:
         # The token must not appear in a log, and neither must a part of it.

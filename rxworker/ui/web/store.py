@@ -153,7 +153,7 @@ CLOSING_SECONDS = 5.0
 
 STOPPING = "the server was stopped"
 
-MOST_RESUMING = 1000
+MAX_RESUMING = 1000
 """The maximum number of chats of one user for which the server remembers that their clients resume."""
 
 OnRun: TypeAlias = Callable[[Run[Any]], object]
@@ -229,7 +229,7 @@ class RunStore:
         chats = self._resuming.setdefault(owner, {})
         chats.pop(id, None)  # to move it to the end
         chats[id] = None
-        if len(chats) > MOST_RESUMING:
+        if len(chats) > MAX_RESUMING:
             del chats[next(iter(chats))]
 
     def is_resuming(self, conversation: ConversationEntry) -> bool:

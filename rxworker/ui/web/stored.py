@@ -30,7 +30,7 @@ WAITS = {
 LINGER = 5.0
 """Seconds for which the replica of a run remains without a watcher."""
 
-MOST_COMMANDS = 1000
+MAX_COMMANDS = 1000
 """The maximum number of commands of clients to one run."""
 
 
@@ -141,7 +141,7 @@ class StoredEntry(RunEntry):
     async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
         """Send a message into the run."""
         self._check_running()
-        if self.info.sent >= MOST_COMMANDS:
+        if self.info.sent >= MAX_COMMANDS:
             problem = f"{self.info.sent} messages were sent to this run: start another one"
             raise ApiError(429, "too_many_messages", problem)
         await self.run.send(message, id=id)

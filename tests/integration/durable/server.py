@@ -34,7 +34,7 @@ from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.stored_streams import JSON, LogStream
 from rxworker.ui.web.streams import Streams
 
-MOST = 2**53 - 1
+MAX = 2**53 - 1
 CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
 """The response to a browser of another origin, which the suite expects. The web server refuses such browsers."""
 
@@ -376,7 +376,7 @@ def read_producer(request: web.Request) -> Producer | None:
     id_, epoch, seq = (request.headers.get(name) for name in names)
     if id_ is None and epoch is None and seq is None:
         return None
-    numbers = [n for n in (epoch, seq) if n and re.fullmatch("[0-9]+", n) and int(n) <= MOST]
+    numbers = [n for n in (epoch, seq) if n and re.fullmatch("[0-9]+", n) and int(n) <= MAX]
     if not id_ or len(numbers) != 2:
         raise ApiError(400, "producer", "a producer has an id, an epoch and a number")
     return Producer(id_, int(numbers[0]), int(numbers[1]))

@@ -267,7 +267,7 @@ async def test_many_deltas_cost_few_pictures(open_app: Open) -> None:
 
 
 async def test_of_very_many_parts_the_first_leave_the_screen(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.ui.terminal.transcript.MOST_LANES", 6)
+    monkeypatch.setattr("rxworker.ui.terminal.transcript.MAX_LANES", 6)
     async with open_app(Worker(ScriptedModel(["Yes."] * 5))) as person:
         for number in range(5):
             await person.ask(f"Question {number}")

@@ -16,7 +16,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import Audio, Document, Image, Text
 from rxworker.providers import Ollama
 from rxworker.testing import ReplayServer, ScriptedModel, say, stall
-from rxworker.ui.terminal.attach import MOST, attach, complete_path
+from rxworker.ui.terminal.attach import MAX, attach, complete_path
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 PNG = b"\x89PNG\r\n\x1a\n\0"
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
         ".env": b"KEY=1",
         "empty.txt": b"",
         "blob.bin": b"\xff\0\xfe",
-        "large.txt": b"x" * (MOST + 1),
+        "large.txt": b"x" * (MAX + 1),
     }
     for name, data in files.items():
         path = tmp_path / name

@@ -23,7 +23,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal import run_app, run_app_async
 from rxworker.ui.terminal.form import _HIDDEN, Field
-from rxworker.ui.terminal.section import MOST, DocumentSection, draw_document, is_document
+from rxworker.ui.terminal.section import MAX, DocumentSection, draw_document, is_document
 from rxworker.ui.terminal.session import advise
 
 
@@ -50,7 +50,7 @@ def test_code_keeps_its_lines() -> None:
 
 
 def test_a_very_long_text_stays_as_it_is() -> None:
-    assert not is_document("**a**" * MOST)
+    assert not is_document("**a**" * MAX)
 
 
 VALUES: list[Json] = [

@@ -18,7 +18,7 @@ from yarl import URL
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, panel
-from rxworker.boards.cell import MOST_GROUPS
+from rxworker.boards.cell import MAX_GROUPS
 from rxworker.events import Record, RunStart
 from rxworker.log import Claim, EventLog, MemoryLog
 from rxworker.log.format import entries_of
@@ -329,7 +329,7 @@ async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
     stack: AsyncExitStack,
 ) -> None:
     def odd(record: Record) -> dict[str, float]:
-        return {f"n{number}": float(number) for number in range(MOST_GROUPS + 50)}
+        return {f"n{number}": float(number) for number in range(MAX_GROUPS + 50)}
 
     board = Dashboard(
         [
@@ -377,4 +377,4 @@ async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
     begun_labels = {"board": "desk", "panel": "begun", "group": "", "unit": "runs"}
     assert (begun_labels, 1) in panels
     assert {labels["panel"] for labels, _ in panels} == {"begun", "odd"}
-    assert len([each for each, _ in panels if each["panel"] == "odd"]) == MOST_GROUPS + 1
+    assert len([each for each, _ in panels if each["panel"] == "odd"]) == MAX_GROUPS + 1

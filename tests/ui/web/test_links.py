@@ -399,7 +399,7 @@ async def test_links_belong_to_their_users() -> None:
                 assert response.status == status
         with pytest.raises(ConfigurationError, match="owner"):
             await server.state.share(board="runs")
-        for _ in range(links.MOST_OF_ONE):
+        for _ in range(links.MAX_OF_ONE):
             await server.state.share(board="runs", owner="ann")
         with pytest.raises(ApiError, match="too many"):
             await server.state.share(board="runs", owner="ann")
@@ -442,7 +442,7 @@ async def test_a_link_shows_no_labels() -> None:
 
 
 async def test_a_link_has_so_many_open_requests(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_OPEN", 1)
+    monkeypatch.setattr(links, "MAX_OPEN", 1)
     desk = await open_desk()
     _, headers = await share(desk, board="runs")
     async with desk.http.get(desk.url("api/boards/runs/events"), headers=headers) as response:

@@ -11,7 +11,7 @@ import { ShareDialog } from "./views/share.js";
 import { banner, clearBanner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
-const STEP = 50, MOST = 200, TYPING = 250;
+const STEP = 50, MAX = 200, TYPING = 250;
 const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner", "since", "until"], TIMES = ["since", "until"];
 const { fleet } = words;
 let source = null, limit = STEP, answer = null, timer = null;
@@ -131,8 +131,8 @@ function drawRows(found) {
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
     [short(row.input_tokens + row.output_tokens)], [costText(row)], ago(row.created, found.time),
   ]), found.rows.map((row) => row.id));
-  setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MOST ? fill(fleet.newest, { n: MOST }) : "");
-  show(byId("more"), found.is_more && limit < MOST);
+  setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MAX ? fill(fleet.newest, { n: MAX }) : "");
+  show(byId("more"), found.is_more && limit < MAX);
 }
 
 function statusOf(row) {
@@ -175,7 +175,7 @@ document.addEventListener("visibilitychange", () => {
   else open();
 });
 byId("more").addEventListener("click", () => {
-  limit = MOST;
+  limit = MAX;
   open();
 });
 byId("fleet-rows").addEventListener("click", async ({ target }) => {

@@ -7,7 +7,7 @@ import { pretty } from "./format.js";
 import { totalsOf } from "./numbers.js";
 import { textOf } from "./run_state.js";
 
-const MOST = 1_000; // differences; what differs more is taken as a whole
+const MAX = 1_000; // differences; what differs more is taken as a whole
 const LEAST = 0.2; // the part of two texts that must be equal for their parts to be shown
 const WORDS = 8_000; // words of a text beyond which lines are compared
 
@@ -24,7 +24,7 @@ export function pairsOf(a, b) {
 }
 
 function between(a, b) {
-  const most = Math.min(MOST, a.length + b.length), zero = most + 1, ends = new Int32Array(2 * most + 3), before = [];
+  const most = Math.min(MAX, a.length + b.length), zero = most + 1, ends = new Int32Array(2 * most + 3), before = [];
   for (let d = 0; d <= most; d += 1) {
     for (let k = -d; k <= d; k += 2) {
       let x = isDown(ends, zero, d, k) ? ends[zero + k + 1] : ends[zero + k - 1] + 1;

@@ -8,7 +8,7 @@ const LARGEST = 5_000_000; // characters that are parsed as JSON
 const LARGEST_DIFF = 300_000; // characters of a diff that is summed up at once
 const LARGEST_OUTLINE = 100_000; // characters of JSON that is summed up at once
 const SHORT = 60; // characters of JSON that is shown as it is
-const MOST_COLUMNS = 40;
+const MAX_COLUMNS = 40;
 
 // A number that the page cannot hold exactly. It is shown as it is written.
 export class Exact {
@@ -48,7 +48,7 @@ export function columnsOf(value) {
       if (!isScalar(cell)) return null;
       columns.add(name);
     }
-    if (columns.size > MOST_COLUMNS) return null;
+    if (columns.size > MAX_COLUMNS) return null;
   }
   return columns.size > 0 ? [...columns] : null;
 }

@@ -9,7 +9,7 @@
 import { newRun, step } from "./fold.js";
 import { Timeline } from "./timeline.js";
 
-const MOST = 5; // seconds of a wait that take room and are played
+const MAX = 5; // seconds of a wait that take room and are played
 const LEAST = 1e-6; // seconds between two records of the same time: each has a position
 const JUMP = 400; // after this many records, drawing everything again costs less than drawing what has changed
 
@@ -35,7 +35,7 @@ export class Moments {
     const { length } = this.positions;
     if (length === 0) return 0;
     const wait = n === 0 || tape[n].event.type === "fork" ? 0 : tape[n].time - tape[n - 1].time;
-    return this.positions[length - 1] + Math.min(MOST, Math.max(LEAST, wait));
+    return this.positions[length - 1] + Math.min(MAX, Math.max(LEAST, wait));
   }
 
   get last() {

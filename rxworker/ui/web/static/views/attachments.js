@@ -4,7 +4,7 @@ import { el, show } from "./dom.js";
 import { fill, words } from "../model/language.js";
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const MOST = 5_000_000; // bytes of a file
+const MAX = 5_000_000; // bytes of a file
 
 export class Attachments {
   // `changed` is called after each change, and `refused(text)` with a problem.
@@ -26,7 +26,7 @@ export class Attachments {
   }
 
   async read(file) {
-    if (file.size > MOST) {
+    if (file.size > MAX) {
       this.refused(fill(words.attach.large, { name: file.name }));
       return null;
     }

@@ -4,7 +4,7 @@ import { el, morph, setData, setText, show } from "./dom.js";
 import { amount, money, seconds } from "../model/format.js";
 import { fill, locale, words } from "../model/language.js";
 
-const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MOST = 12;
+const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MAX = 12;
 
 function svg(name, attributes, ...children) {
   const node = document.createElementNS(SVG, name);
@@ -66,14 +66,14 @@ const text = (value, unit) => (typeof value === "number" ? amount(value, unit) :
 // Groups with the greatest first, but those beyond their limit before all others.
 const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) => alerts.has(b) - alerts.has(a) || (n ?? -Infinity) - (m ?? -Infinity) || 0);
 const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
-const rest = (n, most = MOST) => (n > most ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - most }) })] : []);
+const rest = (n, most = MAX) => (n > most ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - most }) })] : []);
 
 // One figure, or one for each group.
 function figures(value, { unit, alerts, view }) {
   const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null, text: text(shown, unit) });
   if (!isGroups(value)) return [figure(value, "")];
   const all = alerts.size > 0 || view === "line" || view === "area" ? ranked(value, alerts) : Object.entries(value);
-  return [el("dl", { class: "board-groups" }, ...all.slice(0, MOST).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
+  return [el("dl", { class: "board-groups" }, ...all.slice(0, MAX).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
 }
 
 // A bar is reached by the arrow keys from the one beside it, so that a chart is one stop of the tab key.
@@ -128,7 +128,7 @@ function bars(value, options) {
   const { unit, alerts } = options, names = isGroups(value) ? Object.keys(value) : [];
   if (names.length > 0 && names.every((name) => STEP.test(name))) return steps(value, options);
   if (names.length > 0 && names.every((name) => OF_GROUP.test(name))) return grouped(value, options);
-  const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, MOST), most = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
+  const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, MAX), most = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
     el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number", text: text(n, unit) })));
   return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length)];
@@ -169,7 +169,7 @@ function lanes(rows) {
     node.style.width = `max(2px, ${(100 * (to - from)) / scale}%)`;
     return node;
   };
-  const shown = [...all].slice(0, MOST).flatMap(([name, spans]) => [el("dt", { text: name }), el("dd", { class: "board-lane" }, ...spans.map(span))]);
+  const shown = [...all].slice(0, MAX).flatMap(([name, spans]) => [el("dt", { text: name }), el("dd", { class: "board-lane" }, ...spans.map(span))]);
   return [el("dl", { class: "board-lanes" }, ...shown), ...rest(all.size)];
 }
 

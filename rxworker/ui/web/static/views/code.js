@@ -10,7 +10,7 @@ import { readable } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { tokenizer } from "../vendor/speed-highlight/tokenize.js";
 
-const MOST = 60_000; // characters that are coloured
+const MAX = 60_000; // characters that are coloured
 const NAMES = {
   python: "py", py: "py", javascript: "js", js: "js", jsx: "js", mjs: "js", typescript: "ts", ts: "ts", tsx: "ts", bash: "bash", sh: "bash", shell: "bash", zsh: "bash", console: "bash",
   c: "c", "c++": "c", cpp: "c", h: "c", css: "css", csv: "csv", diff: "diff", patch: "diff", dockerfile: "docker", docker: "docker", go: "go", golang: "go", html: "html", http: "http",
@@ -28,7 +28,7 @@ function load(name) {
 // The nodes of a text in its colours, or null if the language is not known.
 export async function coloured(text, language) {
   const name = NAMES[language.toLowerCase()];
-  if (name === undefined || text.length > MOST) return null;
+  if (name === undefined || text.length > MAX) return null;
   if (name === "diff") return diffNodes(text);
   const nodes = [];
   const run = tokenizer(text, name, (part, type) => part && nodes.push(type ? el("span", { class: `hl-${type}`, text: part }) : document.createTextNode(readable(part))));

@@ -9,7 +9,7 @@ import { CallView } from "./call.js";
 import { copyButton } from "./code.js";
 import { Markdown } from "./markdown.js";
 
-const STEP = 150, MOST = 600;
+const STEP = 150, MAX = 600;
 const AGAIN = 50; // entries of the past: they are drawn again with each move of the slider
 const MARKED = 1_600; // milliseconds
 
@@ -158,7 +158,7 @@ export class ConversationView {
 
   trim() {
     if (this.run === null || !this.end.follows) return;
-    while (this.run.root.items.length - this.first > MOST) {
+    while (this.run.root.items.length - this.first > MAX) {
       for (let n = 0; n < STEP; n += 1) this.forget(this.run.root.items[this.first + n]);
       this.first += STEP;
     }

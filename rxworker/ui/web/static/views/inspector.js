@@ -8,7 +8,7 @@ import { count, money, plural, pretty, seconds, statusWord } from "../model/form
 import { fill, words } from "../model/language.js";
 import { costOf, textOf } from "../model/run_state.js";
 
-const MOST = 200; // records that are listed
+const MAX = 200; // records that are listed
 
 export class Inspector {
   // `tape(id)` returns the records of a run, `priceOf(model)` the prices of a model or null, `reveal(run, thing)` shows a row in the conversation, if there is one,
@@ -95,8 +95,8 @@ export class Inspector {
     const list = el("ol", { class: "events", tabindex: "0", "aria-label": words.trace.raw });
     const fillList = () => {
       if (list.childElementCount > 0) return;
-      list.append(...found.slice(0, MOST).map((record) => el("li", { text: JSON.stringify(record) })));
-      if (found.length > MOST) list.append(el("li", { text: fill(words.trace.more, { n: found.length - MOST }) }));
+      list.append(...found.slice(0, MAX).map((record) => el("li", { text: JSON.stringify(record) })));
+      if (found.length > MAX) list.append(el("li", { text: fill(words.trace.more, { n: found.length - MAX }) }));
     };
     const details = el("details", { class: "raw", ontoggle: () => details.open && fillList() }, el("summary", { text: fill(words.trace.events, { n: found.length }, count) }), list);
     details.open = isOpen;

@@ -8,7 +8,7 @@ import { readable } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { MarkdownBlocks } from "../model/markdown.js";
 
-const MOST = 1_000_000; // characters; what follows is plain text
+const MAX = 1_000_000; // characters; what follows is plain text
 const PART = 32; // blocks
 
 export class Markdown {
@@ -28,7 +28,7 @@ export class Markdown {
     const added = readable(pieces.slice(this.seen).join(""));
     this.seen = pieces.length;
     this.size += added.length;
-    if (this.plain === null && this.size > MOST) {
+    if (this.plain === null && this.size > MAX) {
       this.end();
       const node = el("div", { class: "plain" });
       this.node.append(node);

@@ -4,7 +4,7 @@ import { byId, el, show } from "./dom.js";
 import { keyText, rank } from "../model/commands.js";
 import { words } from "../model/language.js";
 
-const MOST = 60;
+const MAX = 60;
 
 export class Palette {
   // `rows()` returns what can be chosen: { id, text, detail, keys, act }.
@@ -31,7 +31,7 @@ export class Palette {
   }
 
   draw() {
-    this.found = rank(this.field.value, this.all, MOST);
+    this.found = rank(this.field.value, this.all, MAX);
     this.list.replaceChildren(...this.found.map((row, n) => el("li", { role: "option", id: `palette-${n}`, "aria-selected": "false" },
       el("span", { class: "palette-text", text: row.text }), el("span", { class: "palette-detail", text: row.detail }), ...row.keys.map((key) => el("kbd", { text: keyText(key) })))));
     show(byId("palette-none"), this.found.length === 0);

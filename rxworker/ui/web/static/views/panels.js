@@ -73,7 +73,7 @@ export class WatchersView {
   }
 }
 
-const MOST = 100;
+const MAX = 100;
 
 export class NotesView {
   constructor() {
@@ -91,7 +91,7 @@ export class NotesView {
 
   draw(changed) {
     this.timeline.runs.forEach((run, n) => {
-      this.next[n] = Math.max(this.next[n], run.notes.length - MOST);
+      this.next[n] = Math.max(this.next[n], run.notes.length - MAX);
       for (; this.next[n] < run.notes.length; this.next[n] += 1) this.add(run, run.notes[this.next[n]]);
     });
     for (const item of changed) if (item.kind === "note") this.nodes.get(item)?.update();
@@ -103,7 +103,7 @@ export class NotesView {
     const line = new NoteLine(note, seconds(this.timeline.place(run, note.time)));
     this.nodes.set(note, line);
     this.list.prepend(line.node);
-    if (this.nodes.size <= MOST) return;
+    if (this.nodes.size <= MAX) return;
     const [oldest, gone] = this.nodes.entries().next().value;
     gone.node.remove();
     this.nodes.delete(oldest);

@@ -340,7 +340,7 @@ class FilterFields {
 const option = ([value, text]) => el("option", { value, text });
 
 const UNNAMED = "worker"; // the name of the only worker, if the server gives it none
-const MOST = 12, LATEST = 3;
+const MAX = 12, LATEST = 3;
 
 export class WelcomeView {
   constructor() {
@@ -357,8 +357,8 @@ export class WelcomeView {
   list() {
     const worker = this.workers.get(byId("worker").value) ?? this.workers.values().next().value, tools = worker?.tools ?? [];
     setText(byId("welcome-can-label"), worker && worker.name !== UNNAMED ? fill(words.welcome.workerCan, { worker: worker.name }) : words.welcome.can);
-    const chips = tools.slice(0, MOST).map((tool) => el("li", { text: tool.name, title: tool.description || null }));
-    if (tools.length > MOST) chips.push(el("li", { class: "more", text: fill(words.welcome.more, { n: tools.length - MOST }) }));
+    const chips = tools.slice(0, MAX).map((tool) => el("li", { text: tool.name, title: tool.description || null }));
+    if (tools.length > MAX) chips.push(el("li", { class: "more", text: fill(words.welcome.more, { n: tools.length - MAX }) }));
     byId("welcome-tools").replaceChildren(...chips);
     show(byId("welcome-can"), chips.length > 0);
   }

@@ -5,7 +5,7 @@ import { fill, words } from "../model/language.js";
 import { byId, el, show } from "./dom.js";
 
 const KEY = "rxworker-filters";
-const MOST = 20;
+const MAX = 20;
 
 export class SavedFilters {
   // `dialog` asks for a name; `filter()` is the filter that is set, and `apply(filter)` sets another one.
@@ -22,7 +22,7 @@ export class SavedFilters {
   // Returns a problem, or "".
   save(name) {
     if (name === "") return words.form.needed;
-    this.saved = [...this.saved.filter((one) => one.name !== name), { name, filter: { ...this.filter() } }].slice(-MOST);
+    this.saved = [...this.saved.filter((one) => one.name !== name), { name, filter: { ...this.filter() } }].slice(-MAX);
     return this.store();
   }
 

@@ -90,7 +90,7 @@ export function initTheme(changed = () => {}) {
   apply(current());
 }
 
-const REST = 2_500, MOST = 400;
+const REST = 2_500, MAX = 400;
 let pending = "", timer = null;
 
 function flush(all) {
@@ -105,20 +105,20 @@ function flush(all) {
 function sentenceEnd(text) {
   let end = 0;
   for (const match of text.matchAll(/[.!?:。！？]["')\]]?(\s|$)|\n/g)) end = match.index + match[0].length;
-  return end === 0 && text.length > MOST ? MOST : end;
+  return end === 0 && text.length > MAX ? MAX : end;
 }
 
 export function announce(text) {
   const region = byId("announcer");
   const line = document.createElement("p");
-  setText(line, text.length > MOST ? `${text.slice(0, MOST)}…` : text);
+  setText(line, text.length > MAX ? `${text.slice(0, MAX)}…` : text);
   region.append(line);
   while (region.childElementCount > 3) region.firstElementChild.remove();
 }
 
 // Announces more of the answer; `isWhole` when its block has ended.
 export function announceText(text, isWhole) {
-  pending = (pending + text).slice(-4 * MOST);
+  pending = (pending + text).slice(-4 * MAX);
   if (isWhole) {
     clearTimeout(timer);
     flush(true);

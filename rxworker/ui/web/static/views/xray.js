@@ -8,7 +8,7 @@ import { amount, plural } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { BoardSource } from "../net/board.js";
 
-const SVG = "http://www.w3.org/2000/svg", STEP = 14, COLUMNS = 8, MOST = 60, SHORT = 6; // pixels, columns, operators, characters
+const SVG = "http://www.w3.org/2000/svg", STEP = 14, COLUMNS = 8, MAX = 60, SHORT = 6; // pixels, columns, operators, characters
 
 export class XRayView {
   constructor(server, board, panel) {
@@ -58,10 +58,10 @@ export class XRayView {
   }
 
   draw(states) {
-    const all = states.at(-1)?.operators ?? [], shown = all.slice(0, MOST), lines = linesOf(shown), names = shown.map(({ name }, n) => (n === 0 ? words.xray.source : name));
+    const all = states.at(-1)?.operators ?? [], shown = all.slice(0, MAX), lines = linesOf(shown), names = shown.map(({ name }, n) => (n === 0 ? words.xray.source : name));
     const times = shown.flatMap(({ last }) => last.map(([time]) => time)), begin = Math.min(...times), end = Math.max(...times);
     this.list.replaceChildren(...shown.map((operator, n) => el("li", { class: "xray-operator", "data-error": operator.error ? "yes" : null }, lines[n], box(operator, names, begin, end))));
-    this.say(all.length > MOST ? plural(words.xray.more, all.length - MOST) : "");
+    this.say(all.length > MAX ? plural(words.xray.more, all.length - MAX) : "");
   }
 }
 
