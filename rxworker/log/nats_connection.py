@@ -226,13 +226,8 @@ class Connection:
         refused: asyncio.Future[Exception] = self.loop.create_future()
 
         async def failed(error: Exception) -> None:
-            self._error = error
-            logger.debug(
-                "NATS at %r: %s",
-                self._address,
-                type(error).__name__,
-                extra={"error": type(error).__name__},
-            )
+            self._error, kind = error, type(error).__name__
+            logger.debug("NATS at %r: %s", self._address, kind, extra={"error": kind})
             if _is_about_credentials(error) and not refused.done():
                 refused.set_result(error)
 

@@ -111,8 +111,7 @@ def resumed(
     labels = session.run_labels if source is None else session._labels_after(source)
     first[0] = replace(first[0], labels=recorded_labels(labels))
     if session.log is not None:
-        title = title_of(last_input(waiting.conversation.messages))
-        row = session._row(title, resumes=waiting.run_id)
+        row = session._row(title_of(last_input(waiting.conversation.messages)), resumes=waiting.run_id)
         if source is not None:
             row = replace(row, labels=labels, worker=source.worker or row.worker)
         stored = LoggedRun(session.log, row, held, before=waiting.conversation)
@@ -254,9 +253,8 @@ async def recovered(
     output: Output[Any] | None = None,
 ) -> Beginning:
     """What a stored run continues from. This process claims it."""
-    held = None
-    if claim is not None and claim.run_id != run_id:  # that of the run that resumes it
-        claim, held = None, claim
+    is_of_next = claim is not None and claim.run_id != run_id  # it is that of the run that resumes it
+    claim, held = (None, claim) if is_of_next else (claim, None)
     try:
         claim = claim or await claim_or_release(log, run_id)
     except RunStatusError as error:
@@ -273,13 +271,11 @@ async def recovered(
         info = await log.existing(run_id)
         stored = await read_run(log, run_id, info.row)
         if not stored.records:
-            text = f"{run_id} has no records: its process ended before it was accepted, so start it again"
-            raise LogError(text)
+            raise LogError(f"{run_id} has no records: its process ended before it was accepted, so start it again")
         sent = await log.sent(run_id)
         progress = progress_of(stored.records)
-        form = None if output is None else output.format
-        digests = digests_of(session.worker.tools).items()
-        more = {name: digest for name, digest in digests if name not in stored.tools}
+        form, digests = None if output is None else output.format, digests_of(session.worker.tools)
+        more = {name: digest for name, digest in digests.items() if name not in stored.tools}
         recovered = RunRecover(claim.epoch, claim.owner, reason, progress, form, more)
         if output is None and stored.state.output_format is not None:
             output = Output.from_format(stored.state.output_format)
