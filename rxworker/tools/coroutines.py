@@ -213,7 +213,8 @@ class Following(Generic[A, B]):
 
     Args:
         emit: Emits an item.
-        fail: Fails the stream between two items of the source.
+        fail: Fails the stream between two items of a source that is subscribed to. Where the source is awaited, raise
+            the error in ``finish``.
     """
 
     def __init__(self, emit: Callable[[B], None], fail: Callable[[Exception], None]) -> None:

@@ -218,7 +218,7 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
                 running = RunningCall(each, scope, partial(copy_context().run, self._emit))
                 self._emit(await run_at(Limiter(1), toolbox, running, own_task=False))
                 continue
-            item, finished = await _ask(hooks, toolbox, scope, each, tool, self._emit)
+            item, finished = await _find(hooks, toolbox, scope, each, tool, self._emit)
             rest = calls[number + 1 :]
             if isinstance(item, PendingCall):
                 wait = partial(PendingCall, hook=item.hook, reason=item.reason)
@@ -268,7 +268,7 @@ def _spared(hooks: Hooks, each: PendingCall) -> PendingCall:
     return replace(each, paused=replace(each.paused, spared=spared, is_approved=True))
 
 
-async def _ask(
+async def _find(
     hooks: Hooks,
     toolbox: Toolbox,
     scope: HookScope,
