@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
-from rxworker.events import PausedCall, ToolOutput, ToolStop
+from rxworker.events import PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
 from rxworker.events.pause import CLIENT_TOOL, QUESTION
 from rxworker.events.turn import DISCARDED_EARLY
@@ -213,10 +213,16 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
         allowed: list[PausedCall] = []
         for number, each in enumerate(calls):
             tool = toolbox.get(each.call.name)
+            if tool is None and scope.early is not None and scope.early.has_begun(each):
+                allowed.append(each)  # its tool was removed while it ran
+                continue
             if tool is None or each.place in self._invalid:
                 # Its start has a context of its own, as that of any call: an observer may set the current span.
-                running = RunningCall(each, scope, partial(copy_context().run, self._emit))
-                self._emit(await run_at(Limiter(1), toolbox, running, own_task=False))
+                emit = partial(copy_context().run, self._emit)
+                if tool is None:
+                    _miss(toolbox, each, emit)
+                else:
+                    emit(await run_at(Limiter(1), toolbox, RunningCall(each, scope, emit), own_task=False))
                 continue
             item, finished = await _find(hooks, toolbox, scope, each, tool, self._emit)
             rest = calls[number + 1 :]
@@ -266,6 +272,15 @@ def _spared(hooks: Hooks, each: PendingCall) -> PendingCall:
     """A call that the hooks have agreed to, and which waits: none of them runs for it again."""
     spared = tuple(numbered(names_in(hooks.at(BEFORE))))
     return replace(each, paused=replace(each.paused, spared=spared, is_approved=True))
+
+
+def _miss(toolbox: Toolbox, each: PausedCall, emit: Emit) -> None:
+    """A call of an unknown tool. It is not run, even if the tool is added later: no hook has run for it."""
+    call, place = each.call, each.place
+    result = ToolResult(call.id, toolbox.missing(call.name), is_error=True, name=call.name)
+    emit(FinishedCall(each, result, is_final=True))
+    emit(ToolStart(call, place))
+    emit(ToolStop(result, place=place, is_error=True))
 
 
 async def _find(

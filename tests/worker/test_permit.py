@@ -340,3 +340,16 @@ def test_what_is_not_a_verdict_about_a_call_lets_none_run() -> None:
     odd: Any = ContinueWithMessages.user("Again.")
     with pytest.raises(HookError, match="not a verdict about a call"):
         result_by(odd, "odd", ToolCall("a", "double", {}), double)
+
+
+async def test_the_result_of_an_unknown_tool_is_shown_at_once_where_hooks_check_results_too() -> None:
+    def note(context: ToolResultContext) -> None: ...
+
+    worker = Worker(ScriptedModel([call("fly"), "Done."]), tools=TOOLS, hooks=[after_tool_call(note)])
+    run = worker.run("go")
+    events: list[Event] = []
+    run.events.subscribe(events.append)
+    await run
+    (end,) = [event for event in events if isinstance(event, ToolStop)]
+    assert end.result is not None
+    assert "There is no tool called 'fly'" in end.result.text
