@@ -208,7 +208,7 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     def clock(_loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
         return lambda: next(now)
 
-    monkeypatch.setattr("rxworker.worker.session.record_clock", clock)
+    monkeypatch.setattr("rxworker.worker.session_base.record_clock", clock)
 
 
 async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:
