@@ -123,8 +123,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
         return self._until_ended() if self._row or self._error is not None else None
 
     async def _until_ended(self) -> None:
-        # An error waits for the other calls: none of them is ended by it.
-        while self._row and not self._is_stopping and (self._error is None or not all(map(_has_ended, self._row))):
+        if self._row and not self._is_stopping and (self._error is None or not all(map(_has_ended, self._row))):
             self._over = asyncio.get_running_loop().create_future()
             await self._over
         if self._error is not None:
@@ -170,6 +169,8 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             if self._over is None and isinstance(error, Exception):
                 self._fail(error)  # the source goes on
         running.emit = ignore  # the calls that began early are kept, and would keep the pipe
+        if self._row and (self._error is None or not all(map(_has_ended, self._row))):
+            return  # an error waits for the other calls: none of them is ended by it
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
