@@ -1,6 +1,6 @@
 """Names what holds an event loop.
 
-The tool, hook, watcher, panel or callback that does not return for longer than a limit.
+The tool, hook, watcher, panel, callback or handler that does not return for longer than a limit.
 
 Theory of operation. An event loop runs one function at a time, so that a function which blocks holds all runs of the
 process. Where the library calls a function of the program, it reads the clock before and after. A coroutine is measured

@@ -18,6 +18,7 @@ from rxworker.hub import Coalesce
 from rxworker.messages import Message
 from rxworker.panels import count
 from rxworker.testing import ScriptedModel, call
+from rxworker.timeline import TextBlockStop
 from rxworker.watchdog import call_watched, watchdog, watched
 from rxworker.worker.callbacks import Callback
 
@@ -105,6 +106,24 @@ async def test_a_hook_that_blocks_is_named_and_a_tool_that_it_runs_in_its_place(
     await run
     assert names(caplog) == ["tool look", "hook permit"]
     assert LoopHold("hook", "permit", 4.0) in [record.event async for record in run]
+
+
+@pytest.mark.parametrize("beside", [[], ["calm"]])
+async def test_a_handler_of_the_timeline_that_blocks_is_named(
+    beside: list[str], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(ScriptedModel(["Hello!"]))
+
+    def calm(_: object) -> None: ...
+
+    def slow(event: object) -> None:
+        clock.block(0.3 if isinstance(event, TextBlockStop) else 0.001)
+
+    for _ in beside:
+        worker.timeline.on_text_block(calm)
+    worker.timeline.on_text_block(slow)
+    await worker.run("Hi")
+    assert names(caplog) == [f"callback {', '.join([*beside, 'slow'])}"]
 
 
 @pytest.mark.parametrize("delivery", [None, Coalesce()])

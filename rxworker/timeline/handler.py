@@ -75,6 +75,7 @@ class Registration(abc.DisposableBase):
 
     Attributes:
         kind: Which events the handler is for.
+        name: Its name, if it holds the event loop.
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
@@ -87,6 +88,7 @@ class Registration(abc.DisposableBase):
         "begin",
         "gather",
         "kind",
+        "name",
         "on_event",
         "on_retract",
         "scope",
@@ -113,8 +115,8 @@ class Registration(abc.DisposableBase):
             )
             raise ConfigurationError(message)
 
-        name = getattr(handler, "__name__", type(handler).__name__)
-        check_plain(f"the handler {name}", known.on_event if is_handler else known)
+        self.name = str(getattr(handler, "__name__", type(handler).__name__))
+        check_plain(f"the handler {self.name}", known.on_event if is_handler else known)
 
         def without_scope(_: None, event: Any) -> None:
             known(event)

@@ -55,6 +55,7 @@ from rxworker.timeline.kind import (
     ToolUseBlockEvent,
 )
 from rxworker.timeline.source import EventSource
+from rxworker.watchdog import watchdog
 
 E = TypeVar("E", bound=Event)
 K = TypeVar("K")
@@ -85,6 +86,11 @@ class Timeline(EventSource):
         super().__init__(ends_with_stream=ends_with_stream)
         self.only_gathers = True
         self._refs: set[ref[Timeline]] = set()  # to its children
+
+    @property
+    def names(self) -> str:
+        """The names of the handlers, each once."""
+        return ", ".join(dict.fromkeys(registration.name for registration in self._handlers.all()))
 
     def child(self) -> Timeline:
         """A timeline with the handlers of this one and scopes of its own, for a stream that runs at the same time.
@@ -242,11 +248,14 @@ class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         """Show an event to the handlers, and pass it on."""
         if self._is_over:
             return
+        begun = watchdog.clock() - watchdog.reported
         try:
             self._timeline.dispatch(value)
         except BaseException as error:
             self.on_error(as_exception(error))
             return
+        if watchdog.clock() - watchdog.reported - begun > watchdog.limit:
+            watchdog.end(begun, "callback", self._timeline.names)
         self._observer.on_next(value)
 
     def on_many(self, parts: Parts[E]) -> None:
@@ -264,11 +273,14 @@ class _Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     def _take(self, parts: Parts[E]) -> None:
         if self._is_over:
             return
+        begun = watchdog.clock() - watchdog.reported
         try:
             self._timeline.dispatch_many(parts)
         except BaseException as error:
             self.on_error(as_exception(error))
             return
+        if watchdog.clock() - watchdog.reported - begun > watchdog.limit:
+            watchdog.end(begun, "callback", self._timeline.names)
         self._push_many(parts)
 
     def on_error(self, error: Exception) -> None:
