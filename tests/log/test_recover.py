@@ -486,8 +486,8 @@ def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
     if verb == "fork":
         assert isinstance(worker.in_script(worker.fork, name, last - 2, reason="a test"), Finished)
         return
-    begin: Any = worker.recover if verb == "recover" else worker.decide
-    act = partial(worker.in_script, begin)
+    verb_of: Any = worker.recover if verb == "recover" else worker.decide
+    act = partial(worker.in_script, verb_of)
     with pytest.raises(LocalProtocolError, match="finished"):
         act(name)
     assert worker.session.conversation == Conversation()
