@@ -78,7 +78,7 @@ async def run_at(
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 asking = replace(running.each, begun=error.begun)
-                return PendingCall(asking, QUESTION, str(asking.question), is_required=True)
+                return PendingCall(asking, QUESTION, str(asking.question), is_required=True, has_begun=True)
         if is_error:
             content = change_texts(content, without_secrets)
         content = truncate(content, policy.max_output)

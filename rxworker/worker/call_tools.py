@@ -426,11 +426,11 @@ def _pause(
     hook = next((each.hook for each in left if each.is_required), left[0].hook if left else BY_CALLER)
     required = tuple([at for at, each in enumerate(left) if each.is_required])
     reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook == hook and each.reason))
-    if hook == CLIENT_TOOL:
+    if hook == CLIENT_TOOL and not required:  # a hook may have that name, too
         reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
     calls = tuple([each.paused for each in left])
     pause = PauseState(hook, calls, required, reason, dict(sorted(results.items())), scope.pause.key)
-    if hook == BY_CALLER and not required:  # a hook may have that name, too
+    if hook == BY_CALLER and not required:
         context.pause_request.take(emit, pause)
     else:
         emit(RunPause(pause))

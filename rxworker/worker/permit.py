@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
 from rxworker.events import PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
-from rxworker.events.pause import CLIENT_TOOL, QUESTION
+from rxworker.events.pause import CLIENT_TOOL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import (
     Abort,
@@ -433,7 +433,7 @@ class _Revise(Following[CallItem, CallItem]):
             if event is not item:
                 self._held.add(event.place)
             item = event
-        elif isinstance(item, PendingCall) and item.hook == QUESTION:
+        elif isinstance(item, PendingCall) and item.has_begun:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)
 
