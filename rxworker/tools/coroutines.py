@@ -289,6 +289,10 @@ class _FollowingObservable(Stage[B], Generic[A, B]):
             await inner.follow(self._source)
             if (rest := following.finish()) is not None:
                 await rest
+        except GeneratorExit:  # this is destroyed, and can await nothing any more
+            if (rest := following.stop()) is not None:
+                rest.close()
+            raise
         except BaseException:
             if (rest := following.stop()) is not None:
                 await rest

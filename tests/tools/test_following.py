@@ -140,3 +140,23 @@ async def test_sources_in_turn_begin_when_the_one_before_has_completed() -> None
 
     await Emitter[str](heard.append).follow(in_turn(source("a"), source("b")))
     assert heard == ["a begins", "a ends", "b begins", "b ends"]
+
+
+async def test_a_pipe_that_is_destroyed_stops_and_waits_for_nothing() -> None:
+    """To close a coroutine raises GeneratorExit in it, after which it cannot await."""
+    log: Heard = []
+
+    class Slow(Step):
+        def stop(self) -> Rest | None:
+            super().stop()
+            return self._wait()
+
+        async def _wait(self) -> None:
+            await asyncio.sleep(0)
+            self._log.append("waited")
+
+    source: Any = reactivex.of("1")
+    work: Any = Emitter[str](log.append).follow(source.pipe(following(partial(Slow, ".", log))))
+    work.send(None)
+    work.close()
+    assert log == ["1.", "stop ."]
