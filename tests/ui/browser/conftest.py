@@ -62,6 +62,17 @@ A test on a slow machine would come too late.
 """
 FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """Waits until the page has drawn what it knows."""
+KEEP = """(selector) => {
+  const node = document.querySelector(selector);
+  const keep = () => {
+    const { top, bottom } = node.getBoundingClientRect();
+    if (bottom < 0 || top > innerHeight) node.scrollIntoView();
+  };
+  globalThis.kept?.disconnect();
+  globalThis.kept = new MutationObserver(keep);
+  globalThis.kept.observe(document.body, { childList: true, subtree: true, characterData: true, attributes: true });
+}"""
+"""Scrolls to a part of the page again when what is drawn above moves it out of view, where it is not received."""
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -300,9 +311,14 @@ class Desk:
         blocks = page.locator("#conversation > .block.text:not(.retracted) .text")
         await expect(blocks).to_have_text(list(texts))
 
+    async def view(self, page: Page, selector: str) -> None:
+        """Scroll to a part of the page, which is received when it is on the screen, and keep it there."""
+        await page.locator(selector).scroll_into_view_if_needed()
+        await page.evaluate(KEEP, selector)
+
     async def usage(self, page: Page, panel: str, at: str = ".board-figure") -> Locator:
-        """A part of a panel of the usage, which is received when it is on the screen."""
-        await page.locator("#usage-panel").scroll_into_view_if_needed()
+        """A part of a panel of the usage."""
+        await self.view(page, "#usage-panel")
         return page.locator(f'#usage-panel .board-panel[aria-label="{panel}"] {at}')
 
     def attend(self, page: Page) -> None:

@@ -75,11 +75,7 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk,
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
-        # What is drawn above the panel moves it out of view again, where it is not followed.
-        await page.wait_for_function(
-            "() => { const panel = document.querySelector('#board-panel'); panel.scrollIntoView();"
-            " return panel.textContent.includes('finished'); }"
-        )
+        await desk.view(page, "#board-panel")
         panels = page.locator("#board .board-panel")
         await expect(panels).to_have_count(7)
         await expect(panels.nth(0)).to_contain_text("finished")
@@ -112,7 +108,7 @@ async def test_an_update_of_a_table_takes_neither_place_nor_focus_nor_selection(
     async with desk.serve(model, dashboards=[board]):
         page = await desk.open()
         await desk.ask(page)
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         model.let(40)
         rows = page.locator("#board tbody tr")
         await expect(rows).to_have_count(40)
@@ -185,9 +181,7 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk, gated: t
         await desk.status(page, "finished")
         await desk.ask(page, "More")
         await desk.status(page, "finished")
-        # What is drawn above the panel moves it out of view again.
-        await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         calls_made = page.locator('#board .board-panel[aria-label="Calls"]')
         await expect(calls_made).to_contain_text("1 calls")
         await page.locator("#board-scope button", has_text="Its conversation").click()
@@ -204,7 +198,7 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk, gated: t
         await expect(made).to_have_text("Nothing yet")
         await page.locator("#time-slider").press("End")
         await expect(made).to_have_text("look1")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await expect(calls_made).to_contain_text("1 calls")
         await desk.close()
 
@@ -221,7 +215,7 @@ async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk:
         await desk.status(page, "finished")
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         calls_made = page.locator('.board-panel[aria-label="Calls"]')
         button = calls_made.get_by_role("button", name="X-ray")
         await button.focus()
@@ -259,7 +253,7 @@ async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[Gate
         await desk.ask(page)
         await desk.status(page, "finished")
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator(".xray-button")).to_have_count(0)
         await desk.close()
@@ -274,7 +268,7 @@ async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: 
         await desk.status(page, "finished")
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await page.locator("#board-choice").select_option("other")
         await expect(page.locator("#board .board-panel")).to_have_count(1)
@@ -283,7 +277,7 @@ async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: 
         await page.reload()
         # What is drawn above the panel moves it out of view again.
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_contain_text(desk.runs[-1].id)
         await expect(page.locator("#board-scope [aria-pressed=true]")).to_have_text("All runs")
         await expect(page.locator("#run-status")).to_have_text("finished")
@@ -301,7 +295,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated:
 
         assert not feeds()
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator("#board .board-panel").nth(0)).to_contain_text("finished")
         assert len(feeds()) == 1
@@ -316,7 +310,7 @@ async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, gated: type
             await desk.ask(page)
             await desk.status(page, "finished")
             await page.goto(f"{server.url}fleet")
-            await page.locator("#board-panel").scroll_into_view_if_needed()
+            await desk.view(page, "#board-panel")
             await expect(page.locator('#board .board-panel[aria-label="Calls"]')).to_contain_text("1 calls")
             await expect(page.locator("#board .board-table tbody tr")).to_have_count(1)
             await desk.close()

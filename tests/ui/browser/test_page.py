@@ -104,6 +104,7 @@ async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_wor
         await desk.ask(page)
         first.let(2)
         await desk.answers(page, LONG[:8])
+        await expect(page.locator("#run-title")).to_have_text("Go")  # its title comes with the list of runs
         port = desk.port
     async with desk.serve(second, port=port):
         await expect(page.locator("#banner")).to_contain_text("Gone: “Go”")

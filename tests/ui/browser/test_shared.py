@@ -67,7 +67,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: De
         await desk.answers(guest, "Now it goes on.")
         await expect(guest.locator("#run-facts")).to_contain_text(re.compile(r"cost .* EUR"))
         # Its dashboards are part of it.
-        await guest.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(guest, "#board-panel")
         await expect(guest.locator("#board .board-panel").first).to_be_visible()
         # A moment is part of the address, as on the page.
         await guest.evaluate("document.activeElement.blur()")
@@ -121,7 +121,7 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk, gated: typ
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "paused")
-        await page.locator("#board-panel").scroll_into_view_if_needed()
+        await desk.view(page, "#board-panel")
         await page.locator("#board-choice").select_option("runs")
         await page.locator("#board-scope button", has_text="Its conversation").click()
         await page.locator("#board-share").click()
