@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         on_turn_end,
     )
     from rxworker.tools.decorate import tool
-    from rxworker.worker.decisions import Answer, Approve, ApproveAlways, Deny
-    from rxworker.worker.limits import Limits
+    from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
+    from rxworker.turn.limits import Limits
     from rxworker.worker.nested import worker_tool
-    from rxworker.worker.result import Finished, Paused, RunResult
-    from rxworker.worker.run import Run
+    from rxworker.turn.result import Finished, Paused, RunResult
+    from rxworker.run.run import Run
     from rxworker.worker.session import Session
     from rxworker.worker.worker import Worker
 
@@ -41,11 +41,11 @@ __version__ = "0.2.0"
 _NAMES = {
     "rxworker.hooks.decorate": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
     "rxworker.tools.decorate": "tool",
-    "rxworker.worker.decisions": "Answer Approve ApproveAlways Deny",
-    "rxworker.worker.limits": "Limits",
+    "rxworker.decisions": "Answer Approve ApproveAlways Deny",
+    "rxworker.turn.limits": "Limits",
     "rxworker.worker.nested": "worker_tool",
-    "rxworker.worker.result": "Finished Paused RunResult",
-    "rxworker.worker.run": "Run",
+    "rxworker.turn.result": "Finished Paused RunResult",
+    "rxworker.run.run": "Run",
     "rxworker.worker.session": "Session",
     "rxworker.worker.worker": "Worker",
 }

@@ -66,7 +66,7 @@ from rxworker.operators.kernel import Operator
 from rxworker.operators.window import slide
 from rxworker.providers.models import prices_of
 from rxworker.state.tools import RunningTool, step_tools
-from rxworker.worker.stored import last_input, title_of
+from rxworker.resume.stored import last_input, title_of
 
 A = TypeVar("A")
 

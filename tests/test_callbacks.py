@@ -42,7 +42,7 @@ from rxworker.transport import Client, Retry
 from rxworker.transport.client import _sent  # pyright: ignore[reportPrivateUsage]
 from rxworker.ui.web import WebServer, serve
 from rxworker.worker import recover_all, submit, work
-from rxworker.worker.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
+from rxworker.resume.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
 from tests.test_public import names_of, packages
 
 FUNCTION = re.compile(r"\b(Callable|OnNext|OnError|OnCompleted|FrameType)\b")

@@ -26,7 +26,7 @@ from rxworker.transport import Client
 from rxworker.transport.http import _translated
 from rxworker.ui.web import make_app
 from rxworker.worker import Budget, QueuedWorker
-from rxworker.worker.permit import permit
+from rxworker.turn.permit import permit
 
 MODEL = ScriptedModel([])
 MISSPELT: dict[str, tuple[Callable[[], object], str]] = {

@@ -31,7 +31,7 @@ from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker, changes
 from rxworker.views.amounts import duration
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
 
 STYLES = {"text": "", "thinking": "dim italic"}

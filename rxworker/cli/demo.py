@@ -37,7 +37,7 @@ from rxworker.ui.clean import clean
 from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.views import RunView
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 from rxworker.worker.worker import Worker
 
 REST = 0.022

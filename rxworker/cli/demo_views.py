@@ -25,7 +25,7 @@ from rxworker.ui.terminal.trace import BarKind, draw_bars, item_row
 from rxworker.views import BlockView, CallView, RunView, ViewItem, ViewStep
 from rxworker.views.changes import BlockClose, CallResult, CallStart, StepOpen
 from rxworker.views.run_view import ItemStage
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 WATCHERS = 3
 KEPT = 200

@@ -34,7 +34,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
 from rxworker.views.amounts import money
 from rxworker.worker import QueuedWorker
-from rxworker.worker.decisions import (
+from rxworker.decisions import (
     Approve,
     ApproveAlways,
     Decision,
@@ -44,7 +44,7 @@ from rxworker.worker.decisions import (
     read_resume,
 )
 from rxworker.worker.queue import end_cancelled
-from rxworker.worker.result import Paused
+from rxworker.turn.result import Paused
 
 PAGE = 100
 WIDTH = 160

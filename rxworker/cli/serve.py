@@ -48,7 +48,7 @@ from rxworker.ui.web.state import ServerOptions
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 
 def serve(

@@ -18,12 +18,12 @@ from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Message
 from rxworker.messages.input import Input
-from rxworker.worker.decisions import Decision, PendingCalls
+from rxworker.decisions import Decision, PendingCalls
 from rxworker.worker.queue import end_of
-from rxworker.worker.result import Paused
-from rxworker.worker.run import Run
+from rxworker.turn.result import Paused
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import LoadedRun, read_run
+from rxworker.resume.stored import LoadedRun, read_run
 
 STOP_SECONDS = 5.0
 """Seconds that a run has to end."""

@@ -37,7 +37,7 @@ from rxworker.state import RunState
 from rxworker.views.changes import Change, Scope
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
-from rxworker.worker.decisions import Dismiss
+from rxworker.decisions import Dismiss
 
 A = TypeVar("A")
 

@@ -21,7 +21,7 @@ from rxworker.messages import Json
 from rxworker.messages.usage import Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
 from rxworker.state import RunState
-from rxworker.worker.decisions import PendingCalls
+from rxworker.decisions import PendingCalls
 
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
 """The names of the hub's deliveries."""

@@ -16,7 +16,7 @@ from reactivex import operators as ops
 from rxworker.events import Event, Record
 from rxworker.operators.kernel import Operator
 from rxworker.state.grammar import RecordGrammar, RunGrammar
-from rxworker.worker.journal import Journal
+from rxworker.turn.journal import Journal
 
 Lintable: TypeAlias = Event | Record
 E = TypeVar("E", bound=Lintable)

@@ -33,7 +33,7 @@ from reactivex.testing.hotobservable import HotObservable
 from reactivex.testing.subscription import Subscription
 
 from rxworker.messages.settings import check_plain
-from rxworker.worker.virtual import run_in
+from rxworker.run.virtual import run_in
 
 A = TypeVar("A")
 

@@ -19,7 +19,7 @@ from rxworker.hub import Coalesce
 from rxworker.log import Replica
 from rxworker.transport.clock import loop_clock
 from rxworker.views import RunView, view_html
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 _FOLLOWING: set[asyncio.Task[None]] = set()
 

@@ -25,12 +25,12 @@ from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunInfo, RunRow, recorded_labels
 from rxworker.state.shared_state import checked_json
-from rxworker.worker.arguments import expect
-from rxworker.worker.context import TurnScope, continues
-from rxworker.worker.decisions import Decided, PendingCalls, granted_by
-from rxworker.worker.output import Output
-from rxworker.worker.paused import RESERVED, decide_command, decision_of, resume_turn
-from rxworker.worker.recovery import (
+from rxworker.turn.arguments import expect
+from rxworker.turn.context import TurnScope, continues
+from rxworker.decisions import Decided, PendingCalls, granted_by
+from rxworker.turn.output import Output
+from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
+from rxworker.resume.recovery import (
     Continuation,
     continue_run,
     ending_of,
@@ -39,10 +39,10 @@ from rxworker.worker.recovery import (
     progress_of,
     will_be_cancelled,
 )
-from rxworker.worker.result import Paused
-from rxworker.worker.run import Beginning
+from rxworker.turn.result import Paused
+from rxworker.run.run import Beginning
 from rxworker.worker.session_base import SessionBase, new_id
-from rxworker.worker.stored import (
+from rxworker.resume.stored import (
     LoadedRun,
     LoggedRun,
     check_tools,
@@ -52,7 +52,7 @@ from rxworker.worker.stored import (
     title_of,
     tools_in,
 )
-from rxworker.worker.take_up import OpenResponse
+from rxworker.turn.take_up import OpenResponse
 
 ClaimFn: TypeAlias = Callable[[str], bool]
 

@@ -27,7 +27,7 @@ from rxworker.tools.described import ToolLike
 from rxworker.tools.results import ErrorFormatter
 from rxworker.transport import Model, Retry
 from rxworker.transport.client import as_model
-from rxworker.worker.arguments import (
+from rxworker.turn.arguments import (
     expect,
     expect_folder,
     expect_labels,
@@ -35,12 +35,12 @@ from rxworker.worker.arguments import (
     expect_several,
     optional,
 )
-from rxworker.worker.compact import Compact
-from rxworker.worker.context import ResponseOperator, RunSettings, StageName, TurnStage
-from rxworker.worker.limits import Budget, Limits, check_priced, model_prices
-from rxworker.worker.recovery import OnUnknown
-from rxworker.worker.run import Tracing
-from rxworker.worker.turn import STAGES, stages_of
+from rxworker.turn.compact import Compact
+from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
+from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
+from rxworker.resume.recovery import OnUnknown
+from rxworker.run.run import Tracing
+from rxworker.turn.stages import STAGES, stages_of
 
 # Values that never change: all workers share one of each.
 HERE = Path()

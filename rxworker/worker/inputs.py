@@ -12,7 +12,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages.input import Input
 from rxworker.operators.kernel import Operator
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 from rxworker.worker.worker import Worker
 
 WhenBusy: TypeAlias = Literal["queue", "switch", "send"]

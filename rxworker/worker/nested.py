@@ -35,13 +35,13 @@ from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
 from rxworker.transport.base import ACCOUNT
-from rxworker.worker.account import RunAccount
-from rxworker.worker.context import RunContext, ignore
+from rxworker.turn.account import RunAccount
+from rxworker.turn.context import RunContext, ignore
 from rxworker.worker.continuing import recovered
-from rxworker.worker.result import Paused, RunResult
-from rxworker.worker.run import Run
+from rxworker.turn.result import Paused, RunResult
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import read_run
+from rxworker.resume.stored import read_run
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]

@@ -42,13 +42,13 @@ from rxworker.messages.input import Input, to_messages
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
-from rxworker.worker.arguments import expect
+from rxworker.turn.arguments import expect
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused
-from rxworker.worker.decisions import Decided, Decisions
-from rxworker.worker.output import Output, output_of
-from rxworker.worker.paused import decide_command
-from rxworker.worker.run import Beginning, Run, Tracing
+from rxworker.decisions import Decided, Decisions
+from rxworker.turn.output import Output, output_of
+from rxworker.resume.paused import decide_command
+from rxworker.run.run import Beginning, Run, Tracing
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

@@ -21,16 +21,16 @@ from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Unstaged
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
-from rxworker.worker.arguments import check_no_loop
+from rxworker.turn.arguments import check_no_loop
 from rxworker.worker.continuing import ClaimFn, decided, forked, load, recovered, resumed
-from rxworker.worker.decisions import Decided, Decisions, PendingCalls, granted_by
-from rxworker.worker.output import output_of
-from rxworker.worker.paused import resume_turn
-from rxworker.worker.result import Paused, R, RunResult, T
-from rxworker.worker.run import Run
+from rxworker.decisions import Decided, Decisions, PendingCalls, granted_by
+from rxworker.turn.output import output_of
+from rxworker.resume.paused import resume_turn
+from rxworker.turn.result import Paused, R, RunResult, T
+from rxworker.run.run import Run
 from rxworker.worker.session_base import SessionBase, new_id
-from rxworker.worker.stream import RunStream
-from rxworker.worker.virtual import run_in
+from rxworker.run.stream import RunStream
+from rxworker.run.virtual import run_in
 
 P = ParamSpec("P")
 

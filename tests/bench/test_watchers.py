@@ -18,7 +18,7 @@ import pytest
 from rxworker.events import AttemptStart, BlockStart, BlockType, Record, TextDelta, TurnStart
 from rxworker.hub import Coalesce, Hub
 from rxworker.state import RunState
-from rxworker.worker.journal import Journal
+from rxworker.turn.journal import Journal
 
 HERE = Path(__file__).resolve().parent
 Task = Callable[[], object]

@@ -36,7 +36,7 @@ from rxworker.events import (
 from rxworker.hub import Coalesce, Hub
 from rxworker.messages import Conversation, Message
 from rxworker.state import RunState
-from rxworker.worker.journal import Journal
+from rxworker.turn.journal import Journal
 
 SLOW = 0.1
 """Seconds that the slow watcher takes for a record."""

@@ -20,7 +20,7 @@ from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import submit
-from rxworker.worker.arguments import LONGEST_LABEL, MAX_LABELS
+from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 
 BOARD = Dashboard(
     [

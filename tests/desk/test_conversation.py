@@ -14,8 +14,8 @@ from rxworker.errors import CommandConflictError, SessionBusyError
 from rxworker.log import EventLog, MemoryLog, dismiss_run
 from rxworker.log.values import CONVERSATION
 from rxworker.testing import ScriptedModel, call
-from rxworker.worker.run import Run
-from rxworker.worker.stored import LoadedRun
+from rxworker.run.run import Run
+from rxworker.resume.stored import LoadedRun
 
 
 class Wipes(list[str]):

@@ -140,7 +140,7 @@ async def test_the_drawing_of_the_loop_is_what_a_run_does(monkeypatch: pytest.Mo
 
         return make_drawn
 
-    module = sys.modules["rxworker.worker.call_tools"]
+    module = sys.modules["rxworker.turn.call_tools"]
     for name in CALL_ROWS:
         monkeypatch.setattr(module, name, drawn(name, getattr(module, name)))
     model = ScriptedModel([call("weather", city="Oslo") + call("weather", city="Rome"), say("7 °C.")])

@@ -15,7 +15,7 @@ import rxworker.log.nats_format
 import rxworker.log.postgres_connection
 import rxworker.log.postgres_tables
 import rxworker.log.sqlite
-import rxworker.worker.paused
+import rxworker.resume.paused
 from tests.ui.vendored import PACKAGES
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_the_page_of_versions_has_the_formats_and_systems_of_the_code() -> None:
     log = rxworker.log
     written = {
         "entries of a log, and lines of `export_run`": log.format.VERSION,
-        "a saved pause (`save_paused`)": rxworker.worker.paused.VERSION,
+        "a saved pause (`save_paused`)": rxworker.resume.paused.VERSION,
         "an SQLite file": log.sqlite.FORMAT,
         "a schema in Postgres": log.postgres_tables.FORMAT,
         "streams in NATS": log.nats_format.FORMAT,

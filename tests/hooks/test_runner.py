@@ -251,7 +251,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
 async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     asked, may_end = asyncio.Event(), asyncio.Event()
 
     @before_tool_call
@@ -270,7 +270,7 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(
 async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     asked, may_end, ran = asyncio.Event(), asyncio.Event(), list[str]()
 
     @tool

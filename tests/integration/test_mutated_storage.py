@@ -29,7 +29,7 @@ from rxworker.protocols import decode_record, encode_record
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.worker import load_paused, save_paused
-from rxworker.worker.paused import VERSION, _seal
+from rxworker.resume.paused import VERSION, _seal
 from tests.mutate import mutant_of_bytes, mutant_of_json, mutant_of_lines
 from tests.whole import IS_WHOLE
 

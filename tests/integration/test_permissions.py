@@ -47,7 +47,7 @@ from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import load_paused, save_paused
-from rxworker.worker.paused import VERSION
+from rxworker.resume.paused import VERSION
 from tests.adapters.acp import test_agent as acp
 from tests.adapters.mcp import test_mcp
 

@@ -37,7 +37,7 @@ from rxworker.testing.server import Received
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 from rxworker.transport import Client, Retry, fallback
 from rxworker.transport.clock import loop_clock
-from rxworker.worker.turn import respond
+from rxworker.turn.stages import respond
 from tests.log.background import BACKGROUND, TEXT, called, frames_of, message, thought, worker_of
 from tests.log.test_recover import cut, singles, stored
 

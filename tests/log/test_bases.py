@@ -15,9 +15,9 @@ from rxworker.log import EventLog, MemoryLog, export_run, fork_run, import_run
 from rxworker.log.format import record_of
 from rxworker.messages import Conversation
 from rxworker.testing import ScriptedModel, call
-from rxworker.worker.decisions import Approve
-from rxworker.worker.result import Paused
-from rxworker.worker.stored import read_run
+from rxworker.decisions import Approve
+from rxworker.turn.result import Paused
+from rxworker.resume.stored import read_run
 from tests.log.conftest import OpenLog
 from tests.whole import IS_WHOLE
 

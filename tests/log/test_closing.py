@@ -68,7 +68,7 @@ async def left(log: EventLog, worker: Worker, place: Place) -> str:
 async def test_a_run_that_goes_on_when_its_log_is_closed_is_handed_over(
     make: Callable[[], Worker], place: Place, open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.05)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.05)
     log = open_store(lease=600.0)
     run = await left(log, make(), place)
     if isinstance(log, MemoryLog):

@@ -25,7 +25,7 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.tools import NotDone
 from rxworker.worker import driver, queue, submit, work
 from rxworker.worker.nested import worker_tool
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 from tests.stores import slow_log
 
 VERBS = ["recover", "decide", "fork"]

@@ -18,7 +18,7 @@ import pytest
 
 from rxworker.log import EventLog, RunInfo, open_log
 from rxworker.log.format import records_of
-from rxworker.worker.turn import ENDS
+from rxworker.turn.stages import ENDS
 from tests.log.conftest import NewAddress
 from tests.whole import IS_WHOLE, SLOW_STORES
 

@@ -16,9 +16,9 @@ from rxworker.log import EventLog, MemoryLog, fork_run
 from rxworker.messages import OutputFormat
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import load_paused, save_paused, submit, work
-from rxworker.worker.decisions import Decided
-from rxworker.worker.output import Output
-from rxworker.worker.paused import decide_command
+from rxworker.decisions import Decided
+from rxworker.turn.output import Output
+from rxworker.resume.paused import decide_command
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
 

@@ -39,8 +39,8 @@ from rxworker.log.recover import RunSource
 from rxworker.log.values import CONVERSATION, Command, RunRow
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
-from rxworker.worker.decisions import Decided
-from rxworker.worker.paused import decide_command
+from rxworker.decisions import Decided
+from rxworker.resume.paused import decide_command
 from tests.log.conftest import OpenLog
 from tests.log.test_recover import stored
 from tests.log.test_retention import ALL

@@ -20,7 +20,7 @@ from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.messages import Json
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import QueuedWorker, recover_all, submit, work
-from rxworker.worker.stored import read_run
+from rxworker.resume.stored import read_run
 from tests.log.conftest import until
 
 

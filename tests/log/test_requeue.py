@@ -22,7 +22,7 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.views import RunView
 from rxworker.views.changes import ViewFinish
-from rxworker.worker.recovery import progress_of
+from rxworker.resume.recovery import progress_of
 from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
 from tests.stores import slow_log
 

@@ -18,10 +18,10 @@ from rxworker.messages import ToolMeta
 from rxworker.testing import call, say
 from rxworker.tools import Tool
 from rxworker.worker import submit, work
-from rxworker.worker.decisions import Decided
-from rxworker.worker.paused import decide_command
+from rxworker.decisions import Decided
+from rxworker.resume.paused import decide_command
 from rxworker.worker.queue import end_cancelled
-from rxworker.worker.stored import digest_of, is_same_tool
+from rxworker.resume.stored import digest_of, is_same_tool
 from tests.log.conftest import OpenLog
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored

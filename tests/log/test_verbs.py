@@ -16,7 +16,7 @@ from rxworker.log import MemoryLog
 from rxworker.messages import Conversation
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import submit
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 BEGIN: dict[str, Callable[[Any, Any], Any]] = {
     "run": lambda verb, _: verb("Rest"),

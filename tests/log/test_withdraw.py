@@ -17,7 +17,7 @@ from rxworker.log import EventLog, MemoryLog, Replica
 from rxworker.log.values import send_command, withdraw_command
 from rxworker.messages import Message
 from rxworker.testing import ScriptedModel, call
-from rxworker.worker.journal import NOT_WAITING, WITHDRAWN
+from rxworker.turn.journal import NOT_WAITING, WITHDRAWN
 from tests.log.conftest import OpenLog
 from tests.log.test_worker import stored
 

@@ -28,7 +28,7 @@ from rxworker.log.values import Command
 from rxworker.messages import Message
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.worker.commands import send_command
+from rxworker.turn.commands import send_command
 from tests.log.conftest import OpenLog, until
 
 

@@ -155,7 +155,7 @@ async def test_who_waits_for_a_log_that_hangs_is_woken_when_it_is_given_up(call:
 
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     log, release = MemoryLog(), asyncio.Event()
     log.patience = 0.0
     replace_call(log, call, release.wait)
@@ -176,7 +176,7 @@ async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(call: str, monkeypa
 async def test_the_last_append_of_a_finished_run_has_a_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     log, never = MemoryLog(), asyncio.Event()
     log.patience = 0.0
     replace_call(log, "_append", never.wait, first=1)

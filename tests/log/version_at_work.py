@@ -14,7 +14,7 @@ from rxworker.errors import RxWorkerError
 from rxworker.log import EventLog, Replica, open_log
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
-from rxworker.worker.stored import read_run
+from rxworker.resume.stored import read_run
 
 
 class Process:

@@ -33,8 +33,8 @@ from rxworker.testing import Reply, call, say
 from rxworker.testing.reply import reply_events
 from rxworker.tools import ToolContext
 from rxworker.worker import nested
-from rxworker.worker.journal import Journal
-from rxworker.worker.run import Run
+from rxworker.turn.journal import Journal
+from rxworker.run.run import Run
 
 LEASE = 0.1
 

@@ -38,7 +38,7 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
-from rxworker.worker.decisions import read_payload
+from rxworker.decisions import read_payload
 
 Wire = dict[str, Any]
 

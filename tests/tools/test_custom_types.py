@@ -25,7 +25,7 @@ from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.inline import check_schema
 from rxworker.tools.run import run_call
 from rxworker.tools.schema import schema_of
-from rxworker.worker.output import Output
+from rxworker.turn.output import Output
 
 T = TypeVar("T")
 

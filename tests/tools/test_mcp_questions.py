@@ -35,7 +35,7 @@ from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import Connection, question_of
 from rxworker.tools.run import run_call
 from rxworker.worker import QueuedWorker, load_paused, save_paused
-from rxworker.worker.decisions import Decision
+from rxworker.decisions import Decision
 
 pytest.importorskip("mcp")
 

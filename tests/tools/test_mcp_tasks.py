@@ -25,7 +25,7 @@ from rxworker.tools.mcp import McpTool
 from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import TASKS, Connection
 from rxworker.tools.run import run_call
-from rxworker.worker.decisions import Decision
+from rxworker.decisions import Decision
 
 pytest.importorskip("mcp")
 

@@ -524,7 +524,7 @@ async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging
 async def test_a_run_that_is_cancelled_within_its_last_record_has_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.0)
+    monkeypatch.setattr("rxworker.run.driver.GRACE", 0.0)
     told: list[str] = []
 
     @on_abort

@@ -44,7 +44,7 @@ from rxworker.events.deltas import Deltas, flatten
 from rxworker.messages import Conversation, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.state import RunState, fold_run, step_run
 from rxworker.testing import checked_records, lint
-from rxworker.worker.journal import Journal
+from rxworker.turn.journal import Journal
 
 ROW = Deltas[Event](TextDelta(0, ""), ["a", "b", "c", "d", "e"])
 KINDS: dict[str, Event | Deltas[Event]] = {

@@ -37,7 +37,7 @@ from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.worker import call_scope, call_tools, permit, revise
-from rxworker.worker.permit import result_by
+from rxworker.turn.permit import result_by
 
 
 @tool

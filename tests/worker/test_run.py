@@ -28,7 +28,7 @@ from rxworker.operators import events, text_deltas
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
 from rxworker.tools import ToolContext
-from rxworker.worker.driver import Phase
+from rxworker.run.driver import Phase
 
 
 @tool

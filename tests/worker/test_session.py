@@ -19,7 +19,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.timeline.kind import Kind
 from rxworker.tools import ToolContext
-from rxworker.worker.limits import Budget, Limits
+from rxworker.turn.limits import Budget, Limits
 
 VALUES = (str, bytes, int, float, frozenset, Enum, type(None), Kind)
 CONSTANT = (*VALUES, type, ModuleType, FunctionType, BuiltinFunctionType)

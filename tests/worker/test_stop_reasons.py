@@ -25,7 +25,7 @@ from rxworker.messages import StopKind, StopReason
 from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.testing.lint import lint
-from rxworker.worker.context import ResponseOperator
+from rxworker.turn.context import ResponseOperator
 
 AGAINST = {
     StopKind.MAX_TOKENS,

@@ -32,8 +32,8 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import gather
 from rxworker.messages.usage import Usage
-from rxworker.worker.recovery import progress_of
-from rxworker.worker.take_up import catch_up
+from rxworker.resume.recovery import progress_of
+from rxworker.turn.take_up import catch_up
 
 STARTED = Status(ResponseStatus.STARTED, "r1", "m")
 CALL = ToolUseMetadata("c1", "look")

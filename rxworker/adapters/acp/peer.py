@@ -19,7 +19,7 @@ from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.redact import redact
 from rxworker.ui.clean import format_error, json_redactor
-from rxworker.worker.decisions import check_members
+from rxworker.decisions import check_members
 
 A = TypeVar("A")
 

@@ -31,7 +31,7 @@ from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason
 from rxworker.protocols.common import pump
 from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
 from rxworker.worker import Decision
-from rxworker.worker.decisions import (
+from rxworker.decisions import (
     CHOICES,
     Approve,
     ApproveAlways,
@@ -39,9 +39,9 @@ from rxworker.worker.decisions import (
     PendingCalls,
     read_choice,
 )
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import LoadedRun, read_run, title_of
+from rxworker.resume.stored import LoadedRun, read_run, title_of
 
 DELIVERY = Coalesce(every=1 / 30)
 

@@ -50,7 +50,7 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.worker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
+from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
 
 logger = logging.getLogger("rxworker.adapters.mcp")
 

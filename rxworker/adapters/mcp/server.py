@@ -44,7 +44,7 @@ from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.workers import MakeServedWorker, WorkerSource
-from rxworker.worker.decisions import check_members
+from rxworker.decisions import check_members
 from rxworker.worker.worker import Worker
 
 ServedWorkers: TypeAlias = Mapping[str, McpWorker | Callable[[], Worker]]

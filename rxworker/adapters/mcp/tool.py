@@ -18,8 +18,8 @@ from rxworker.redact import redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.ui.web.entry import RunEntry
-from rxworker.worker.output import Output
-from rxworker.worker.result import answer_of
+from rxworker.turn.output import Output
+from rxworker.turn.result import answer_of
 from rxworker.worker.worker import Worker
 
 RUN = "rxworker/run"

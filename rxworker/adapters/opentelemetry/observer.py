@@ -10,7 +10,7 @@ from rxworker.adapters.opentelemetry.content import Recorder, Redact
 from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv, semconv_of
 from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_plain
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 try:
     from opentelemetry import context as contexts

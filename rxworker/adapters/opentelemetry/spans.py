@@ -38,7 +38,7 @@ from rxworker.operators.kernel import connect
 from rxworker.redact import redact
 from rxworker.state import RunState, fold_run
 from rxworker.worker import session_of
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""

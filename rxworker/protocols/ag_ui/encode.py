@@ -39,7 +39,7 @@ from rxworker.protocols.common import (
 )
 from rxworker.state import RunState
 from rxworker.views import changes
-from rxworker.worker.decisions import distinct
+from rxworker.decisions import distinct
 
 
 class AgUiEncoder(RecordEncoder[AgUiEvent]):

@@ -21,7 +21,7 @@ from rxworker.protocols.common import (
 )
 from rxworker.protocols.request import RunRequest
 from rxworker.state.shared_state import checked_json
-from rxworker.worker.decisions import (
+from rxworker.decisions import (
     PAYLOAD,
     Deny,
     Dismiss,

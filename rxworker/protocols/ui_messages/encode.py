@@ -47,7 +47,7 @@ from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
-from rxworker.worker.decisions import distinct
+from rxworker.decisions import distinct
 
 
 class UiMessageEncoder(RecordEncoder[UiMessagePart]):

@@ -44,7 +44,7 @@ from rxworker.protocols.request import RunRequest
 from rxworker.protocols.ui_messages.parts import file_part, output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
-from rxworker.worker.decisions import (
+from rxworker.decisions import (
     APPROVAL,
     Answer,
     PendingCalls,

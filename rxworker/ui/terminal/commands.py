@@ -26,7 +26,7 @@ from rxworker.ui.terminal.session import TerminalSession, model_name
 from rxworker.ui.terminal.sessions import describe_session, list_sessions, rename_session, title_of_session
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views import RunView, view_html
-from rxworker.worker.stored import read_run
+from rxworker.resume.stored import read_run
 
 _COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
 

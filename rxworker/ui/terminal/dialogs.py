@@ -34,7 +34,7 @@ from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.worker.decisions import Approve, Deny, reply_of
+from rxworker.decisions import Approve, Deny, reply_of
 
 MAX_LINES = 500
 """Maximum number of lines of a diff in a dialog."""

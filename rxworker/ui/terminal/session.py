@@ -43,9 +43,9 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.worker.decisions import Approve, ApproveAlways
-from rxworker.worker.result import Paused
-from rxworker.worker.run import Run
+from rxworker.decisions import Approve, ApproveAlways
+from rxworker.turn.result import Paused
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

@@ -39,7 +39,7 @@ from rxworker.ui.web.responses import (
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
-from rxworker.worker.decisions import Dismiss, PendingCalls, assign
+from rxworker.decisions import Dismiss, PendingCalls, assign
 
 MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""

@@ -53,8 +53,8 @@ from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import RETRY, FollowedRun
-from rxworker.worker.decisions import read_resume
-from rxworker.worker.stored import TITLE
+from rxworker.decisions import read_resume
+from rxworker.resume.stored import TITLE
 
 B = TypeVar("B", bound=Struct)
 

@@ -53,7 +53,7 @@ from rxworker.ui.web.entry import RunEntry, without_labels
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunStore
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""

@@ -16,7 +16,7 @@ from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import QueuedWorker
-from rxworker.worker.decisions import Answer
+from rxworker.decisions import Answer
 
 
 def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None) -> None:

@@ -48,10 +48,10 @@ from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import session_of
-from rxworker.worker.journal import NOT_WAITING
-from rxworker.worker.run import Run
+from rxworker.turn.journal import NOT_WAITING
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import TITLE
+from rxworker.resume.stored import TITLE
 from rxworker.worker.worker import Worker
 
 """The label of a run with the name of its user."""

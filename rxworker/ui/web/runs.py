@@ -34,13 +34,13 @@ from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, QueuedWorker, session_of
-from rxworker.worker.decisions import Decided, PendingCalls, decide, granted_by
+from rxworker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
-from rxworker.worker.result import Paused
-from rxworker.worker.run import Run
+from rxworker.turn.result import Paused
+from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.worker.stored import TITLE, title_of
+from rxworker.resume.stored import TITLE, title_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -27,8 +27,8 @@ from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import QueuedWorker
 from rxworker.worker.definition import Definition
-from rxworker.worker.run import request_of
-from rxworker.worker.stored import digest_of
+from rxworker.run.run import request_of
+from rxworker.resume.stored import digest_of
 
 Doubt: TypeAlias = Literal["nested", "worker", "process", "hooks", "model", "tools", "form"]
 

@@ -35,8 +35,8 @@ from rxworker.ui.web.streams import Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.run import Run
-from rxworker.worker.stored import last_input, title_of
+from rxworker.run.run import Run
+from rxworker.resume.stored import last_input, title_of
 from rxworker.worker.worker import Worker
 
 

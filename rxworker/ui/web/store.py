@@ -38,7 +38,7 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 PERIOD = 0.25
 """The number of seconds between two lists of a client, if runs change all the time."""

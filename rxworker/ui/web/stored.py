@@ -19,7 +19,7 @@ from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker.queue import QueuedSession, end_cancelled
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 WAITS = {
     "queued": "it waits for a process that runs it",

@@ -23,7 +23,7 @@ from rxworker.ui.web.request import ResponseStream, WebRequest
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
-from rxworker.worker.run import Run
+from rxworker.run.run import Run
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
     # A client that is too far behind is detached and may reconnect: no client delays a run.

@@ -19,7 +19,7 @@ from rxworker.providers import Anthropic, Options
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say
 from rxworker.transport import Retry, fallback
 from rxworker.ui.web import Settings, WebServer
-from rxworker.worker.context import KEPT_TURNS
+from rxworker.turn.context import KEPT_TURNS
 
 from .conftest import Body, OpenDesk
 

@@ -50,12 +50,12 @@ from rxworker.messages.lenient_json import whole
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.tools.coroutines import Emitter, cut_off
 from rxworker.transport.base import ACCOUNT
-from rxworker.worker.account import RunAccount
-from rxworker.worker.context import RunContext, TurnScope, end_reports
-from rxworker.worker.loop import repeat_turns
-from rxworker.worker.result import Paused, RunResult, T_co, result_of
-from rxworker.worker.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
-from rxworker.worker.turn import perform_turn
+from rxworker.turn.account import RunAccount
+from rxworker.turn.context import RunContext, TurnScope, end_reports
+from rxworker.run.loop import repeat_turns
+from rxworker.turn.result import Paused, RunResult, T_co, result_of
+from rxworker.run.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
+from rxworker.turn.stages import perform_turn
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")

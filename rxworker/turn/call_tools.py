@@ -62,9 +62,9 @@ from rxworker.tools.operator import run_tools
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.run import RunningCalls
 from rxworker.transport.base import ACCOUNT, PRESSURE
-from rxworker.worker.account import RunAccount
-from rxworker.worker.apply import apply_operators
-from rxworker.worker.context import (
+from rxworker.turn.account import RunAccount
+from rxworker.turn.apply import apply_operators
+from rxworker.turn.context import (
     Emit,
     RunContext,
     Turn,
@@ -75,8 +75,8 @@ from rxworker.worker.context import (
     ignore,
     let_watchers_act,
 )
-from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.permit import HookScope, permit, refused, revise, shown
+from rxworker.turn.journal import BY_CALLER
+from rxworker.turn.permit import HookScope, permit, refused, revise, shown
 
 A = TypeVar("A")
 

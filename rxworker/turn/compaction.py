@@ -33,9 +33,9 @@ from rxworker.providers.base import ToolChoice
 from rxworker.state.response import COMPLETED, fold_response, message_of
 from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT
-from rxworker.worker.apply import apply_operators
-from rxworker.worker.context import Edits, Emit, RunContext, ignore
-from rxworker.worker.respond import NO_RESPONSE, RESPONSE_EVENTS
+from rxworker.turn.apply import apply_operators
+from rxworker.turn.context import Edits, Emit, RunContext, ignore
+from rxworker.turn.respond import NO_RESPONSE, RESPONSE_EVENTS
 
 WORTH = 10
 """A compaction makes a request shorter by this part of the size from which it is made, or is not made."""

@@ -48,9 +48,9 @@ from rxworker.messages import (
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
-from rxworker.worker.arguments import expect
-from rxworker.worker.context import TurnScope
-from rxworker.worker.decisions import (
+from rxworker.turn.arguments import expect
+from rxworker.turn.context import TurnScope
+from rxworker.decisions import (
     Answer,
     Approve,
     Decided,
@@ -64,7 +64,7 @@ from rxworker.worker.decisions import (
     read_stored,
     reply_of,
 )
-from rxworker.worker.result import Paused, check_signatures
+from rxworker.turn.result import Paused, check_signatures
 
 RESERVED = 2.0
 """Seconds that a process has to resume a run that it has decided about, before another process does."""

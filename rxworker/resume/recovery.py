@@ -55,12 +55,12 @@ from rxworker.state import RunState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown
 from rxworker.tools.base import policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
-from rxworker.worker.commands import reason_in
-from rxworker.worker.context import TurnScope
-from rxworker.worker.journal import SOURCE
-from rxworker.worker.respond import has_lost_its_call
-from rxworker.worker.stored import LoadedRun
-from rxworker.worker.take_up import OpenResponse, open_response
+from rxworker.turn.commands import reason_in
+from rxworker.turn.context import TurnScope
+from rxworker.turn.journal import SOURCE
+from rxworker.turn.respond import has_lost_its_call
+from rxworker.resume.stored import LoadedRun
+from rxworker.turn.take_up import OpenResponse, open_response
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
 

@@ -40,8 +40,8 @@ from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.limiter import Limiter
 from rxworker.tools.results import clean, to_content, truncate
 from rxworker.tools.run import RunningCalls, run_at, run_call
-from rxworker.worker.context import HookInput, ignore
-from rxworker.worker.result import signature_of
+from rxworker.turn.context import HookInput, ignore
+from rxworker.turn.result import signature_of
 
 # Constants, since a member of an enumeration is slow to look up.
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL

@@ -43,8 +43,8 @@ from rxworker.messages import (
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED
-from rxworker.worker.context import RunContext, TurnScope, continues
-from rxworker.worker.result import RunResult, result_of
+from rxworker.turn.context import RunContext, TurnScope, continues
+from rxworker.turn.result import RunResult, result_of
 
 
 class LoadedRun(Struct, frozen=True):

@@ -34,7 +34,7 @@ from rxworker.log.values import (
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
-from rxworker.worker.journal import NOT_WAITING, Mailbox, PauseRequest, not_delivered
+from rxworker.turn.journal import NOT_WAITING, Mailbox, PauseRequest, not_delivered
 
 logger = logging.getLogger("rxworker.worker")
 

@@ -39,11 +39,11 @@ from rxworker.state.closing import response_ends
 from rxworker.state.response import ResponseState, message_of
 from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT, PRESSURE
-from rxworker.worker.account import RunAccount, attempt_start
-from rxworker.worker.apply import apply_operators
-from rxworker.worker.call_tools import discard_early, start_early
-from rxworker.worker.context import Emit, RunContext, Turn, TurnScope, continues, request_of
-from rxworker.worker.take_up import catch_up
+from rxworker.turn.account import RunAccount, attempt_start
+from rxworker.turn.apply import apply_operators
+from rxworker.turn.call_tools import discard_early, start_early
+from rxworker.turn.context import Emit, RunContext, Turn, TurnScope, continues, request_of
+from rxworker.turn.take_up import catch_up
 
 logger = logging.getLogger("rxworker.worker")
 

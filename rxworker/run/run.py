@@ -37,13 +37,13 @@ from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
-from rxworker.worker.commands import CommandReader
-from rxworker.worker.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
-from rxworker.worker.driver import Opened, RunDriver
-from rxworker.worker.output import Output
-from rxworker.worker.result import Paused, RunResult, T_co
-from rxworker.worker.shutdown import GRACE
-from rxworker.worker.stored import LoggedRun
+from rxworker.turn.commands import CommandReader
+from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
+from rxworker.run.driver import Opened, RunDriver
+from rxworker.turn.output import Output
+from rxworker.turn.result import Paused, RunResult, T_co
+from rxworker.run.shutdown import GRACE
+from rxworker.resume.stored import LoggedRun
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -32,8 +32,8 @@ from rxworker.state.closing import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.answer import settle_cancellations
 from rxworker.transport.base import ACCOUNT
-from rxworker.worker.account import RunAccount, settle
-from rxworker.worker.context import RunContext, TurnScope, continues, ignore, request_of
+from rxworker.turn.account import RunAccount, settle
+from rxworker.turn.context import RunContext, TurnScope, continues, ignore, request_of
 
 logger = logging.getLogger("rxworker.worker")
 

@@ -56,18 +56,18 @@ from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.response import message_of
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
-from rxworker.worker.account import counting
-from rxworker.worker.apply import apply_operators, expect_observable
-from rxworker.worker.arguments import expect
-from rxworker.worker.call_tools import (
+from rxworker.turn.account import counting
+from rxworker.turn.apply import apply_operators, expect_observable
+from rxworker.turn.arguments import expect
+from rxworker.turn.call_tools import (
     Told,
     call_tools,
     discard_early,
     end_calls,
     expect_told,
 )
-from rxworker.worker.compaction import compacted
-from rxworker.worker.context import (
+from rxworker.turn.compaction import compacted
+from rxworker.turn.context import (
     KEPT_TURNS,
     Edits,
     Emit,
@@ -82,8 +82,8 @@ from rxworker.worker.context import (
     let_watchers_act,
     next_request,
 )
-from rxworker.worker.output import Output
-from rxworker.worker.respond import PARTS, begin_attempt, expect_end, respond
+from rxworker.turn.output import Output
+from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END

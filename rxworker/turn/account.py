@@ -31,8 +31,8 @@ from rxworker.events import (
 from rxworker.messages.usage import NOTHING, less
 from rxworker.providers.models import model_info
 from rxworker.transport.base import ACCOUNT, Model, service_of
-from rxworker.worker.context import OwnRequest, RunContext
-from rxworker.worker.limits import model_prices
+from rxworker.turn.context import OwnRequest, RunContext
+from rxworker.turn.limits import model_prices
 
 
 class RunAccount(Struct, eq=False):

@@ -19,7 +19,7 @@ from rxworker.messages import Conversation, Json, OutputFormat, StopReason, Tool
 from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state import RunState
-from rxworker.worker.output import Output
+from rxworker.turn.output import Output
 
 if TYPE_CHECKING:
     # A run without an output type is a ``Run``, and a resumed one may have any. Until Python 3.13 only the type checker

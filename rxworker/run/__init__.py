@@ -1,0 +1,1 @@
+"""A run: its driver, the loop of turns, and its end."""
