@@ -17,6 +17,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
     from rxworker.hooks.decorate import (
         after_tool_call,
         before_tool_call,
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
         on_message_send,
         on_turn_end,
     )
-    from rxworker.tools.decorate import tool
-    from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
-    from rxworker.turn.limits import Limits
-    from rxworker.worker.nested import worker_tool
-    from rxworker.turn.result import Finished, Paused, RunResult
     from rxworker.run.run import Run
+    from rxworker.tools.decorate import tool
+    from rxworker.turn.limits import Limits
+    from rxworker.turn.result import Finished, Paused, RunResult
+    from rxworker.worker.nested import worker_tool
     from rxworker.worker.session import Session
     from rxworker.worker.worker import Worker
 

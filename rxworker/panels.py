@@ -65,8 +65,8 @@ from rxworker.operators.gauges import UsageChanges
 from rxworker.operators.kernel import Operator
 from rxworker.operators.window import slide
 from rxworker.providers.models import prices_of
-from rxworker.state.tools import RunningTool, step_tools
 from rxworker.resume.stored import last_input, title_of
+from rxworker.state.inner import RunningTool, step_tools
 
 A = TypeVar("A")
 

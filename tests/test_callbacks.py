@@ -35,6 +35,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.operators import hold_back
 from rxworker.panels import count
 from rxworker.providers import HttpRequest, Request
+from rxworker.resume.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
 from rxworker.testing import HookStub, Marbles, ScriptedModel, call, send_context
 from rxworker.timeline import TEXT_BLOCK, Timeline
 from rxworker.tools import Done, Toolbox
@@ -42,7 +43,6 @@ from rxworker.transport import Client, Retry
 from rxworker.transport.client import _sent  # pyright: ignore[reportPrivateUsage]
 from rxworker.ui.web import WebServer, serve
 from rxworker.worker import recover_all, submit, work
-from rxworker.resume.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
 from tests.test_public import names_of, packages
 
 FUNCTION = re.compile(r"\b(Callable|OnNext|OnError|OnCompleted|FrameType)\b")

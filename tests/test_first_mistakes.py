@@ -24,9 +24,9 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, run_tools
 from rxworker.transport import Client
 from rxworker.transport.http import _translated
+from rxworker.turn.permit import permit
 from rxworker.ui.web import make_app
 from rxworker.worker import Budget, QueuedWorker
-from rxworker.turn.permit import permit
 
 MODEL = ScriptedModel([])
 MISSPELT: dict[str, tuple[Callable[[], object], str]] = {

@@ -19,9 +19,9 @@ from rxworker.errors import LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
+from rxworker.log.fold import StoredRun, is_copy
 from rxworker.log.format import record_of
 from rxworker.log.replay import keep_task
-from rxworker.log.runs import StoredRun, is_copy
 from rxworker.operators import merge_runs
 from rxworker.operators.disposables import Call, SerialDisposable
 from rxworker.operators.kernel import Sink, connect

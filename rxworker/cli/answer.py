@@ -25,13 +25,13 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
+from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
 from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker, changes
 from rxworker.views.amounts import duration
-from rxworker.run.run import Run
 from rxworker.worker.session import Session
 
 STYLES = {"text": "", "thinking": "dim italic"}

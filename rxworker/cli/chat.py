@@ -17,12 +17,14 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
 from rxworker.cli.answer import Outcome, Page, PlainPage, answer
-from rxworker.cli.last import LastChat, last_chat, remember_chat
 from rxworker.cli.process import (
     FAILED,
     INTERRUPTED,
@@ -42,9 +44,61 @@ from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
-from rxworker.ui.terminal.sessions import list_sessions, title_of_session
+from rxworker.ui.terminal.session import list_sessions, title_of_session
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
+
+
+class LastChat(Struct, frozen=True, omit_defaults=True):
+    """The options of a chat that the next one without a provider has.
+
+    It has no key: only the name of the variable that holds one. An address of a log may have a password.
+
+    Attributes:
+        provider: The name of the provider.
+        model: The model's name.
+        base_url: The address of the service.
+        api_key_env: The environment variable that holds the key.
+        log: The address of the log.
+    """
+
+    provider: str
+    model: str
+    base_url: str | None = None
+    api_key_env: str | None = None
+    log: str | None = None
+
+
+def chat_file() -> Path:
+    """The file of it: ``rxworker/chat.json`` in the folder of states of the XDG Base Directory Specification."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "rxworker" / "chat.json"
+
+
+def last_chat() -> LastChat | None:
+    """What was remembered; ``None`` if there is nothing, or it cannot be read."""
+    try:
+        return msgspec.json.decode(chat_file().read_bytes(), type=LastChat)
+    except (OSError, RuntimeError, UnicodeError, msgspec.DecodeError):
+        return None
+
+
+def remember_chat(chat: LastChat) -> None:
+    """Remember it, with the file of a log as found from any folder.
+
+    If the folder cannot be written, the chat goes on without it.
+    """
+    scheme, _, file = (chat.log or "").partition(":")
+    if scheme == "sqlite":
+        chat = replace(chat, log=f"sqlite:{Path(file).absolute()}")
+    with suppress(OSError, RuntimeError, UnicodeError):
+        path, data = chat_file(), msgspec.json.encode(chat)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        # An address may have a password, so that no other user reads it.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(data)
+
 
 DUMB = frozenset({"dumb", "unknown"})
 """The kinds of terminals that cannot place text: a chat is line by line there."""

@@ -13,6 +13,15 @@ from reactivex import operators as ops
 
 from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
+from rxworker.decisions import (
+    Approve,
+    ApproveAlways,
+    Decision,
+    Deny,
+    PendingCalls,
+    assign,
+    read_resume,
+)
 from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError
 from rxworker.events import Record
 from rxworker.log import (
@@ -30,21 +39,12 @@ from rxworker.log.format import records_of
 from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
+from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_message, plural
 from rxworker.views.amounts import money
 from rxworker.worker import QueuedWorker
-from rxworker.decisions import (
-    Approve,
-    ApproveAlways,
-    Decision,
-    Deny,
-    PendingCalls,
-    assign,
-    read_resume,
-)
 from rxworker.worker.queue import end_cancelled
-from rxworker.turn.result import Paused
 
 PAGE = 100
 WIDTH = 160

@@ -43,12 +43,12 @@ from rxworker.cli.resolve import (
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
+from rxworker.run.run import Run
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.state import ServerOptions
 from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
-from rxworker.run.run import Run
 
 
 def serve(

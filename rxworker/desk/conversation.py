@@ -11,19 +11,19 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rxworker.decisions import Decision, PendingCalls
 from rxworker.desk.stored import conversation_id
 from rxworker.errors import LocalProtocolError, RunCancelledError, SessionBusyError
 from rxworker.log import RunInfo, dismiss_run
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Message
-from rxworker.messages.input import Input
-from rxworker.decisions import Decision, PendingCalls
-from rxworker.worker.queue import end_of
-from rxworker.turn.result import Paused
-from rxworker.run.run import Run
-from rxworker.worker.session import Session
+from rxworker.messages.message import Input
 from rxworker.resume.stored import LoadedRun, read_run
+from rxworker.run.run import Run
+from rxworker.turn.result import Paused
+from rxworker.worker.queue import end_of
+from rxworker.worker.session import Session
 
 STOP_SECONDS = 5.0
 """Seconds that a run has to end."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from rxworker.errors import LeaseHeldError, LogError
 from rxworker.log import EventLog, RunInfo
-from rxworker.log.conversations import conversation_of
+from rxworker.log.kept import conversation_of
 
 
 def new_conversation() -> str:

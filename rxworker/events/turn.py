@@ -16,10 +16,9 @@ from msgspec.structs import force_setattr
 from rxworker.events.block import BlockEvent
 from rxworker.events.meta import Meta
 from rxworker.events.pause import NO_PAUSE, PauseState
-from rxworker.messages.content import ToolCall, ToolResult
+from rxworker.messages.content import OutputFormat, ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
-from rxworker.messages.output import OutputFormat
 from rxworker.messages.usage import Prices, Usage
 
 DISCARDED_EARLY = "This call was started early, and its result was thrown away."

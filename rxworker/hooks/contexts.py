@@ -19,9 +19,8 @@ from rxworker.events.arguments import (
     copy_arguments,
     decode_arguments,
 )
-from rxworker.hooks.context import ROLES, HookContext
+from rxworker.hooks.context import ROLES, Change, HookContext, changed
 from rxworker.hooks.points import HookPoint
-from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import (
     Content,
     Conversation,

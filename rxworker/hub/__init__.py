@@ -4,11 +4,10 @@ A hot observable with memory that isolates its watchers from each other.
 """
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
-from rxworker.hub.hub import Hub
-from rxworker.hub.item import Item
+from rxworker.hub.history import Item
+from rxworker.hub.hub import Hub, Watchers
 from rxworker.hub.watch import Watch, iterate
 from rxworker.hub.watcher import WatcherState
-from rxworker.hub.watchers import Watchers
 
 __all__ = [
     # the hub and its watchers

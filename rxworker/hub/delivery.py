@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError
 from rxworker.events import Gap, Record, Usage
 from rxworker.events.kinds import PASSING
-from rxworker.hub.history import History, deltas_of, expand
-from rxworker.hub.item import Item
+from rxworker.hub.history import History, Item, deltas_of, expand
 from rxworker.messages.settings import Settings, check_number
 
 BATCH = 256

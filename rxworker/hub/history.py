@@ -14,12 +14,31 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import Event, Record
 from rxworker.events.deltas import TEXTS, Deltas, adds_to_same
+
+A = TypeVar("A")
+
+
+class Item(Struct, Generic[A], frozen=True):
+    """An item of a published stream.
+
+    Attributes:
+        seq: Its number, from 1. The numbers that a watcher is not given between two items are those of items that its
+            delivery, or the memory of the stream, has dropped.
+        time: Seconds since the epoch.
+        value: The value that the observable has emitted.
+    """
+
+    seq: int
+    time: float
+    value: A
+
 
 TAIL = 512
 """The maximum number of unpacked entries, and of records beyond the number of entries."""

@@ -28,8 +28,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import DEFERRABLE
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, every_of, held_for
 from rxworker.hub.detach import OnRaise
-from rxworker.hub.history import History
-from rxworker.hub.item import Item
+from rxworker.hub.history import History, Item
 from rxworker.hub.push import WatcherGroup
 from rxworker.hub.watcher import Watcher, WatcherState
 

@@ -4,13 +4,13 @@ from rxworker.log.base import EventLog
 from rxworker.log.codec import Codec
 from rxworker.log.diff import RunDiff, diff_runs
 from rxworker.log.fleet import Fleet
+from rxworker.log.fold import StoredRun
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.permissions import withdraw
 from rxworker.log.recover import dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
-from rxworker.log.runs import StoredRun
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, RunInfo

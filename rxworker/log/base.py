@@ -33,13 +33,12 @@ from rxworker.errors import (
 from rxworker.events import Event, Record, RunRequeue
 from rxworker.log.bases import Bases
 from rxworker.log.codec import Codec, Encoding, StoredRow
-from rxworker.log.conversations import forget
-from rxworker.log.fold import fold_stored
+from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
+from rxworker.log.kept import forget
 from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import replay
-from rxworker.log.runs import StoredRun, Where, stored_runs
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.store import Append, Store
 from rxworker.log.values import (

@@ -24,8 +24,7 @@ from rxworker.log.nats_format import (
     as_raw,
     from_raw,
 )
-from rxworker.log.nats_lease import ServerClock
-from rxworker.log.nats_session import Known, Ownership, Session
+from rxworker.log.nats_session import Known, Ownership, ServerClock, Session
 from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 

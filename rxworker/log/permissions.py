@@ -22,8 +22,7 @@ from msgspec.structs import replace
 from rxworker.errors import LogError
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.log.base import EventLog, claimed
-from rxworker.log.conversations import permissions_key
-from rxworker.log.kept import change_kept, load_kept
+from rxworker.log.kept import change_kept, load_kept, permissions_key
 from rxworker.log.values import LISTED, RunRow, decisions_in, first_id
 
 Pair = tuple[str, str]

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryDumper
 
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.log.address import masked
+from rxworker.log.store import masked
 from rxworker.providers.base import HIDDEN
 
 T = TypeVar("T")

@@ -61,7 +61,7 @@ from rxworker.log.values import (
     resumed_id,
 )
 from rxworker.state import fold_run
-from rxworker.state.closing import call_ends, response_ends
+from rxworker.state.run import call_ends, response_ends
 from rxworker.watchdog import call_watched
 
 R = TypeVar("R")

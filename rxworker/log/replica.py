@@ -22,7 +22,7 @@ from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.log.base import EventLog
 from rxworker.log.format import record_of
 from rxworker.log.values import Command, send_command, to_sent, withdraw_command
-from rxworker.messages.input import Input
+from rxworker.messages.message import Input
 from rxworker.messages.settings import awaited
 from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run

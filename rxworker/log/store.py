@@ -10,6 +10,7 @@ raises it, and an append with another one writes nothing. A store reports the ch
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
@@ -22,6 +23,24 @@ from rxworker.log.codec import Encoding, StoredRow
 from rxworker.log.follow import Followers
 from rxworker.log.format import Entry
 from rxworker.log.values import Claim, RunInfo, StoredStatus
+
+_PARTS = (
+    (re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL), r"\1:***@"),
+    (re.compile(r"([?&\s](?:ssl)?password\s*=)[^&\s]*"), r"\1***"),
+)
+
+
+def masked(address: str) -> str:
+    """The address without its passwords.
+
+    >>> masked("postgresql://me:secret@db.example/runs?sslpassword=secret&schema=a")
+    'postgresql://me:***@db.example/runs?sslpassword=***&schema=a'
+    >>> masked("sqlite:runs.db")
+    'sqlite:runs.db'
+    """
+    for pattern, replacement in _PARTS:
+        address = pattern.sub(replacement, address)
+    return address
 
 
 class Append(Struct, frozen=True):

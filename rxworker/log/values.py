@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.messages import Json, JsonObject, Message, Prices, ToolResult
-from rxworker.messages.input import Input, read_input, to_messages
+from rxworker.messages.message import Input, read_input, to_messages
 from rxworker.messages.settings import check_type
 from rxworker.messages.usage import Usage
 from rxworker.providers.models import cost_of

@@ -8,6 +8,7 @@ from rxworker.messages.content import (
     Grammar,
     Image,
     OpaqueBlock,
+    OutputFormat,
     Refusal,
     ServerToolCall,
     ServerToolResult,
@@ -17,11 +18,9 @@ from rxworker.messages.content import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.messages.estimate import estimate
-from rxworker.messages.history import compact, fork, trim, turns
+from rxworker.messages.history import compact, estimate, fork, trim, turns
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, from_json, to_json
-from rxworker.messages.output import OutputFormat
 from rxworker.messages.repair import repair, validate
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.usage import Counts, Prices

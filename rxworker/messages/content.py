@@ -20,6 +20,18 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages.json import Json, JsonObject, freeze
 
 
+class OutputFormat(Struct, frozen=True):
+    """The required form of an answer: JSON that matches a schema. Each provider has its own way to request it.
+
+    Attributes:
+        schema: JSON schema of an object, without ``$ref``.
+        name: Its name, for providers that require one.
+    """
+
+    schema: JsonObject
+    name: str = "output"
+
+
 class ContentBlock(Struct, frozen=True, tag=True, omit_defaults=True):
     """The base of all content blocks."""
 

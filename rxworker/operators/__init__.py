@@ -5,11 +5,10 @@ from rxworker.operators.decode import decode
 from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
 from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
 from rxworker.operators.hold_back import hold_back
-from rxworker.operators.json import ToolInput, tool_calls, tool_inputs
+from rxworker.operators.json import ToolInput, partial_json, partial_values, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce, merge_deltas
-from rxworker.operators.partial import partial_json, partial_values
 from rxworker.operators.recovery import (
     error_to_exception,
     fail_on_error,

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rxworker.decisions import Dismiss
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.events import Record
 from rxworker.messages import (
@@ -37,7 +38,6 @@ from rxworker.state import RunState
 from rxworker.views.changes import Change, Scope
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
-from rxworker.decisions import Dismiss
 
 A = TypeVar("A")
 

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct, field
 
+from rxworker.decisions import PendingCalls
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
 from rxworker.events.pause import Question
@@ -21,7 +22,6 @@ from rxworker.messages import Json
 from rxworker.messages.usage import Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
 from rxworker.state import RunState
-from rxworker.decisions import PendingCalls
 
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
 """The names of the hub's deliveries."""

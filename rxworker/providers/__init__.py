@@ -17,8 +17,7 @@ from rxworker.providers.base import (
 from rxworker.providers.models import ModelInfo, model_info
 
 if TYPE_CHECKING:
-    from rxworker.providers.anthropic.provider import Anthropic
-    from rxworker.providers.anthropic.vertex import AnthropicVertex
+    from rxworker.providers.anthropic.provider import Anthropic, AnthropicVertex
     from rxworker.providers.bedrock.provider import AnthropicBedrock, Bedrock
     from rxworker.providers.cache_use import CacheUse
     from rxworker.providers.gemini.provider import Gemini

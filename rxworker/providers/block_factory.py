@@ -1,22 +1,129 @@
-"""The events of the blocks that a decoder opens: each has an index and an id of its own, and ends exactly once."""
+"""The events of the blocks that a decoder opens: each has an index and an id of its own, and ends exactly once.
+
+A call that the server sends twice in one response is made once. Pure.
+
+Gateways send a call again: under the next index, whole after its pieces, or at the end of the response. It would be run
+and paid for twice. Calls with the id of the server, the name and the arguments of an earlier one are the same call.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
+from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from rxworker.events import (
     BlockAbort,
     BlockStart,
     BlockStop,
     BlockType,
+    InputJsonDelta,
+    InputValueDelta,
+    Opaque,
     ResponseEvent,
     ResponseStatus,
     Status,
     ToolUseMetadata,
 )
+from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import BlockMetadata
+from rxworker.events.deltas import Deltas, flatten
+from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import JsonObject, StopReason
+from rxworker.messages.content import AGAIN
 from rxworker.providers.failure import Failure
-from rxworker.providers.repeated_calls import Calls
+from rxworker.providers.ids import repeated_id
+
+Parts: TypeAlias = Sequence[ResponseEvent | Deltas[ResponseEvent]]
+REPEATED = "repeated_call"
+"""The kind of the `Opaque` that stands for a call which was sent again."""
+
+
+class Calls:
+    """The calls of one response.
+
+    Theory of operation. Whether a call is sent again is known when its arguments are whole. So from the start of a call
+    with the id and the name of an earlier one, everything is held back until both have ended. Then the later one is
+    left out, or what was held back goes on as it came.
+
+    Args:
+        open_blocks: The blocks of the response that are open, by their indexes.
+    """
+
+    def __init__(self, open_blocks: Mapping[int, BlockStart]) -> None:
+        self._open = open_blocks
+        self._ids: dict[str, int] = {}  # how often each came
+        self._like: dict[tuple[int, str, str], list[int]] = {}  # the blocks by choice, id and name
+        self._suspects: dict[int, list[int]] = {}  # what was begun again, with the blocks before it
+        self._passed: list[Parts] = []
+        self._held: list[ResponseEvent] = []
+
+    def begin(self, call: ToolUseMetadata, index: int, choice: int) -> ToolUseMetadata:
+        """Note a call that begins.
+
+        Returns:
+            It under its id, or under a numbered one if an earlier call of the response has it: results are matched by
+            ids.
+        """
+        like = self._like.setdefault((choice, call.id, call.name), [])
+        if like:
+            self._suspects[index] = [*like]
+        like.append(index)
+        return self._numbered(call)
+
+    def _numbered(self, call: ToolUseMetadata) -> ToolUseMetadata:
+        number = self._ids[call.id] = self._ids.get(call.id, 0) + 1
+        return call if number == 1 else self._numbered(replace(call, id=repeated_id(call.id, number)))
+
+    def begin_again(self) -> None:
+        """The response begins anew: no call of before is sent again."""
+        self._ids, self._like, self._suspects, self._passed = {}, {}, {}, []
+
+    def once(self, parts: Parts) -> Parts:
+        """What goes on of the events that a read brought."""
+        if not (self._suspects or self._held):
+            self._passed.append(parts)
+            return parts
+        self._held += flatten(parts)
+        blocks = {*self._suspects, *chain(*self._suspects.values())}
+        if not blocks.isdisjoint(self._open):
+            return ()
+        held, self._held = self._held, []
+        self._passed.append(held)
+        whole = _whole_calls(event for read in self._passed for event in flatten(read))
+        again = {
+            index
+            for index, before in self._suspects.items()
+            if index in whole and whole[index] in [whole.get(one) for one in before]
+        }
+        self._suspects = {}
+        return [*_without(again, held)]
+
+
+def _whole_calls(events: Iterable[ResponseEvent]) -> dict[int, str]:
+    """The arguments of the calls that ended well, in one form, by their blocks."""
+    deltas: dict[int, list[InputJsonDelta | InputValueDelta]] = {}
+    whole: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, InputJsonDelta | InputValueDelta):
+            deltas.setdefault(event.index, []).append(event)
+        elif type(event) is BlockStop:
+            whole[event.index] = json.dumps(whole_arguments(deltas.get(event.index, ())), sort_keys=True)
+    return whole
+
+
+def _without(again: Set[int], events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
+    """The events without the calls of these blocks, each of which is noted where it began."""
+    for event in events:
+        if not is_block_event(event) or event.index not in again:
+            yield event
+        elif isinstance(event, BlockStart) and isinstance(event.metadata, ToolUseMetadata):
+            yield Opaque(REPEATED, {"id": event.metadata.id.partition(AGAIN)[0], "name": event.metadata.name})
+
 
 TOOL_USE = BlockType.TOOL_USE
 CUT = Failure(

@@ -1,4 +1,11 @@
-"""The settings of a request, fitted to what its model takes. Pure.
+"""The tools of a request as its service takes them, and calls under the tools' own names. Pure.
+
+One tool that a service refuses would make it refuse each request. So before a request is encoded, the schema of a tool
+is changed to what `takes` allows: variants at its top become one object with the members of all, and a name that is not
+allowed becomes one that is. Calls in the conversation get the names that are sent, and `OwnNames` gives those of a
+response the tools' own again. A tool checks its arguments by its own schema, so what that refuses is still refused.
+
+The settings of a request, fitted to what its model takes. Pure.
 
 An amount of thinking is sent in the form that the model has for it: a budget becomes an effort by its size, and an
 effort a budget. A setting for which the model has no form is refused before the request is sent. What an application
@@ -7,14 +14,26 @@ puts into ``extra`` is sent as it is, but for the sampling parameters.
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
-from rxworker.providers.base import Options
+from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, InputValueDelta, Opaque, ResponseEvent
+from rxworker.events.arguments import whole_arguments
+from rxworker.events.block import ToolUseMetadata
+from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.messages.lenient_json import json_text
+from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, ResumableDecoder
 from rxworker.providers.extra import effort
+from rxworker.providers.ids import other_name
 from rxworker.providers.models import ADAPTIVE, ModelInfo, nearest_effort
+from rxworker.providers.schema import DIRECT
+from rxworker.providers.takes import NO_MEMBERS, VARIANTS, Takes
 
 OFF = ("off", "none", "disabled")
 DYNAMIC = (ADAPTIVE, "dynamic", "auto")
@@ -126,3 +145,239 @@ def refused(model: str, what: str) -> ConfigurationError:
     """The error for a setting that the model does not take."""
     hint = "if that has changed, pass info=ModelInfo(...) to the provider"
     return ConfigurationError(f"{model!r} {what} ({hint})")
+
+
+# Where the tools of an application have their names.
+_HOLDERS = ("functionDeclarations", "function", "tools")
+
+
+class FittedTools(Struct, frozen=True):
+    """Tools as a service takes them.
+
+    Attributes:
+        tools: The tools.
+        sent: The names that are sent, by the tool's own name; of those alone that have others.
+        own: Their own names, by the name that is sent.
+    """
+
+    tools: tuple[ToolMeta, ...] = ()
+    sent: Mapping[str, Renamed] = {}
+    own: Mapping[str, Renamed] = {}
+
+    def rename(self, conversation: Conversation, options: Options) -> tuple[Conversation, Options]:
+        """The conversation, the choice of a tool and the tools of the application with the names that are sent."""
+        choice = options.tool_choice
+        if choice is not None and (other := self.sent.get(choice.name or "")):
+            options = replace(options, tool_choice=replace(choice, name=other.name))
+        if "tools" in options.extra:
+            options = replace(options, extra={**options.extra, "tools": self._named(options.extra["tools"])})
+        return replace(conversation, messages=tuple(map(self._message, conversation.messages))), options
+
+    def _named(self, tools: Json) -> Json:
+        if isinstance(tools, list | tuple):
+            return [*map(self._named, tools)]
+        if not isinstance(tools, dict):
+            return tools
+        named = {key: self._named(value) for key, value in tools.items() if key in _HOLDERS}
+        other = self.sent.get(str(tools.get("name")))
+        return {**tools, **named, "name": other.name} if other else {**tools, **named}
+
+    def _message(self, message: Message) -> Message:
+        content = tuple(map(self._block, message.content))
+        return message if all(map(is_, content, message.content)) else replace(message, content=content)
+
+    def _block(self, block: Content) -> Content:
+        if not (isinstance(block, ToolCall | ToolResult) and block.name in self.sent):
+            return block
+        other = self.sent[block.name]
+        if isinstance(block, ToolCall) and isinstance(block.input, dict):
+            return replace(block, name=other.name, input=_under(other.keys, block.input))
+        return replace(block, name=other.name)
+
+
+def fit_tools(tools: Sequence[ToolMeta], takes: Takes) -> FittedTools:
+    """The tools as the service takes them; one that it takes is returned unchanged.
+
+    Raises:
+        ConfigurationError: A tool requires something that the service does not have.
+
+    >>> from rxworker.providers.takes import TAKES
+    >>> either: JsonObject = {"anyOf": [{"properties": {"$id": {}}}, {"properties": {"name": {}}}]}
+    >>> fit_tools([ToolMeta("find", "", either)], TAKES["anthropic"]).tools[0].input_schema
+    {'type': 'object', 'properties': {'_id': {'title': '$id'}, 'name': {}}}
+    """
+    names = _other_names([tool.name for tool in tools], takes.names)
+    fitted: list[ToolMeta] = []
+    sent: dict[str, Renamed] = {}
+    own: dict[str, Renamed] = {}
+    for tool in tools:
+        _check(tool, takes)
+        name, keys = names.get(tool.name, tool.name), dict[str, str]()
+        fitted.append(tool if tool.native is not None else _fitted(tool, takes, name, keys))
+        if keys or name != tool.name:
+            sent[tool.name] = Renamed(name, keys)
+            own[name] = Renamed(tool.name, {other: key for key, other in keys.items()})
+    return FittedTools(tuple(fitted), sent, own)
+
+
+def _check(tool: ToolMeta, takes: Takes) -> None:
+    """Raise for a tool that requires something that the service does not have."""
+    if isinstance(tool.format, Grammar) and not takes.grammars:
+        reason = (
+            f"has a grammar, and {takes.name} cannot hold the model to one: use OpenAIResponses, or give the tool "
+            "format='text' and check the text in it"
+        )
+    elif tool.native is not None and not takes.native:
+        reason = (
+            f"is defined by Anthropic ({tool.native.get('type')}), and {takes.name} does not know it: use Anthropic, "
+            "or leave out native=, so that the model is given the description and the schema of the function"
+        )
+    elif tool.allowed_callers and DIRECT not in tool.allowed_callers and not takes.code:
+        reason = (
+            f"has allowed_callers={tool.allowed_callers}, and {takes.name} has no code that calls tools: add 'direct', "
+            "or use Anthropic or OpenAIResponses"
+        )
+    else:
+        return
+    raise ConfigurationError(f"tool {tool.name!r} {reason}")
+
+
+def _other_names(names: Collection[str], allowed: re.Pattern[str] | None) -> dict[str, str]:
+    """Names that are allowed, for those that are not; each is unlike any other."""
+    others: dict[str, str] = {}
+    for name in names:
+        if allowed is not None and not allowed.fullmatch(name):
+            others[name] = other_name(name, allowed, (*names, *others.values()))
+    return others
+
+
+def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> ToolMeta:
+    """A tool under a name, with the schema and the description that are sent; adds the other names of its arguments."""
+    given, text = tool.input_schema, tool.description
+    schema: JsonObject = given if takes.not_at_top.isdisjoint(given) else _merged(given)
+    properties = _properties(schema)
+    is_odd = schema.get("type", "object") != "object" or schema.get("properties", properties) is not properties
+    if is_odd or any(member not in schema for member in takes.at_top):
+        schema = {"type": "object", **schema, "properties": properties}
+        schema["type"] = "object"
+    keys |= _other_names(properties, takes.properties)
+    if keys:  # the model reads the own name of an argument as its title
+        titled: JsonObject = {
+            key: {**part, "title": key} for key, part in properties.items() if key in keys and isinstance(part, dict)
+        }
+        schema = {**schema, "properties": _under(keys, properties | titled)}
+        if needed := _list(schema, "required"):
+            schema["required"] = [keys.get(str(key), key) for key in needed]
+    if takes.description is not None and len(text) > takes.description:  # the rest stands where there is no limit
+        text = (text[: takes.description].rsplit(maxsplit=1) or [""])[0]
+        rest = (tool.description[len(text) :].strip(), schema.get("description"))
+        schema = {**schema, "description": "\n\n".join(str(part) for part in rest if part)}
+    if schema is given and name == tool.name:
+        return tool
+    examples = tuple(_under(keys, example) for example in tool.input_examples)
+    return replace(tool, name=name, input_schema=schema, description=text, input_examples=examples)
+
+
+def _merged(schema: JsonObject) -> JsonObject:
+    """An object in place of its variants: with the members of all, of which it requires those that all require."""
+    merged = {key: value for key, value in schema.items() if key not in VARIANTS and key not in NO_MEMBERS}
+    properties, required = {**_properties(merged)}, dict.fromkeys(_list(merged, "required"))
+    for keyword in VARIANTS:
+        variants = [_merged(part) for part in _list(schema, keyword) if isinstance(part, dict)]
+        found: dict[str, list[Json]] = {}
+        for variant in variants:
+            for name, part in _properties(variant).items():
+                if part not in found.setdefault(name, []):
+                    found[name].append(part)
+        for name, unlike in found.items():
+            properties.setdefault(name, unlike[0] if len(unlike) == 1 else {"anyOf": unlike})
+        needed = [_list(variant, "required") for variant in variants]
+        in_all = (name for each in needed for name in each if keyword == "allOf" or all(name in one for one in needed))
+        required |= dict.fromkeys(in_all)
+    if properties:
+        merged["properties"] = properties
+    if required:
+        merged["required"] = [*required]
+    return merged
+
+
+def _properties(schema: JsonObject) -> JsonObject:
+    """The properties of a schema; none if it has something else in their place, such as the empty list of PHP."""
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _list(schema: JsonObject, keyword: str) -> list[Json]:
+    found = schema.get(keyword)
+    return found if isinstance(found, list) else []
+
+
+def _under(keys: Mapping[str, str], members: JsonObject) -> JsonObject:
+    """An object under other names."""
+    return {keys.get(key, key): value for key, value in members.items()}
+
+
+class OwnNames:
+    """A decoder of the responses to a request that was fitted, which gives calls of tools their own names.
+
+    The arguments of a call with other names are emitted when they are whole.
+
+    Args:
+        make: Makes the decoder of the service.
+        own: The tools' own names, by the name that was sent.
+        notes: Of what the request was sent without, emitted after the first event.
+    """
+
+    def __init__(
+        self, make: Callable[[], ResponseDecoder], own: Mapping[str, Renamed], notes: Sequence[Opaque] = ()
+    ) -> None:
+        self._decoder = make()
+        self._own = own
+        self._notes = notes
+        self._held: dict[int, list[InputJsonDelta | InputValueDelta]] = {}
+
+    def feed(self, data: bytes, /) -> Sequence[ResponseEvent]:
+        """Take the next bytes; return what they completed."""
+        return [*self._named(self._decoder.feed(data))]
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        """The bytes ended."""
+        return [*self._named(self._decoder.finish())]
+
+    def resume(self, sent: HttpRequest) -> HttpRequest | None:
+        """See `ResumableDecoder`."""
+        return cast("ResumableDecoder", self._decoder).resume(sent)
+
+    def cancel(self, sent: HttpRequest) -> HttpRequest | None:
+        """See `ResumableDecoder`."""
+        return cast("ResumableDecoder", self._decoder).cancel(sent)
+
+    def _named(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
+        for event in self._with_notes(events):
+            if isinstance(event, InputJsonDelta | InputValueDelta) and event.index in self._held:
+                self._held[event.index].append(event)
+                continue
+            held = self._held.pop(event.index, None) if isinstance(event, BlockStop | BlockAbort) else None
+            if held and isinstance(event, BlockStop):
+                yield self._whole(held, event.metadata)
+            if isinstance(event, BlockStart | BlockStop) and (own := self._own_of(event.metadata)):
+                if isinstance(event, BlockStart) and own.keys:
+                    self._held[event.index] = []
+                yield replace(event, metadata=replace(cast("ToolUseMetadata", event.metadata), name=own.name))
+            else:
+                yield event
+
+    def _with_notes(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
+        for event in events:
+            yield event
+            yield from self._notes
+            self._notes = ()
+
+    def _own_of(self, metadata: object) -> Renamed | None:
+        return self._own.get(metadata.name) if isinstance(metadata, ToolUseMetadata) else None
+
+    def _whole(self, held: Sequence[InputJsonDelta | InputValueDelta], metadata: object) -> InputJsonDelta:
+        arguments, own = whole_arguments(held), self._own_of(metadata)
+        if own and isinstance(arguments, dict):
+            arguments = _under(own.keys, arguments)
+        return InputJsonDelta(held[0].index, json_text(arguments))

@@ -68,8 +68,7 @@ from rxworker.providers.failure import (
     until_refilled,
     until_reset,
 )
-from rxworker.providers.fit import fitted
-from rxworker.providers.fit_tools import FittedTools, fit_tools
+from rxworker.providers.fit import FittedTools, fit_tools, fitted
 from rxworker.providers.hosts import Host, openai_host
 from rxworker.providers.media import NOTES, in_place
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info

@@ -1,6 +1,6 @@
 """What each service takes of what applications and tools give it, as one table. Pure.
 
-It is read by `rxworker.providers.media` and `rxworker.providers.fit_tools`. As of 2026-11-29, from each service's own
+It is read by `rxworker.providers.media` and `rxworker.providers.fit`. As of 2026-11-29, from each service's own
 pages and errors:
 
 - Anthropic: https://platform.claude.com/docs/en/build-with-claude/vision and the page pdf-support; for tools

@@ -23,6 +23,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.decisions import (
+    Answer,
+    Approve,
+    Decided,
+    Decision,
+    Deny,
+    PendingCalls,
+    StoredDecision,
+    check_members,
+    decide,
+    granted_by,
+    read_stored,
+    reply_of,
+)
 from rxworker.errors import (
     ConfigurationError,
     DecisionError,
@@ -50,20 +64,6 @@ from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
 from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope
-from rxworker.decisions import (
-    Answer,
-    Approve,
-    Decided,
-    Decision,
-    Deny,
-    PendingCalls,
-    StoredDecision,
-    check_members,
-    decide,
-    granted_by,
-    read_stored,
-    reply_of,
-)
 from rxworker.turn.result import Paused, check_signatures
 
 RESERVED = 2.0

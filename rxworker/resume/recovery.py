@@ -51,6 +51,7 @@ from rxworker.log.format import Private
 from rxworker.log.values import Command, returned_in
 from rxworker.messages import StopKind, ToolCall, ToolResult
 from rxworker.messages.settings import awaited
+from rxworker.resume.stored import LoadedRun
 from rxworker.state import RunState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown
 from rxworker.tools.base import policy_of, reconcile_of
@@ -59,7 +60,6 @@ from rxworker.turn.commands import reason_in
 from rxworker.turn.context import TurnScope
 from rxworker.turn.journal import SOURCE
 from rxworker.turn.respond import has_lost_its_call
-from rxworker.resume.stored import LoadedRun
 from rxworker.turn.take_up import OpenResponse, open_response
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]

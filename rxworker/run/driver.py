@@ -47,14 +47,14 @@ from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResu
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
+from rxworker.run.loop import repeat_turns
+from rxworker.run.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.tools.coroutines import Emitter, cut_off
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, TurnScope, end_reports
-from rxworker.run.loop import repeat_turns
 from rxworker.turn.result import Paused, RunResult, T_co, result_of
-from rxworker.run.shutdown import GRACE, cancel_response, cause_of, leave, shut_down
 from rxworker.turn.stages import perform_turn
 
 CLOSING = RunCancelledError("its event loop is closing")

@@ -25,25 +25,25 @@ from reactivex import Observable, abc
 from rxworker.errors import LocalProtocolError, nearest
 from rxworker.events import Event, Record, SharedStateChange
 from rxworker.hub import Delivery, Watch, Watchers
+from rxworker.hub.hub import when_idle
 from rxworker.hub.watcher import running_loop
-from rxworker.hub.watchers import when_idle
 from rxworker.log.base import release_shielded
 from rxworker.log.values import Command, checked_command, to_sent
 from rxworker.messages import Conversation, Json
-from rxworker.messages.input import Input
+from rxworker.messages.message import Input
 from rxworker.operators import partial_values
 from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
+from rxworker.resume.stored import LoggedRun
+from rxworker.run.driver import Opened, RunDriver
+from rxworker.run.shutdown import GRACE
 from rxworker.state import RunState
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
-from rxworker.run.driver import Opened, RunDriver
 from rxworker.turn.output import Output
 from rxworker.turn.result import Paused, RunResult, T_co
-from rxworker.run.shutdown import GRACE
-from rxworker.resume.stored import LoggedRun
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -28,7 +28,7 @@ from rxworker.events import (
     RunAbort,
 )
 from rxworker.hooks import AbortContext, HookPoint
-from rxworker.state.closing import Cause, call_ends, response_ends
+from rxworker.state.run import Cause, call_ends, response_ends
 from rxworker.tools.cancellation import is_destroyed
 from rxworker.transport.answer import settle_cancellations
 from rxworker.transport.base import ACCOUNT

@@ -20,9 +20,9 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import Event
 from rxworker.hub import Reliable
 from rxworker.operators.kernel import Scheduler
-from rxworker.turn.result import RunResult, T_co
 from rxworker.run.run import Run
 from rxworker.run.virtual import run_in
+from rxworker.turn.result import RunResult, T_co
 
 
 class RunStream(Generic[T_co]):

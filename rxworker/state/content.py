@@ -24,8 +24,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.state.block import BlockState
-from rxworker.state.pieces import joined
+from rxworker.state.block import BlockState, joined
 
 
 def content_of(state: BlockState) -> Content | None:

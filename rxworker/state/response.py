@@ -28,10 +28,9 @@ from rxworker.messages import (
     ServerToolResult,
     StopReason,
 )
-from rxworker.state.block import BlockState, step_block, step_texts
+from rxworker.state.block import BlockState, Pieces, step_block, step_texts
 from rxworker.state.content import content_of
 from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX
-from rxworker.state.pieces import Pieces
 
 # Looking up a member of an Enum costs as much as creating a small object.
 STARTED = ResponseStatus.STARTED

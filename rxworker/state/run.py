@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -24,14 +24,17 @@ from msgspec.structs import replace
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BlockAbort,
     ConversationCompact,
     ConversationReplace,
     Error,
+    Event,
     HookVerdict,
     LimitReached,
     MessageAdd,
     PauseState,
     Record,
+    ResponseStatus,
     RunAbort,
     RunPause,
     RunRecover,
@@ -55,7 +58,7 @@ from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
 from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import SIZES, as_sum
-from rxworker.state.inner import step_inner, with_tokens
+from rxworker.state.inner import step_inner, step_tools, with_tokens
 from rxworker.state.response import STARTED, ResponseState, step_events
 from rxworker.state.run_state import (
     CallState,
@@ -68,7 +71,48 @@ from rxworker.state.run_state import (
     with_duration,
 )
 from rxworker.state.shared_state import apply_change
-from rxworker.state.tools import step_tools
+
+Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
+
+
+def response_ends(state: RunState, reason: str) -> list[Event]:
+    """The aborts of the blocks that are open, and the status of the response, unless it has one.
+
+    >>> response_ends(RunState(), "lunch")
+    []
+    """
+    response = state.response
+    if response is None:
+        return []
+    ends: list[Event] = [BlockAbort(block.index, block.block_type, reason) for block in response.open.values()]
+    if response.status is ResponseStatus.STARTED and response.error is None:
+        ends.append(Status(ResponseStatus.CANCELLED))
+    return ends
+
+
+def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
+    """An end for each running tool, and an error result for each call whose result the hooks have not passed.
+
+    The state adds them to the conversation, and answers the other calls.
+    """
+    ended = {
+        "cancel": "run was cancelled",
+        "limit": "run reached a limit",
+        "cut": "call was cut off",
+    }
+    what = ended.get(cause, "run failed")
+    text = f"The {what} while this tool ran. Whether it had an effect is not known."
+    ends: list[Event] = []
+    for each in state.calls:
+        call, place = each.call, each.place
+        if each.phase == "running":
+            result = ToolResult(call.id, text, is_error=True, name=call.name)
+            ends.append(ToolStop(result, place=place))
+        elif each.phase == "ended" and each.result is None:
+            held = ToolResult(call.id, HELD_BACK, is_error=True, name=call.name)
+            ends.append(ToolOutput(held, place))
+    return ends
+
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 MAX_CYCLE = 8

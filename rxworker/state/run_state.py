@@ -23,9 +23,8 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import ResultContent
 from rxworker.messages.usage import Prices, Usage
-from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, with_tokens
+from rxworker.state.inner import NOTHING_INSIDE, InnerUsage, RunningTool, with_tokens
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
-from rxworker.state.tools import RunningTool
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
 """The status of a run."""

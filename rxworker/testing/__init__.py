@@ -10,6 +10,7 @@ from rxworker.testing.hooks import (
     abort_context,
     call_context,
     end_context,
+    raise_from_watchers,
     result_context,
     send_context,
 )
@@ -19,7 +20,6 @@ from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, thi
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
 from rxworker.testing.stored import RequestChangedError
-from rxworker.testing.watchers import raise_from_watchers
 from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.gemini import gemini_frames
 from rxworker.testing.wire.ollama import ollama_frames

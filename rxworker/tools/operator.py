@@ -23,8 +23,7 @@ from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.coroutines import Following, Rest, following
 from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall, ignore
-from rxworker.tools.limiter import Limiter
-from rxworker.tools.run import RunningCalls
+from rxworker.tools.run import Limiter, RunningCalls
 from rxworker.tools.toolbox import Toolbox
 
 

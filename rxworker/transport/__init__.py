@@ -2,9 +2,8 @@
 
 from rxworker.transport.answer import Retry, Timeouts
 from rxworker.transport.base import Model, RecordingTransport, Transport, from_recording
-from rxworker.transport.cache_meter import CacheMeter
 from rxworker.transport.client import Client
-from rxworker.transport.combine import fallback, race
+from rxworker.transport.combine import CacheMeter, fallback, race
 from rxworker.transport.gemini_cache import GeminiCacheTransport
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.session import close_session

@@ -45,7 +45,7 @@ from rxworker.providers.base import (
 )
 from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import names_sealed
-from rxworker.providers.fit_tools import OwnNames
+from rxworker.providers.fit import OwnNames
 from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.models import UNKNOWN, ModelInfo
 from rxworker.providers.origin import MAX_REFUSED, UNSEALED, Refused

@@ -53,7 +53,7 @@ from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Sink, many, stage
 from rxworker.state import content_of, step_block
-from rxworker.state.closing import call_ends
+from rxworker.state.run import call_ends
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn

@@ -24,8 +24,7 @@ from rxworker.events import ConversationCompact, Usage
 from rxworker.hooks import HookPoint
 from rxworker.messages import Conversation, Message, StopKind, estimate
 from rxworker.messages.content import ServerToolCall
-from rxworker.messages.estimate import BYTES_PER_TOKEN
-from rxworker.messages.history import HEADING, shorten
+from rxworker.messages.history import BYTES_PER_TOKEN, HEADING, shorten
 from rxworker.messages.stop import AGAINST_CALLS
 from rxworker.operators import error_to_exception
 from rxworker.providers import Options, Request

@@ -56,13 +56,13 @@ from rxworker.tools.coroutines import CoroutineObservable, Emitter
 from rxworker.tools.invocation import CallScope
 from rxworker.tools.run import RunningCalls, run_call
 from rxworker.transport import Model, Retry
-from rxworker.watchdog import watchdog
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
 from rxworker.turn.limits import Budget, Limits, check_priced
 from rxworker.turn.output import Output
 from rxworker.turn.take_up import OpenResponse
+from rxworker.watchdog import watchdog
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")

@@ -35,8 +35,8 @@ from rxworker.hub.scheduler import Readers
 from rxworker.log.writer import RunWriter
 from rxworker.messages import StopKind
 from rxworker.operators import error_to_exception
-from rxworker.state.closing import response_ends
 from rxworker.state.response import ResponseState, message_of
+from rxworker.state.run import response_ends
 from rxworker.tools.coroutines import Emitter
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount, attempt_start

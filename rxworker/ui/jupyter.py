@@ -17,9 +17,9 @@ from rxworker.boards import Board
 from rxworker.errors import ConfigurationError
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
+from rxworker.run.run import Run
 from rxworker.transport.clock import loop_clock
 from rxworker.views import RunView, view_html
-from rxworker.run.run import Run
 
 _FOLLOWING: set[asyncio.Task[None]] = set()
 

@@ -16,7 +16,7 @@ from rxworker.messages.content import wire_id
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
 from rxworker.state import BlockState
-from rxworker.state.pieces import joined
+from rxworker.state.block import joined
 from rxworker.state.response import fold_response
 
 INVALID = "__invalid_json__"

@@ -50,7 +50,7 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall
 from rxworker.state import BlockState, ResponseState, RunState
-from rxworker.state.pieces import joined
+from rxworker.state.block import joined
 from rxworker.views.call_tracker import CallTracker
 from rxworker.views.changes import (
     CallOffer,

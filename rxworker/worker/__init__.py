@@ -1,20 +1,20 @@
 """The worker, its sessions, which keep the conversations, and their runs; and the loop of turns."""
 
-from rxworker.messages.input import Input
+from rxworker.decisions import Decision, Decisions
+from rxworker.messages.message import Input
+from rxworker.resume.paused import load_paused, save_paused
+from rxworker.run.loop import repeat_turns
+from rxworker.run.stream import RunStream
 from rxworker.turn.call_tools import call_tools
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import StageName, Turn, TurnStage
-from rxworker.decisions import Decision, Decisions
-from rxworker.worker.inputs import run_inputs
 from rxworker.turn.limits import Budget
-from rxworker.run.loop import repeat_turns
-from rxworker.resume.paused import load_paused, save_paused
 from rxworker.turn.permit import call_scope, permit, revise
-from rxworker.worker.queue import QueuedWorker, recover_all, submit, work
 from rxworker.turn.respond import respond
-from rxworker.worker.session import session_of
-from rxworker.run.stream import RunStream
 from rxworker.turn.stages import decide, prepare
+from rxworker.worker.inputs import run_inputs
+from rxworker.worker.queue import QueuedWorker, recover_all, submit, work
+from rxworker.worker.session import session_of
 
 __all__ = [
     # running

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
+from rxworker.decisions import Decided, PendingCalls, granted_by
 from rxworker.errors import (
     CommandConflictError,
     ConfigurationError,
@@ -24,11 +25,6 @@ from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
 from rxworker.log.values import Claim, RunInfo, RunRow, recorded_labels
-from rxworker.state.shared_state import checked_json
-from rxworker.turn.arguments import expect
-from rxworker.turn.context import TurnScope, continues
-from rxworker.decisions import Decided, PendingCalls, granted_by
-from rxworker.turn.output import Output
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.resume.recovery import (
     Continuation,
@@ -39,9 +35,6 @@ from rxworker.resume.recovery import (
     progress_of,
     will_be_cancelled,
 )
-from rxworker.turn.result import Paused
-from rxworker.run.run import Beginning
-from rxworker.worker.session_base import SessionBase, new_id
 from rxworker.resume.stored import (
     LoadedRun,
     LoggedRun,
@@ -52,7 +45,14 @@ from rxworker.resume.stored import (
     title_of,
     tools_in,
 )
+from rxworker.run.run import Beginning
+from rxworker.state.shared_state import checked_json
+from rxworker.turn.arguments import expect
+from rxworker.turn.context import TurnScope, continues
+from rxworker.turn.output import Output
+from rxworker.turn.result import Paused
 from rxworker.turn.take_up import OpenResponse
+from rxworker.worker.session_base import SessionBase, new_id
 
 ClaimFn: TypeAlias = Callable[[str], bool]
 

@@ -21,10 +21,12 @@ from rxworker.messages import Conversation, Json, Message, Prices
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
+from rxworker.resume.recovery import OnUnknown
+from rxworker.run.run import Tracing
 from rxworker.timeline import Timeline
 from rxworker.tools import Toolbox
-from rxworker.tools.described import ToolLike
 from rxworker.tools.results import ErrorFormatter
+from rxworker.tools.toolbox import ToolLike
 from rxworker.transport import Model, Retry
 from rxworker.transport.client import as_model
 from rxworker.turn.arguments import (
@@ -38,8 +40,6 @@ from rxworker.turn.arguments import (
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
-from rxworker.resume.recovery import OnUnknown
-from rxworker.run.run import Tracing
 from rxworker.turn.stages import STAGES, stages_of
 
 # Values that never change: all workers share one of each.

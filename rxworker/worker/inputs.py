@@ -10,7 +10,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.messages.input import Input
+from rxworker.messages.message import Input
 from rxworker.operators.kernel import Operator
 from rxworker.run.run import Run
 from rxworker.worker.worker import Worker

@@ -29,19 +29,19 @@ from rxworker.events import Record
 from rxworker.log.base import EventLog
 from rxworker.log.values import first_id
 from rxworker.messages import JsonObject, ToolMeta
-from rxworker.messages.input import to_messages
+from rxworker.messages.message import to_messages
 from rxworker.messages.settings import check_plain
+from rxworker.resume.stored import read_run
+from rxworker.run.run import Run
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
 from rxworker.tools.json_decoder import explain
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, ignore
-from rxworker.worker.continuing import recovered
 from rxworker.turn.result import Paused, RunResult
-from rxworker.run.run import Run
+from rxworker.worker.continuing import recovered
 from rxworker.worker.session import Session
-from rxworker.resume.stored import read_run
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]

@@ -22,6 +22,7 @@ from typing import Any
 from msgspec.structs import replace
 from reactivex import Observable
 
+from rxworker.decisions import Decided, Decisions
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
@@ -38,17 +39,16 @@ from rxworker.log.format import record_of
 from rxworker.log.recover import SETTLE, RunSource, WorkerMaker
 from rxworker.log.values import OPEN, TENANT, Claim, RunRow, is_storable, resumed_id
 from rxworker.messages import Conversation, Json, Message
-from rxworker.messages.input import Input, to_messages
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
-from rxworker.turn.arguments import expect
-from rxworker.worker.callbacks import Callback
-from rxworker.worker.continuing import load_paused
-from rxworker.decisions import Decided, Decisions
-from rxworker.turn.output import Output, output_of
 from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing
+from rxworker.turn.arguments import expect
+from rxworker.turn.output import Output, output_of
+from rxworker.worker.callbacks import Callback
+from rxworker.worker.continuing import load_paused
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

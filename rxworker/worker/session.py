@@ -10,27 +10,27 @@ from typing import Any, ParamSpec
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
+from rxworker.decisions import Decided, Decisions, PendingCalls, granted_by
 from rxworker.errors import (
     LocalProtocolError,
 )
 from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim
 from rxworker.messages import Json, Message
-from rxworker.messages.input import Input, to_messages
+from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Unstaged
+from rxworker.resume.paused import resume_turn
+from rxworker.run.run import Run
+from rxworker.run.stream import RunStream
+from rxworker.run.virtual import run_in
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.turn.arguments import check_no_loop
-from rxworker.worker.continuing import ClaimFn, decided, forked, load, recovered, resumed
-from rxworker.decisions import Decided, Decisions, PendingCalls, granted_by
 from rxworker.turn.output import output_of
-from rxworker.resume.paused import resume_turn
 from rxworker.turn.result import Paused, R, RunResult, T
-from rxworker.run.run import Run
+from rxworker.worker.continuing import ClaimFn, decided, forked, load, recovered, resumed
 from rxworker.worker.session_base import SessionBase, new_id
-from rxworker.run.stream import RunStream
-from rxworker.run.virtual import run_in
 
 P = ParamSpec("P")
 

@@ -8,13 +8,16 @@ closed never ends, so that the next run continues what it has left.
 """
 
 from __future__ import annotations
+
 import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
+
 from reactivex import abc
+
 from rxworker.errors import (
     ConfigurationError,
     LocalProtocolError,
@@ -26,32 +29,31 @@ from rxworker.events import (
     RunStart,
 )
 from rxworker.hooks.points import REQUIRES_APPROVAL
+from rxworker.hub.history import History
 from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog
-from rxworker.log.conversations import conversation_of
+from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
-from rxworker.state import RunState, step_run
-from rxworker.transport.base import ACCOUNT
-from rxworker.turn.account import RunAccount
-from rxworker.turn.arguments import expect, expect_several, optional
-from rxworker.turn.context import RunContext, TurnScope, settings_of
-from rxworker.worker.definition import Definition
-from rxworker.turn.journal import Journal
-from rxworker.turn.limits import Budget
-from rxworker.turn.output import Output
-from rxworker.turn.result import Paused, RunResult
-from rxworker.run.run import Beginning, Run
 from rxworker.resume.stored import (
     LoggedRun,
     digests_of,
     title_of,
 )
+from rxworker.run.run import Beginning, Run
 from rxworker.run.virtual import record_clock, scheduler_of_run
-from functools import cached_property
-from rxworker.hub.history import History
+from rxworker.state import RunState, step_run
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.transport.base import ACCOUNT
+from rxworker.turn.account import RunAccount
+from rxworker.turn.arguments import expect, expect_several, optional
+from rxworker.turn.context import RunContext, TurnScope, settings_of
+from rxworker.turn.journal import Journal
+from rxworker.turn.limits import Budget
+from rxworker.turn.output import Output
+from rxworker.turn.result import Paused, RunResult
+from rxworker.worker.definition import Definition
 
 _LONG = 4_096
 """The number of records of a run whose history is not kept."""

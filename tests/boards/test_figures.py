@@ -87,10 +87,10 @@ from rxworker.providers import Request
 from rxworker.providers.models import prices_of
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.transport import Retry
-from rxworker.ui.web.metrics import metrics_of
-from rxworker.worker import Turn, respond
 from rxworker.turn.result import Paused
 from rxworker.turn.stages import STAGES
+from rxworker.ui.web.metrics import metrics_of
+from rxworker.worker import Turn, respond
 
 RUNS_OF_CORPUS = 150 if os.environ.get("RXWORKER_EVERY_CUT") else 24
 OWN_PRICES = Prices(input=700.0, output=900.0)

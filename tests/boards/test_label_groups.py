@@ -18,9 +18,9 @@ from rxworker.messages import Conversation
 from rxworker.operators import merge_runs
 from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
+from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import submit
-from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 
 BOARD = Dashboard(
     [

@@ -18,8 +18,8 @@ from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, fork_run
 from rxworker.log.format import Entry, record_of
 from rxworker.panels import count, run_of
-from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.run.run import Run
+from rxworker.testing import Reply, ScriptedModel, call, say
 
 BOARD = Dashboard([panel("Begun", count(RunStart)), panel("Deltas", count(TextDelta), view="bar", group=run_of)])
 

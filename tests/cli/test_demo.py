@@ -4,7 +4,7 @@ import pytest
 
 from rxworker import Worker
 from rxworker.cli import main
-from rxworker.cli.demo_views import Views, account_of, watch_text, watch_timeline, watch_usage
+from rxworker.cli.demo import Views, account_of, watch_text, watch_timeline, watch_usage
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.views import RunView
 

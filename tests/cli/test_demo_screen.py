@@ -5,12 +5,15 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from rxworker.cli.demo import draw, draw_text, draw_usage, fits
-from rxworker.cli.demo_views import (
+from rxworker.cli.demo import (
     Views,
     account_of,
     axis_span,
+    draw,
+    draw_text,
     draw_timeline,
+    draw_usage,
+    fits,
     summary_line,
 )
 from rxworker.events import (

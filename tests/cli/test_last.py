@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.cli.last import LastChat, chat_file, last_chat, remember_chat
+from rxworker.cli.chat import LastChat, chat_file, last_chat, remember_chat
 
 
 @pytest.fixture(autouse=True)

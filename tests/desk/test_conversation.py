@@ -13,9 +13,9 @@ from rxworker.desk.stored import conversations_in, delete_runs, stored_runs
 from rxworker.errors import CommandConflictError, SessionBusyError
 from rxworker.log import EventLog, MemoryLog, dismiss_run
 from rxworker.log.values import CONVERSATION
-from rxworker.testing import ScriptedModel, call
-from rxworker.run.run import Run
 from rxworker.resume.stored import LoadedRun
+from rxworker.run.run import Run
+from rxworker.testing import ScriptedModel, call
 
 
 class Wipes(list[str]):

@@ -29,8 +29,8 @@ from rxworker.events import Record, RunStop
 from rxworker.hub.history import expand
 from rxworker.log import EventLog
 from rxworker.log.format import records_of
-from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.run.driver import CLOSING
+from rxworker.testing import ScriptedModel, call, lint, say
 from tests.steps import SteppedLoop, run_stepped
 from tests.stores import LOGS, make_log
 from tests.whole import IS_WHOLE

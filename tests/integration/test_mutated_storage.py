@@ -26,10 +26,10 @@ from rxworker.hub.history import expand
 from rxworker.log import MemoryLog, export_run, import_run
 from rxworker.log.format import Entry, private_of, read_line, record_of, records_of, write_line
 from rxworker.protocols import decode_record, encode_record
+from rxworker.resume.paused import VERSION, _seal
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.worker import load_paused, save_paused
-from rxworker.resume.paused import VERSION, _seal
 from tests.mutate import mutant_of_bytes, mutant_of_json, mutant_of_lines
 from tests.whole import IS_WHOLE
 

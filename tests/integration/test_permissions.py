@@ -44,10 +44,10 @@ from rxworker.log.format import entries_of, records_of
 from rxworker.log.recover import DECIDE
 from rxworker.log.values import Command, resumed_id
 from rxworker.providers import Request
+from rxworker.resume.paused import VERSION
 from rxworker.testing import Call, Reply, ScriptedModel, say
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import load_paused, save_paused
-from rxworker.resume.paused import VERSION
 from tests.adapters.acp import test_agent as acp
 from tests.adapters.mcp import test_mcp
 

@@ -27,8 +27,7 @@ from rxworker.messages import Message
 from rxworker.protocols.acp import wire
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call
-from rxworker.ui.terminal.session import TerminalSession
-from rxworker.ui.terminal.sessions import list_sessions
+from rxworker.ui.terminal.session import TerminalSession, list_sessions
 from rxworker.ui.web import WebServer
 from tests.adapters.mcp import test_mcp
 from tests.log.conftest import NewAddress

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from rxworker import Session, Worker, tool
+from rxworker.decisions import Approve
 from rxworker.errors import LogError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, MemoryLog, export_run, fork_run, import_run
 from rxworker.log.format import record_of
 from rxworker.messages import Conversation
-from rxworker.testing import ScriptedModel, call
-from rxworker.decisions import Approve
-from rxworker.turn.result import Paused
 from rxworker.resume.stored import read_run
+from rxworker.testing import ScriptedModel, call
+from rxworker.turn.result import Paused
 from tests.log.conftest import OpenLog
 from tests.whole import IS_WHOLE
 

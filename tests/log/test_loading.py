@@ -21,11 +21,12 @@ from rxworker.errors import (
 from rxworker.log import MemoryLog
 from rxworker.log.values import OPEN
 from rxworker.messages import Conversation, Message
+from rxworker.run import driver
+from rxworker.run.run import Run
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import NotDone
-from rxworker.worker import driver, queue, submit, work
+from rxworker.worker import queue, submit, work
 from rxworker.worker.nested import worker_tool
-from rxworker.run.run import Run
 from tests.stores import slow_log
 
 VERBS = ["recover", "decide", "fork"]

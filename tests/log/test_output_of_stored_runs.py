@@ -10,15 +10,15 @@ import pytest
 from msgspec import Struct
 
 from rxworker import Finished, Paused, Run, Worker, tool
+from rxworker.decisions import Decided
 from rxworker.errors import LogError
 from rxworker.events import HookVerdict, RunRecover, RunResume, RunStart
 from rxworker.log import EventLog, MemoryLog, fork_run
 from rxworker.messages import OutputFormat
-from rxworker.testing import ScriptedModel, call
-from rxworker.worker import load_paused, save_paused, submit, work
-from rxworker.decisions import Decided
-from rxworker.turn.output import Output
 from rxworker.resume.paused import decide_command
+from rxworker.testing import ScriptedModel, call
+from rxworker.turn.output import Output
+from rxworker.worker import load_paused, save_paused, submit, work
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
 

@@ -23,6 +23,7 @@ from rxworker import (
     before_tool_call,
     tool,
 )
+from rxworker.decisions import Decided
 from rxworker.errors import LogError, RunCancelledError
 from rxworker.events import RunResume, ToolStart
 from rxworker.hooks import Pause, Skip, ToolCallContext
@@ -37,10 +38,9 @@ from rxworker.log import (
 from rxworker.log.format import Entry
 from rxworker.log.recover import RunSource
 from rxworker.log.values import CONVERSATION, Command, RunRow
+from rxworker.resume.paused import decide_command
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
-from rxworker.decisions import Decided
-from rxworker.resume.paused import decide_command
 from tests.log.conftest import OpenLog
 from tests.log.test_recover import stored
 from tests.log.test_retention import ALL

@@ -18,9 +18,9 @@ from rxworker import Approve, Run, Worker, tool
 from rxworker.errors import LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.messages import Json
+from rxworker.resume.stored import read_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import QueuedWorker, recover_all, submit, work
-from rxworker.resume.stored import read_run
 from tests.log.conftest import until
 
 

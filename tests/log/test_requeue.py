@@ -18,11 +18,11 @@ from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.log.recover import end_run
 from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.operators import only
+from rxworker.resume.recovery import progress_of
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.views import RunView
 from rxworker.views.changes import ViewFinish
-from rxworker.resume.recovery import progress_of
 from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
 from tests.stores import slow_log
 

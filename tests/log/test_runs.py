@@ -27,8 +27,8 @@ from rxworker.events import (
     TurnStart,
 )
 from rxworker.log import Claim, EventLog, MemoryLog, SQLiteLog, StoredRun, fork_run
+from rxworker.log.fold import AT_ONCE
 from rxworker.log.format import entries_of, with_body
-from rxworker.log.runs import AT_ONCE
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say
@@ -236,7 +236,7 @@ async def test_stored_runs_come_oldest_first_and_what_goes_on_before_them(
 
 
 async def test_pages_of_stored_runs_come_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.log.runs.PAGE", 3)
+    monkeypatch.setattr("rxworker.log.fold.PAGE", 3)
     for count in range(8):
         async with MemoryLog() as log:
             for n in range(count):
@@ -250,7 +250,7 @@ async def test_runs_that_begin_and_go_while_the_list_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The pages move between the two times that they are read."""
-    monkeypatch.setattr("rxworker.log.runs.PAGE", 3)
+    monkeypatch.setattr("rxworker.log.fold.PAGE", 3)
     async with MemoryLog() as log:
         for n in range(12):
             await store(log, f"run-{n}")

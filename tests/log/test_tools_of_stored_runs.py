@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from rxworker import Finished, Paused, Worker, tool
+from rxworker.decisions import Decided
 from rxworker.errors import ConfigurationError
 from rxworker.events import RunRecover, RunResume
 from rxworker.log import EventLog, MemoryLog, Replica
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command
 from rxworker.messages import ToolMeta
+from rxworker.resume.paused import decide_command
+from rxworker.resume.stored import digest_of, is_same_tool
 from rxworker.testing import call, say
 from rxworker.tools import Tool
 from rxworker.worker import submit, work
-from rxworker.decisions import Decided
-from rxworker.resume.paused import decide_command
 from rxworker.worker.queue import end_cancelled
-from rxworker.resume.stored import digest_of, is_same_tool
 from tests.log.conftest import OpenLog
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored

@@ -14,9 +14,9 @@ from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.log import MemoryLog
 from rxworker.messages import Conversation
+from rxworker.run.run import Run
 from rxworker.testing import ScriptedModel, call
 from rxworker.worker import submit
-from rxworker.run.run import Run
 
 BEGIN: dict[str, Callable[[Any, Any], Any]] = {
     "run": lambda verb, _: verb("Rest"),

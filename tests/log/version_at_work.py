@@ -12,9 +12,9 @@ from typing import Any
 from rxworker import Session, Worker
 from rxworker.errors import RxWorkerError
 from rxworker.log import EventLog, Replica, open_log
+from rxworker.resume.stored import read_run
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
-from rxworker.resume.stored import read_run
 
 
 class Process:

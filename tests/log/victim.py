@@ -29,12 +29,12 @@ from rxworker.events import Event, ResponseEvent
 from rxworker.events.pause import RECOVERY
 from rxworker.log import EventLog, open_log
 from rxworker.providers import Request
+from rxworker.run.run import Run
 from rxworker.testing import Reply, call, say
 from rxworker.testing.reply import reply_events
 from rxworker.tools import ToolContext
-from rxworker.worker import nested
 from rxworker.turn.journal import Journal
-from rxworker.run.run import Run
+from rxworker.worker import nested
 
 LEASE = 0.1
 

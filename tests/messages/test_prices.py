@@ -13,10 +13,10 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject, Prices
 from rxworker.messages.usage import SIZES, Usage, as_sum
 from rxworker.providers import model_info
-from rxworker.providers.anthropic.finish import read_usage as anthropic
-from rxworker.providers.bedrock.finish import read_usage as bedrock
-from rxworker.providers.gemini.finish import read_usage as gemini
-from rxworker.providers.openai_responses.finish import read_usage as responses
+from rxworker.providers.anthropic.wire import read_usage as anthropic
+from rxworker.providers.bedrock.decode import read_usage as bedrock
+from rxworker.providers.gemini.wire import read_usage as gemini
+from rxworker.providers.openai_responses.decode import read_usage as responses
 from rxworker.worker import Budget
 
 HOUR: JsonObject = {"ephemeral_5m_input_tokens": 1_000, "ephemeral_1h_input_tokens": 3_000}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rxworker import Deny, Limits, Paused, Worker, before_tool_call, tool
+from rxworker.decisions import read_payload
 from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import (
     AttemptRetract,
@@ -38,7 +39,6 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
-from rxworker.decisions import read_payload
 
 Wire = dict[str, Any]
 

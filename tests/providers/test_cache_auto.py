@@ -44,7 +44,7 @@ from rxworker.providers import (
     Options,
 )
 from rxworker.providers.base import Provider
-from rxworker.providers.openai_cache import LIFETIMES
+from rxworker.providers.encode_cache import LIFETIMES
 
 LOOKBACK = 20
 LEAST = 1024

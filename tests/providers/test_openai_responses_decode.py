@@ -37,8 +37,8 @@ from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
+from rxworker.providers.openai_responses.decode import ITEM_HANDLERS, Items
 from rxworker.providers.openai_responses.item import Item
-from rxworker.providers.openai_responses.items import HANDLERS, Items
 from rxworker.providers.openai_responses.wire import WireEvent, decode_event
 from rxworker.state.grammar import ResponseGrammar
 from rxworker.views import summarise
@@ -785,7 +785,7 @@ def test_an_item_is_found_by_its_name_at_the_same_cost_among_many() -> None:
     events: list[ResponseEvent] = []
 
     def take(wire: Wire) -> None:
-        handler = HANDLERS[wire["type"]]
+        handler = ITEM_HANDLERS[wire["type"]]
         handler(items, msgspec.convert(wire, WireEvent), json.dumps(wire).encode(), events)
 
     for number in range(count):

@@ -11,7 +11,7 @@ import pytest
 
 from rxworker.events import BlockStart, Opaque, ResponseEvent, Status, ToolUseMetadata
 from rxworker.providers import PROVIDERS
-from rxworker.providers.repeated_calls import REPEATED
+from rxworker.providers.block_factory import REPEATED
 from rxworker.testing import check_balanced
 from rxworker.views import Summary, summarise
 from tests.framing.test_event_stream import message

@@ -35,7 +35,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import Content, ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
-from rxworker.providers.fit_tools import FittedTools, fit_tools
+from rxworker.providers.fit import FittedTools, fit_tools
 from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.takes import TAKES, Takes
 from rxworker.state import fold_run

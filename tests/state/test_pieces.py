@@ -8,7 +8,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxworker.state.pieces import Pieces, joined
+from rxworker.state.block import Pieces, joined
 
 
 @given(st.lists(st.text()))

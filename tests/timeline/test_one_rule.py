@@ -47,8 +47,8 @@ from rxworker.operators import (
 from rxworker.operators.kernel import Operator, Source
 from rxworker.providers import PROVIDERS
 from rxworker.state import BlockState, fold_run, step_block
+from rxworker.state.block import joined
 from rxworker.state.open_blocks import OpenBlocks
-from rxworker.state.pieces import joined
 from rxworker.timeline import TextBlockCollector, Timeline
 from rxworker.views.changes import BlockGrow, BlockOpen, Retract
 from rxworker.views.tracker import Tracker

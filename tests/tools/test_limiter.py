@@ -10,7 +10,7 @@ from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox
-from rxworker.tools.limiter import Limiter
+from rxworker.tools.run import Limiter
 from tests.tools.row import run_calls
 
 

@@ -21,6 +21,7 @@ from rxworker import (
     tool,
     worker_tool,
 )
+from rxworker.decisions import Decision
 from rxworker.errors import DecisionError, RunCancelledError
 from rxworker.events import Record
 from rxworker.events.form import check_form, form_problem
@@ -35,7 +36,6 @@ from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import Connection, question_of
 from rxworker.tools.run import run_call
 from rxworker.worker import QueuedWorker, load_paused, save_paused
-from rxworker.decisions import Decision
 
 pytest.importorskip("mcp")
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from rxworker import Approve, Deny, Finished, Paused, Worker, before_tool_call, tool
+from rxworker.decisions import Decision
 from rxworker.errors import DecisionError, RunCancelledError, RunHandedOverError
 from rxworker.events import Record, ToolProgress
 from rxworker.hooks import Pause, ToolCallContext
@@ -25,7 +26,6 @@ from rxworker.tools.mcp import McpTool
 from rxworker.tools.mcp_call import ROUNDS
 from rxworker.tools.mcp_connection import TASKS, Connection
 from rxworker.tools.run import run_call
-from rxworker.decisions import Decision
 
 pytest.importorskip("mcp")
 

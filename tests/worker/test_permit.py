@@ -36,8 +36,8 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall, PendingCall
-from rxworker.worker import call_scope, call_tools, permit, revise
 from rxworker.turn.permit import result_by
+from rxworker.worker import call_scope, call_tools, permit, revise
 
 
 @tool

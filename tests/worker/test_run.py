@@ -25,10 +25,10 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
 from rxworker.operators import events, text_deltas
+from rxworker.run.driver import Phase
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
 from rxworker.tools import ToolContext
-from rxworker.run.driver import Phase
 
 
 @tool

@@ -14,7 +14,7 @@ from rxworker import Worker, tool, worker_tool
 from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, Hub, Latest, Reliable, WatcherState
-from rxworker.hub.watchers import when_idle
+from rxworker.hub.hub import when_idle
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say, stall, think
 from rxworker.tools import ToolContext

@@ -14,12 +14,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.redact import redact
 from rxworker.ui.clean import format_error, json_redactor
-from rxworker.decisions import check_members
 
 A = TypeVar("A")
 

@@ -18,19 +18,6 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
-from rxworker.desk.conversation import OpenConversation
-from rxworker.events import Event, RunStart
-from rxworker.events.form import form_problem
-from rxworker.hub import Coalesce
-from rxworker.hub.history import expand
-from rxworker.log import RunInfo
-from rxworker.messages import Conversation, Message, StopKind
-from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
-from rxworker.protocols.acp.calls import call_fields
-from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
-from rxworker.protocols.common import pump
-from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
-from rxworker.worker import Decision
 from rxworker.decisions import (
     CHOICES,
     Approve,
@@ -39,9 +26,22 @@ from rxworker.decisions import (
     PendingCalls,
     read_choice,
 )
-from rxworker.run.run import Run
-from rxworker.worker.session import Session
+from rxworker.desk.conversation import OpenConversation
+from rxworker.events import Event, RunStart
+from rxworker.events.form import form_problem
+from rxworker.hub import Coalesce
+from rxworker.hub.history import expand
+from rxworker.log import RunInfo
+from rxworker.messages import Conversation, Message, StopKind
+from rxworker.protocols.acp import AcpEncoder, read_prompt, wire
+from rxworker.protocols.acp.encode import call_fields
+from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
+from rxworker.protocols.common import pump
 from rxworker.resume.stored import LoadedRun, read_run, title_of
+from rxworker.run.run import Run
+from rxworker.views.changes import ViewAbort, ViewFinish, ViewPause
+from rxworker.worker import Decision
+from rxworker.worker.session import Session
 
 DELIVERY = Coalesce(every=1 / 30)
 

@@ -38,6 +38,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from rxworker.adapters.mcp.tool import Arguments, ServedTool, error_result
+from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.hub import Coalesce
@@ -50,7 +51,6 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
-from rxworker.decisions import Decision, Deny, PendingCalls, read_answer, read_form
 
 logger = logging.getLogger("rxworker.adapters.mcp")
 

@@ -36,6 +36,7 @@ from rxworker.adapters.asgi import AsgiRequest
 from rxworker.adapters.mcp.calls import Calls, Context
 from rxworker.adapters.mcp.tool import McpWorker, ServedTool
 from rxworker.adapters.stdio import LineStreams, standard_streams
+from rxworker.decisions import check_members
 from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.log import EventLog
 from rxworker.ui.web.guard import Guard
@@ -44,7 +45,6 @@ from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.workers import MakeServedWorker, WorkerSource
-from rxworker.decisions import check_members
 from rxworker.worker.worker import Worker
 
 ServedWorkers: TypeAlias = Mapping[str, McpWorker | Callable[[], Worker]]

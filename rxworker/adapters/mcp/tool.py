@@ -17,9 +17,9 @@ from rxworker.messages.settings import check_plain
 from rxworker.redact import redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
-from rxworker.ui.web.entry import RunEntry
 from rxworker.turn.output import Output
 from rxworker.turn.result import answer_of
+from rxworker.ui.web.entry import RunEntry
 from rxworker.worker.worker import Worker
 
 RUN = "rxworker/run"

@@ -25,8 +25,7 @@ from reactivex import abc
 
 from rxworker import events
 from rxworker.adapters.opentelemetry.content import Recorder
-from rxworker.adapters.opentelemetry.metrics import Attributes, Instruments
-from rxworker.adapters.opentelemetry.names import PROVIDERS, Names, counts_of
+from rxworker.adapters.opentelemetry.names import PROVIDERS, Attributes, Instruments, Names, counts_of
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
@@ -36,9 +35,9 @@ from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.operators.kernel import connect
 from rxworker.redact import redact
+from rxworker.run.run import Run
 from rxworker.state import RunState, fold_run
 from rxworker.worker import session_of
-from rxworker.run.run import Run
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""

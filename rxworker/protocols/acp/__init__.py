@@ -3,7 +3,6 @@
 `rxworker.adapters.acp` serves it.
 """
 
-from rxworker.protocols.acp.content import read_prompt
-from rxworker.protocols.acp.encode import AcpEncoder
+from rxworker.protocols.acp.encode import AcpEncoder, read_prompt
 
 __all__ = ["AcpEncoder", "read_prompt"]

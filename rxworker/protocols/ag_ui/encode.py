@@ -20,15 +20,35 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import BlockType, MessageAdd, Record, SharedStateChange, SignatureDelta
+from rxworker.decisions import distinct
+from rxworker.events import (
+    AttemptStart,
+    BlockType,
+    MessageAdd,
+    Record,
+    ResponseStatus,
+    SharedStateChange,
+    SignatureDelta,
+    Status,
+    Usage,
+)
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import Conversation, JsonObject
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Refusal,
+    Text,
+    Thinking,
+    ToolResult,
+)
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui import wire
-from rxworker.protocols.ag_ui.content import messages_of, result_content, result_text
-from rxworker.protocols.ag_ui.usage import UsageTotals
-from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, ours
+from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
 from rxworker.protocols.common import (
+    CallIds,
     RecordEncoder,
     arguments_of,
     data_line,
@@ -39,7 +59,164 @@ from rxworker.protocols.common import (
 )
 from rxworker.state import RunState
 from rxworker.views import changes
-from rxworker.decisions import distinct
+
+Names = tuple[str, str]
+Counts = dict[Names, Usage]
+_NONE = ("", ""), Usage()
+
+
+class UsageTotals:
+    """The usage of all responses of a run and its nested runs, by provider and model.
+
+    >>> totals = UsageTotals()
+    >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
+    ...     totals.feed(Record(seq=place, run_id="r", turn=1, attempt=1, time=0.0, event=event))
+    >>> totals.usage[0].total_tokens
+    15
+    """
+
+    def __init__(self) -> None:
+        self._spent: Counts = {}
+        # By path: the current response's provider and model, and its last report.
+        self._open: dict[tuple[str, ...], tuple[Names, Usage]] = {}
+
+    def feed(self, record: Record) -> None:
+        """Take the next record."""
+        event, path = record.event, record.path
+        if not isinstance(event, Usage | AttemptStart | Status):
+            return
+        (provider, model), last = self._open.get(path, _NONE)
+        if isinstance(event, Usage):
+            self._open[path] = (provider, model), event
+        elif isinstance(event, AttemptStart):
+            _add(self._spent, (provider, model), last)
+            self._open[path] = (event.provider, event.model), Usage()
+        elif event.status is ResponseStatus.STARTED:
+            if not event.provider:  # several models: the next usage has what all of them took
+                _add(self._spent, (provider, model), last)
+            self._open[path] = (event.provider or provider, event.model or model), Usage()
+
+    def catch_up(self, state: RunState) -> None:
+        """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
+        response = state.response
+        names = (state.provider, (response.model if response else None) or "")
+        self._spent[names] = state.spent + state.inner.spent
+        self._open[()] = names, (response.usage if response else None) or Usage()
+
+    @property
+    def usage(self) -> tuple[TokenUsage, ...]:
+        """The usage so far."""
+        counts = dict(self._spent)
+        for names, last in self._open.values():
+            _add(counts, names, last)
+        return tuple(_token_usage(names, usage) for names, usage in counts.items() if usage != Usage())
+
+
+def _add(counts: Counts, names: Names, usage: Usage) -> None:
+    counts[names] = counts.get(names, Usage()) + usage
+
+
+def _token_usage(names: Names, usage: Usage) -> TokenUsage:
+    return TokenUsage(
+        provider=names[0] or None,
+        model=names[1] or None,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cached_input_tokens=usage.cache_read_tokens,
+        cache_write_input_tokens=usage.cache_creation_tokens,
+    )
+
+
+def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, ...]:
+    """The messages of a snapshot.
+
+    Args:
+        conversation: The conversation.
+        prefix: The prefix of the message ids.
+
+    >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
+    >>> [(message.role, message.content) for message in messages_of(conversation, "run-1")]
+    [('user', 'hi'), ('assistant', 'hello')]
+    """
+    ids = CallIds()
+    made: list[WireMessage] = []
+    if conversation.system is not None:
+        made.append(WireMessage(f"{prefix}.system", "system", conversation.system))
+    for place, message in enumerate(conversation.messages):
+        made.extend(_messages(message, f"{prefix}.m{place}", ids))
+    return tuple(made)
+
+
+def _messages(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
+    if message.role == "assistant":
+        yield from _assistant(message, name, ids)
+        return
+    for place, result in enumerate(message.tool_results):
+        shown = ids.of_result(result.tool_use_id)
+        text = result_text(result)
+        error = text if result.is_error else None
+        yield WireMessage(f"{name}.{place}.result", "tool", text, tool_call_id=shown, error=error)
+    parts = [part for block in message.content if (part := _part(block)) is not None]
+    if all(part["type"] == "text" for part in parts):
+        if message.text:
+            yield WireMessage(name, message.role, message.text)
+    else:
+        yield WireMessage(name, message.role, parts)
+
+
+def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
+    for place, block in enumerate(message.content):
+        if isinstance(block, Thinking):
+            yield WireMessage(f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature)
+    texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
+    calls: tuple[JsonObject, ...] = tuple(
+        {
+            "id": ids.of_call(call.id),
+            "type": "function",
+            "function": {"name": call.name, "arguments": arguments_of(call.input)},
+        }
+        for call in message.tool_calls
+    )
+    if texts or calls:
+        yield WireMessage(name, "assistant", "".join(texts) or None, tool_calls=calls)
+
+
+def _part(block: object) -> JsonObject | None:
+    """A text, an image or a document as a part; ``None`` for anything else, and for files that only a provider has."""
+    if isinstance(block, Text):
+        return {"type": "text", "text": block.text}
+    if not isinstance(block, Image | Document) or (block.data is None and block.url is None):
+        return None
+    source: JsonObject = {
+        "type": "url" if block.data is None else "data",
+        "value": block.url if block.data is None else block.data,
+        "mimeType": block.media_type,
+    }
+    return {"type": "image" if isinstance(block, Image) else "document", "source": source}
+
+
+def result_text(result: ToolResult) -> str:
+    """The text of a result, with the media type of each image or document in it.
+
+    >>> result_text(ToolResult("call_1", (Text("Look: "), Image(url="https://example.com"))))
+    'Look: (image/png)'
+    """
+    if isinstance(result.content, str):
+        return result.content
+    return "".join(part.text if isinstance(part, Text) else f"({part.media_type})" for part in result.content)
+
+
+def result_content(result: ToolResult) -> str | list[JsonObject]:
+    """The content of a result: text, or parts if it contains more than text.
+
+    >>> result_content(ToolResult("call_1", "sunny"))
+    'sunny'
+    """
+    if isinstance(result.content, str) or all(isinstance(p, Text) for p in result.content):
+        return result.text
+    return [made for part in result.content if (made := _part(part)) is not None]
 
 
 class AgUiEncoder(RecordEncoder[AgUiEvent]):

@@ -7,6 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from rxworker.decisions import (
+    PAYLOAD,
+    Deny,
+    Dismiss,
+    check_members,
+    read_payload,
+    read_payload_at_end,
+    read_struct,
+)
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
@@ -21,15 +30,6 @@ from rxworker.protocols.common import (
 )
 from rxworker.protocols.request import RunRequest
 from rxworker.state.shared_state import checked_json
-from rxworker.decisions import (
-    PAYLOAD,
-    Deny,
-    Dismiss,
-    check_members,
-    read_payload,
-    read_payload_at_end,
-    read_struct,
-)
 
 
 class AgUiContext(Struct, frozen=True):

@@ -18,6 +18,7 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
 
+from rxworker.decisions import distinct
 from rxworker.events import (
     BlockType,
     Error,
@@ -47,7 +48,6 @@ from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
-from rxworker.decisions import distinct
 
 
 class UiMessageEncoder(RecordEncoder[UiMessagePart]):

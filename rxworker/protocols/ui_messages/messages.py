@@ -8,6 +8,14 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from rxworker.decisions import (
+    APPROVAL,
+    Answer,
+    PendingCalls,
+    check_members,
+    kind_of,
+    read_approval,
+)
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events import PauseState
 from rxworker.events.pause import CLIENT_TOOL
@@ -44,14 +52,6 @@ from rxworker.protocols.request import RunRequest
 from rxworker.protocols.ui_messages.parts import file_part, output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
-from rxworker.decisions import (
-    APPROVAL,
-    Answer,
-    PendingCalls,
-    check_members,
-    kind_of,
-    read_approval,
-)
 
 DENIED = "This call was not approved."
 

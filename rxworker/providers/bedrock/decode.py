@@ -3,17 +3,23 @@
 A text has no start of its own: the first delta opens the block. The usage comes after the stop reason, so a response
 ends with its metadata, or at the end of the bytes if a stop reason came. If neither came, the response is truncated. An
 exception is a message of another type, also after a whole response; it ends the response.
+
+The JSON of Converse's events.
+
+The type of an event is a header of its message. The Structs name what the decoder reads; every field has a default,
+since one member that does not fit must not cost the members beside it. Decoded JSON has no cycles, so the garbage
+collector need not watch these Structs.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from rxworker.events import (
     BlockType,
@@ -32,25 +38,136 @@ from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetad
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_repaired, word
-from rxworker.providers.bedrock.finish import read_usage, stream_failure
-from rxworker.providers.bedrock.wire import (
-    DECODERS,
-    WIRE,
-    WireBlockDelta,
-    WireBlockStart,
-    WireBlockStop,
-    WireDelta,
-    WireMessageStart,
-    WireMessageStop,
-    WireMetadata,
-    WireReasoning,
-)
+from rxworker.messages.usage import Usage
 from rxworker.providers.block_factory import CUT, BlockFactory
-from rxworker.providers.failure import Failure
+from rxworker.providers.failure import Failure, classify, read_failure
 from rxworker.providers.finish_reasons import keeps_calls, stop_kind
-from rxworker.providers.heads import Heads
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import read_loosely
+from rxworker.providers.malformed import Heads, read_loosely
+from rxworker.providers.usage import numbers_in, total
+
+
+def read_usage(raw: JsonObject) -> Usage:
+    """The normal form.
+
+    >>> read_usage({"inputTokens": 2, "cacheReadInputTokens": 10, "outputTokens": 3}).input_tokens
+    12
+    """
+    fresh, output, cached, created = numbers(raw)
+    details = raw.get("cacheDetails")
+    listed = details if isinstance(details, list) else []
+    hours = [one for one in listed if isinstance(one, dict) and one.get("ttl") == "1h"]
+    hour = total(*(numbers_in(one, "inputTokens")[0] for one in hours))
+    whole = total(fresh, cached, created)
+    return Usage(whole, output, cached, created, raw=raw, cache_creation_1h_tokens=hour or None)
+
+
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The four numbers as Bedrock counts them: read, written, found in the cache and put there.
+
+    Its input is what no cache held.
+    """
+    return numbers_in(raw, "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+
+
+def stream_failure(headers: Mapping[str, str], raw: Json) -> Failure:
+    """The failure that a message of the types ``exception`` and ``error`` reports.
+
+    >>> stream_failure({":exception-type": "throttlingException"}, {"message": "Too many requests"}).kind
+    'rate_limit'
+    """
+    code = headers.get(":exception-type") or headers.get(":error-code") or "error"
+    read = read_failure(raw)
+    message = read.message if read else headers.get(":error-message", "the service gave no reason")
+    original = raw.get("originalMessage") if isinstance(raw, dict) else None
+    if isinstance(original, str) and original != message:
+        message = f"{message}: {original}"
+    return Failure(message, code, classify([code], None, message))
+
+
+class WireInput(Struct, frozen=True, gc=False):
+    """More of a tool's arguments."""
+
+    input: str = ""
+
+
+class WireReasoning(Struct, frozen=True, gc=False, rename="camel"):
+    """More thinking: text, its seal, or thinking that is sealed as a whole, in base64."""
+
+    text: str = ""
+    signature: str | None = None
+    redacted_content: str | None = None
+
+
+class WireDelta(Struct, frozen=True, gc=False, rename="camel", forbid_unknown_fields=True):
+    """Something to add to a block: one of these."""
+
+    text: str | None = None
+    tool_use: WireInput | None = None
+    reasoning_content: WireReasoning | None = None
+    tool_result: list[JsonObject] | None = None
+    citation: JsonObject | None = None
+    image: JsonObject | None = None
+
+
+class WireBlockDelta(Struct, frozen=True, gc=False, rename="camel"):
+    """``contentBlockDelta``."""
+
+    delta: WireDelta = field(default_factory=WireDelta)
+    content_block_index: int = 0
+
+
+class WireBlockStart(Struct, frozen=True, gc=False, rename="camel"):
+    """``contentBlockStart``: the kind of block and its first members, kept as they came."""
+
+    start: JsonObject = field(default_factory=dict[str, Json])
+    content_block_index: int = 0
+
+
+class WireBlockStop(Struct, frozen=True, gc=False, rename="camel"):
+    """``contentBlockStop``."""
+
+    content_block_index: int = 0
+
+
+class WireMessageStart(Struct, frozen=True, gc=False):
+    """``messageStart``."""
+
+    role: str | None = None
+
+
+class WireMessageStop(Struct, frozen=True, gc=False, rename="camel"):
+    """``messageStop``.
+
+    Why the message ends, and what the model's own answer had in the members that the request named.
+    """
+
+    stop_reason: str | None = None
+    additional_model_response_fields: Json = None
+
+
+class WireMetadata(Struct, frozen=True, gc=False, rename="camel"):
+    """``metadata``, which comes after the stop: the usage, and what guardrails and routers did."""
+
+    usage: JsonObject | None = None
+    trace: Json = None
+    metrics: Json = None
+    service_tier: Json = None
+    performance_config: Json = None
+
+
+WIRE: dict[str, type[Struct]] = {
+    "contentBlockDelta": WireBlockDelta,
+    "contentBlockStart": WireBlockStart,
+    "contentBlockStop": WireBlockStop,
+    "messageStart": WireMessageStart,
+    "messageStop": WireMessageStop,
+    "metadata": WireMetadata,
+}
+"""The Struct of each type of event."""
+
+DECODERS: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()}
+
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

@@ -1,4 +1,12 @@
-"""Amazon Bedrock as a provider: any of its models by the Converse protocol, and Claude by Anthropic's own Messages."""
+"""Amazon Bedrock as a provider: any of its models by the Converse protocol, and Claude by Anthropic's own Messages.
+
+Requests signed with AWS credentials (SigV4), by botocore.
+
+Profiles, roles, containers and machines, as every program of AWS finds them.
+
+botocore is the extra ``bedrock``; it is imported when a request is signed first. It reads files and may call AWS for
+the credentials of a role, so it belongs into a thread.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 from urllib.parse import quote
 
 import msgspec
@@ -19,17 +27,81 @@ from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
-from rxworker.providers.anthropic.finish import numbers as numbers_of_messages
-from rxworker.providers.anthropic.hosted import DEFAULT_MAX_TOKENS, HostedMessages
+from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, HostedMessages
 from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
+from rxworker.providers.anthropic.wire import numbers as numbers_of_messages
 from rxworker.providers.base import Authorize, HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder, Events
-from rxworker.providers.bedrock.decode import BedrockDecoder
+from rxworker.providers.bedrock.decode import BedrockDecoder, numbers, stream_failure
 from rxworker.providers.bedrock.encode import NAME, encode
-from rxworker.providers.bedrock.finish import numbers, stream_failure
-from rxworker.providers.bedrock.signing import Signer
 from rxworker.providers.endpoint import checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.service import ApiKey, Draft, Service, Settings
+
+SERVICE = "bedrock"
+MISSING = (
+    "no key for Bedrock, and botocore, which finds AWS credentials, is not installed: set AWS_BEARER_TOKEN_BEDROCK, or "
+    "pip install '/path/to/the/checkout[bedrock]'"
+)
+
+
+class Signer:
+    """Signs requests with the credentials of a profile.
+
+    Args:
+        profile: Its name; ``None``: as AWS's tools choose it.
+    """
+
+    def __init__(self, profile: str | None) -> None:
+        self._profile = profile
+        self._session: Any = None  # botocore has no types
+
+    def region(self) -> str | None:
+        """The region of the profile, if it has one."""
+        try:
+            return self._open().get_config_variable("region")
+        except ConfigurationError:
+            return None
+
+    def sign(self, request: HttpRequest, region: str) -> HttpRequest:
+        """The request with its signature.
+
+        Raises:
+            ConfigurationError: botocore is not installed, or there are no credentials, or AWS refuses them.
+        """
+        session = self._open()
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        new_auth: Any = SigV4Auth
+        try:
+            credentials = session.get_credentials()
+            if credentials is None:
+                raise ConfigurationError(
+                    "no AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, or configure them as for the AWS command line "
+                    "(aws configure)"
+                )
+            signed: Any = AWSRequest("POST", request.url, dict(request.headers), request.body)
+            new_auth(credentials.get_frozen_credentials(), SERVICE, region).add_auth(signed)
+        except (BotoCoreError, ClientError) as error:  # of a file, and of the service for roles
+            raise ConfigurationError(f"the AWS credentials cannot be used: {error}") from error
+        return replace(request, headers={k.lower(): v for k, v in signed.headers.items()})
+
+    def _open(self) -> Any:
+        if self._session is None:
+            try:
+                from botocore.exceptions import ProfileNotFound
+                from botocore.session import Session
+            except ImportError as error:
+                raise ConfigurationError(MISSING) from error
+            try:
+                self._session = Session(profile=self._profile)
+                self._session.get_scoped_config()
+            except ProfileNotFound as error:
+                self._session = None
+                raise ConfigurationError(f"{error}: give one of ~/.aws/config as profile=...") from error
+        return self._session
+
 
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 BASE = "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"

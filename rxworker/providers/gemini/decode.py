@@ -10,23 +10,40 @@ whole response as one JSON array, if the request did not require a stream of eve
 Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a
 `Usage`; any other frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the
 newest alone is decoded: its totals include the others.
+
+One candidate of a stream: its parts as blocks with indexes of our own, and its sources.
+
+The wire has parts and no blocks. Adjacent text parts make one block, adjacent thoughts likewise; any other part is a
+block by itself. A part that holds only a signature does not become text: while text is open the signature is kept with
+that block, otherwise it is an opaque block.
+
+A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the call is
+aborted. The finish reason is not final before the bytes end, since some servers send ``STOP`` with every piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from rxworker.events import (
+    BlockType,
+    CitationDelta,
+    InputJsonDelta,
     Opaque,
     ResponseEvent,
     ResponseStatus,
     Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
 )
+from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import gather
 from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY
@@ -34,10 +51,31 @@ from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
 from rxworker.providers.batch_decoder import Part
+from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.gemini.choice import Choice
-from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
-from rxworker.providers.gemini.wire import WireChunk, decode_chunk
+from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
+from rxworker.providers.gemini.part import (
+    CALL,
+    CONTINUES,
+    KINDS,
+    SIGNATURE,
+    SNAKE,
+    PendingCall,
+    Signatures,
+    beside,
+    kind_of,
+)
+from rxworker.providers.gemini.wire import (
+    UNSPECIFIED,
+    WireCandidate,
+    WireChunk,
+    decode_chunk,
+    merge_usage,
+    read_block,
+    read_stop,
+    read_usage,
+    text_of,
+)
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
     BROKEN,
@@ -48,6 +86,230 @@ from rxworker.providers.malformed import (
     read_loosely,
     stream_failure,
 )
+
+# The developer API and Vertex AI call the list of works by different names.
+WORKS = ("citationSources", "citations")
+# What else a candidate was made from, and where it stands in a piece.
+SOURCES = {
+    "groundingMetadata": "grounding_metadata",
+    "urlContextMetadata": "url_context_metadata",
+}
+
+
+_NO_OTHERS = (None,) * (len(WireCandidate.__struct_fields__) - 2)  # but content and index
+_TEXT_KEYS = frozenset({"text", "thought"})
+# Constants, since a member of an enumeration is slow to look up.
+TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
+
+
+class Choice:
+    """The open blocks of a candidate, and how it ended.
+
+    Args:
+        index: The candidate's number.
+        blocks: Opens blocks; shared by all candidates.
+        new_id: Makes an id for a call that came without one.
+    """
+
+    def __init__(self, index: int, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
+        self.index = index
+        self._blocks = blocks
+        self._new_id = new_id
+        self._last_id = ""  # a result without an id belongs to the last call
+        self._sources: JsonObject = {}  # each is reported once although servers may repeat them
+        self._signatures = Signatures()
+        self._open_text: int | None = None
+        self._kind = TEXT
+        self._call: PendingCall | None = None
+        self._called = self._malformed = False
+        self._is_bare = False  # a call came without arguments
+        self._raw: str | None = None
+        self._detail: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its finish reason has come."""
+        return self._raw is not None
+
+    @property
+    def stop(self) -> StopReason | None:
+        """Why it ended, as far as is known."""
+        # Arguments without a name may belong to the call without arguments, which must not run with its defaults.
+        called = self._called and not (self._malformed and self._is_bare)
+        return read_stop(self._raw, called=called, malformed=self._malformed, detail=self._detail)
+
+    def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
+        """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do.
+
+        ``None`` for any other.
+        """
+        content, place = wire.content, self._open_text
+        if place is None or content is None or astuple(wire)[2:] != _NO_OTHERS:
+            return None
+        if (parts := content.parts) is None or len(parts) != 1:
+            return None
+        part = parts[0]
+        if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
+            return None
+        text, kind = part.get("text"), THINKING if part.get("thought") else TEXT
+        if kind is not self._kind or type(text) is not str or not text:
+            return None
+        self._signatures.length += len(text)
+        return (TextDelta if kind is TEXT else ThinkingDelta)(place, text, self.index)
+
+    def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
+        """A piece of the candidate."""
+        ends = bool(wire.finish_reason) and wire.finish_reason != UNSPECIFIED
+        if ends:
+            self._finish(str(wire.finish_reason), wire.finish_message)
+        parts = wire.content.parts if wire.content else None
+        for part in parts or ():
+            yield from self._take_part(part)
+        if wire.citation_metadata:
+            yield from self._cite_works(wire.citation_metadata)
+        for name in SOURCES:
+            metadata: Json = getattr(wire, SOURCES[name])
+            if metadata and self._sources.get(name) != metadata:
+                self._sources[name] = metadata
+                yield from self._cite(name, [{name: metadata}], metadata)
+        if ends and wire.safety_ratings and not keeps_calls(self._raw):
+            yield Opaque("safetyRatings", wire.safety_ratings)
+
+    def end(self) -> Iterator[ResponseEvent]:
+        """The response ended: what is open stops, or is aborted if it cannot be whole."""
+        # A streamed call may lack its end, but only if the candidate is known to have ended for its sake.
+        yield from self._close(self._raw is not None and known_kind(self._raw) in NORMAL)
+
+    def _finish(self, raw: str, message: Json) -> None:
+        if isinstance(message, str) and message:
+            self._detail = message
+        elif raw != self._raw:
+            self._detail = None
+        self._raw = raw
+
+    def _take_part(self, part: Json) -> Sequence[ResponseEvent] | Iterator[ResponseEvent]:
+        if not isinstance(part, dict):
+            return [Opaque("part", part)]
+        kind = kind_of(part)
+        call = part.get(CALL)
+        text = part.get("text")
+        if kind == CALL and isinstance(call, dict):
+            called = self._take_call(call, beside(part))
+            if not isinstance(text, str) or not text:
+                return called
+            return chain(self._grow_text({"thought": part.get("thought")}, text), called)
+        if not kind and (isinstance(text, str) or SIGNATURE not in part):
+            return self._grow_text(part, text if isinstance(text, str) else "")
+        if SNAKE in part:
+            return self._take_part({SIGNATURE if name == SNAKE else name: value for name, value in part.items()})
+        if isinstance(text, str) and text and kind not in KINDS:
+            return [Opaque("part", {kind: part[kind]}), *self._grow_text(part, text)]
+        return self._take_whole(part)
+
+    # text and thoughts
+
+    def _grow_text(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
+        kind = THINKING if part.get("thought") else TEXT
+        value = part.get(SIGNATURE)
+        signature = value if isinstance(value, str) else None
+        if not text and (signature is None or self._open_text is None or self._kind is not kind):
+            if signature is not None:
+                yield from self._take_whole(part)
+            return
+        if self._open_text is None or self._kind is not kind:
+            yield from self._close()
+            start = self._blocks.start(kind, choice=self.index)
+            self._open_text, self._kind = start.index, kind
+            yield start
+        self._signatures.add(text, signature)
+        if text and kind is TEXT:
+            yield TextDelta(self._open_text, text, self.index)
+        elif text:
+            yield ThinkingDelta(self._open_text, text, self.index)
+
+    # sources: citations of the text that is open, else by themselves
+
+    def _cite_works(self, metadata: Json) -> Iterator[ResponseEvent]:
+        holder = metadata if isinstance(metadata, dict) else {}
+        works = next((holder[name] for name in WORKS if holder.get(name)), None)
+        return self._cite("citationMetadata", works, metadata)
+
+    def _cite(self, name: str, sources: Json, metadata: Json) -> Iterator[ResponseEvent]:
+        if self._open_text is None or self._kind is not TEXT or not isinstance(sources, list):
+            yield Opaque(name, metadata)
+            return
+        for source in sources:
+            if isinstance(source, dict):
+                yield CitationDelta(self._open_text, source)
+
+    # calls
+
+    def _take_call(self, call: JsonObject, echo: JsonObject) -> Iterator[ResponseEvent]:
+        name, wire_id = call.get("name"), call.get("id")
+        pending = self._call
+        again = pending is not None and bool(wire_id) and pending.wire_id == wire_id
+        if isinstance(name, str) and name and not again:
+            yield from self._close()
+            given = wire_id if isinstance(wire_id, str) else ""
+            metadata = ToolUseMetadata(given or self._new_id(), name)
+            start = self._blocks.start(BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
+            pending = self._call = PendingCall(start.index, given, echo)
+            yield start
+        elif pending is None:
+            self._malformed = self._malformed or bool(call)
+            if call or echo:
+                yield Opaque(CALL, {CALL: call, **echo})
+            return
+        else:
+            pending.later |= echo
+        yield from pending.take(call)
+        if not call.get(CONTINUES):
+            yield from self._close()
+
+    # everything else
+
+    def _take_whole(self, part: JsonObject) -> Iterator[ResponseEvent]:
+        yield from self._close()
+        kind = kind_of(part)
+        found = part.get(kind)
+        value: JsonObject = found if isinstance(found, dict) else {}
+        block_type = KINDS.get(kind) if isinstance(found, dict) else None
+        given, metadata, arguments = text_of(value, "id"), None, None
+        if block_type is BlockType.SERVER_TOOL_USE:
+            self._last_id = given or self._new_id()
+            arguments = value.get("args")
+            if kind == "executableCode":
+                arguments = {name: member for name, member in value.items() if name != "id"}
+            metadata = ToolUseMetadata(self._last_id, text_of(value, "toolType") or kind)
+        elif block_type is BlockType.SERVER_TOOL_RESULT:
+            metadata = ToolResultMetadata(given or self._last_id, kind)
+        elif block_type is None or not text_of(value, "mimeType").startswith("image/"):
+            block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(kind or SIGNATURE)
+        start = self._blocks.start(block_type, metadata, part, choice=self.index)
+        yield start
+        if arguments:
+            yield InputJsonDelta(start.index, msgspec.json.encode(arguments).decode())
+        yield self._blocks.stop(start.index, self._own_stop())
+
+    def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:
+        """Close what is open: text, thoughts or a call, never more than one of them."""
+        if self._open_text is not None:
+            yield self._blocks.stop(self._open_text, self._own_stop(), self._signatures.echo())
+            self._open_text, self._signatures = None, Signatures()
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if keeps_calls(self._raw) if whole is None else whole:
+            self._called = True
+            self._is_bare = self._is_bare or not call.has_arguments
+            yield self._blocks.stop(call.index, self._own_stop(), call.late_echo())
+        else:
+            yield self._blocks.abort(call.index, f"the call is not to be run: {self._raw}")
+
+    def _own_stop(self) -> StopReason | None:
+        # Of several candidates, only the first one's reason is reported at the end of the response.
+        return self.stop if self.index else None
+
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

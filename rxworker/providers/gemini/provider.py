@@ -16,16 +16,21 @@ import msgspec
 from rxworker.errors import ConfigurationError
 from rxworker.providers.base import hidden_url
 from rxworker.providers.endpoint import (
+    GLOBAL,
+    LOCATION,
+    PROJECT,
     base_address,
+    bearer,
     current_secrets,
     endpoint,
     read_key,
+    resource,
+    vertex_place,
 )
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
-from rxworker.providers.gemini.finish import numbers
+from rxworker.providers.gemini.wire import numbers
 from rxworker.providers.service import ApiKey, Draft, Service, Settings
-from rxworker.providers.vertex import GLOBAL, LOCATION, PROJECT, bearer, resource, vertex_place
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"

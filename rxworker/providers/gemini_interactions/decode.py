@@ -21,23 +21,21 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, word
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.gemini.finish import merge_usage
-from rxworker.providers.gemini_interactions.finish import (
+from rxworker.providers.gemini.wire import merge_usage
+from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
+from rxworker.providers.gemini_interactions.wire import (
     CANCELLED,
     CONTINUES,
     ENDS,
     FAILED,
-    WHOLE,
-    ended_failure,
-    read_stop,
-    read_usage,
-)
-from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
-from rxworker.providers.gemini_interactions.wire import (
     INTERACTION,
+    WHOLE,
     WireEvent,
     WireInteraction,
     decode_event,
+    ended_failure,
+    read_stop,
+    read_usage,
 )
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import NO_REASON, EventDecoder

@@ -12,13 +12,13 @@ from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
+from rxworker.providers.endpoint import vertex_place
 from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
-from rxworker.providers.gemini_interactions.finish import numbers
+from rxworker.providers.gemini_interactions.wire import numbers
 from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.service import Draft
-from rxworker.providers.vertex import vertex_place
 
 PATH = "/interactions"
 REVISION = "2026-05-20"

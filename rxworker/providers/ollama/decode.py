@@ -32,8 +32,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import json_text, read_json
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
-from rxworker.providers.ollama.finish import read_failure, read_stop, read_usage
-from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
+from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line, read_failure, read_stop, read_usage
 
 _SCAN = json.JSONDecoder().raw_decode
 _BOM = "\ufeff"

@@ -15,7 +15,7 @@ from rxworker.providers.endpoint import base_address, endpoint, host_of, read_ke
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
-from rxworker.providers.ollama.finish import numbers
+from rxworker.providers.ollama.wire import numbers
 from rxworker.providers.service import Draft, Service
 
 PATH = "/api/chat"

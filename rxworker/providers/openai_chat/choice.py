@@ -21,9 +21,8 @@ from rxworker.events import (
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, known_kind
-from rxworker.providers.openai_chat.finish import read_stop
 from rxworker.providers.openai_chat.tools import Emit, ToolCalls
-from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
+from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall, read_stop
 
 GROWING = ("text", "summary")
 IDENTITY = ("type", "index", "id")

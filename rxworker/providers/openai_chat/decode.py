@@ -42,7 +42,6 @@ from rxworker.providers.malformed import (
     stream_failure,
 )
 from rxworker.providers.openai_chat.choice import Choice
-from rxworker.providers.openai_chat.finish import read_usage
 from rxworker.providers.openai_chat.wire import (
     NO_GROWTH,
     Position,
@@ -50,6 +49,7 @@ from rxworker.providers.openai_chat.wire import (
     decode_chunk,
     growth_of,
     read_names,
+    read_usage,
 )
 
 Events: TypeAlias = Sequence[ResponseEvent]

@@ -34,11 +34,10 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import arguments, data_url, flat, titled_text, user_echo, with_schema
-from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
+from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
 from rxworker.providers.media import media, readable
-from rxworker.providers.openai_cache import set_breakpoint
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
     FIELD,

@@ -8,14 +8,14 @@ from typing import Unpack
 from msgspec.structs import replace
 
 from rxworker.providers.base import Options
+from rxworker.providers.encode_cache import cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.fit import refused
 from rxworker.providers.models import ModelInfo, model_info
-from rxworker.providers.openai_cache import cache_settings, takes_breakpoints
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import OPENAI, Dialect, dialect_of, for_maker
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
-from rxworker.providers.openai_chat.finish import numbers
+from rxworker.providers.openai_chat.wire import numbers
 from rxworker.providers.origin import maker_of
 from rxworker.providers.service import Draft, OpenAIService, Settings
 

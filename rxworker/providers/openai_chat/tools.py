@@ -11,7 +11,7 @@ servers leave the index out, send 0 for every call, send ids again or empty, or 
 - A piece without an id, but with a name and arguments that are complete by themselves, begins a new call if the call it
   would belong to has arguments already.
 - A piece whose arguments begin where those of a call with an id are complete begins this call again; see
-  `rxworker.providers.repeated_calls`.
+  `rxworker.providers.block_factory`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.json_reader import JsonReader
 from rxworker.messages.lenient_json import json_text
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.openai_chat.finish import Calls
-from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
+from rxworker.providers.openai_chat.wire import Calls, WireFunction, WireToolCall
 
 Emit: TypeAlias = Callable[[ResponseEvent], None]
 

@@ -1,16 +1,28 @@
 """Frames of the Responses stream to events.
 
-A response is a list of items: `rxworker.providers.openai_responses.items` turns them into blocks.
+A response is a list of items: `rxworker.providers.openai_responses.decode` turns them into blocks.
 
 A response ends at its last event, which has the status; bytes that end before are a truncated response. An ``error``
 event is usually followed by a ``response.failed`` with the same error, so the error waits for the next frame or the
 end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what the
 response emitted before it.
+
+How a response ends: its status, its usage and its error.
+
+Cached input is part of the input, reasoning part of the output.
+
+The items of a response, and which of them an event is about.
+
+Several items may be open at once, and they may end in any order. An item is known by its ``output_index``; its
+``item_id`` is not to be relied on, since one server changes it with every event. Servers that send no ``output_index``
+are helped: the item is then the one of that id, else the last open one of the type that the event belongs to, else a
+new one after the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,29 +36,343 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse_frame import SseFrame, datas_of
-from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_json, word
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages.lenient_json import json_text, read_json, word
+from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Part
-from rxworker.providers.failure import Failure
+from rxworker.providers.block_factory import BlockFactory
+from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import DONE, EventDecoder, named_event
-from rxworker.providers.openai_responses.finish import (
-    COMPLETED,
-    INCOMPLETE,
-    error_failure,
-    read_stop,
-    read_usage,
-    response_failure,
-    status_of,
+from rxworker.providers.openai_responses.item import (
+    CALLS,
+    CONTENT,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    MESSAGE,
+    PARTS,
+    REASONING,
+    SUMMARY,
+    TEXT,
+    TEXT_DELTAS,
+    WHOLE,
+    WHOLES,
+    CallItem,
+    Item,
+    Position,
+    Text,
+    TextItem,
+    waits_for_client,
 )
-from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
-from rxworker.providers.openai_responses.items import Items
 from rxworker.providers.openai_responses.wire import (
     RESPONSE,
     WireEvent,
     WireResponse,
     decode_event,
 )
+from rxworker.providers.usage import numbers_in
+
+# What becomes of an item by its type; any other is an `Item`.
+SORTS = {
+    MESSAGE: TextItem,
+    REASONING: TextItem,
+    FUNCTION_CALL: CallItem,
+    CUSTOM_CALL: CallItem,
+}
+
+
+class Items:
+    """The items of one response.
+
+    Args:
+        blocks: Opens blocks.
+        new_id: Makes an id for a call that came without one.
+
+    Attributes:
+        all: In the order in which they came.
+    """
+
+    def __init__(self, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
+        self.all: list[Item] = []
+        # The last item that came under an ``output_index``; none came without one.
+        self._by_index: dict[int | None, Item] = {}
+        self._by_name: dict[str, Item] = {}
+        self._noted = 0  # of the items, by their names: few responses need a lookup by name
+        self._next = 0
+        self._blocks = blocks
+        self._new_id = new_id
+
+    def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
+        """Open items end with the response; items that were never reported are in its output."""
+        begun = [item for item in self.all if not item.ended]
+        output = response.output if isinstance(response.output, list) else []
+        if not self.all:
+            for wire in output:
+                if isinstance(wire, dict):
+                    self._new(None, wire).stop(wire, events, whole=True, reason="")
+        for item in begun:
+            found = output[item.key] if item.key < len(output) else None
+            wire = found if isinstance(found, dict) and found.get("type") == item.kind else None
+            reason = f"the response was cut: {status}"
+            item.stop(wire, events, whole=status == COMPLETED, reason=reason)
+        if len(output) > len(self.all):
+            self._take_untold_calls(output, events, whole=status == COMPLETED)
+
+    def _take_untold_calls(self, output: Sequence[Json], events: list[ResponseEvent], *, whole: bool) -> None:
+        """Calls that stand in the output alone.
+
+        Nothing else is taken from there, since it may be numbered otherwise.
+        """
+        calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
+        for wire in calls:
+            if self._named(wire.get("id"), wire.get("call_id")) is None:
+                reason = "the response was cut before the call was complete"
+                self._new(None, wire).stop(wire, events, whole=whole, reason=reason)
+
+    def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
+        """A part that begins has no text yet."""
+
+    def _added(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
+        wire, index = event.item, event.output_index
+        if wire is None:
+            return
+        before = self._by_index.get(index)
+        if before is not None and not before.ended and before.kind == wire.get("type"):
+            before.learn(wire, events)
+        else:
+            self._new(index, wire).start(events)
+
+    def _ended(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
+        wire = event.item
+        if wire is None:
+            return
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != wire.get("type"):
+            item = self._find(event, word(wire.get("type")), wire)
+        if item is None:
+            item = self._new(event.output_index, wire)
+        if not item.ended:  # some send it twice
+            item.stop(wire, events, whole=True, reason="the call was cut off")
+
+    def _delta(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
+        """More of a text; returns its pieces so far, if events of its type and index do nothing but add to it."""
+        if not event.delta:
+            return None
+        text = TEXT_DELTAS[event.type]
+        item = self._by_index.get(event.output_index)
+        is_known = True
+        if item is None or item.kind != text.item:
+            item = self._item_of(text, event, events)
+            # It may be new, and may be found by its index from now on.
+            is_known = item.kind == text.item and item is self._by_index.get(event.output_index)
+        if item.ended or not (is_known or item.takes(text)):
+            events.append(Opaque(event.type, read_json(data)))
+            return None
+        position = _position(event, text) if text.field else WHOLE
+        pieces = item.add(position, event.delta, events)
+        return pieces if is_known else None
+
+    def _whole(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
+        """All of a text."""
+        text = WHOLES[event.type]
+        value = getattr(event, text.done)
+        if value is None or value == "":
+            return
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != text.item:
+            item = self._item_of(text, event, events)
+            if not item.takes(text):
+                return
+        if not item.ended:
+            whole = value if isinstance(value, str) else json_text(value)
+            item.complete(_position(event, text) if text.field else WHOLE, whole, events)
+
+    def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
+        """A part of a message or thought is whole."""
+        part = event.part or {}
+        text = PARTS.get(word(part.get("type")))
+        if text is None:
+            return
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != text.item:
+            item = self._find(event, text.item)
+        if isinstance(item, TextItem) and not item.ended:
+            item.complete(_position(event, text), word(part.get(text.done)), events)
+
+    def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
+        if event.annotation is None:
+            return
+        item = self._find(event, MESSAGE)
+        if isinstance(item, TextItem) and item.kind == MESSAGE and not item.ended:
+            item.cite((CONTENT, event.content_index or 0, TEXT), event.annotation, events)
+        else:
+            events.append(Opaque(event.type, event.annotation))
+
+    def _item_of(self, text: Text, event: WireEvent, events: list[ResponseEvent]) -> Item:
+        """The item whose text it is; a new one if it was not reported."""
+        item = self._find(event, text.item)
+        if item is None:
+            known: JsonObject = {"type": text.item}
+            known |= {"name": event.name} if event.name else {}
+            item = self._new(event.output_index, known)
+            item.names = (event.item_id,)
+            item.start(events)
+        return item
+
+    def _find(self, event: WireEvent, kind: str, wire: JsonObject | None = None) -> Item | None:
+        """The item that an event is about, which may have sent it whole."""
+        if event.output_index is not None:
+            found = self._by_index.get(event.output_index)
+            if found is None or found.kind == kind:
+                return found
+        ids = (event.item_id,) if wire is None else (wire.get("id"), wire.get("call_id"))
+        named = self._named(*ids)
+        if named is not None:
+            return named
+        for item in reversed(self.all):
+            if item.kind == kind and not item.ended:
+                return item
+        return None
+
+    def _named(self, *names: Json) -> Item | None:
+        """The last item that has the first of these names that one has."""
+        for item in self.all[self._noted :]:
+            self._by_name |= {name: item for name in item.names if isinstance(name, str)}
+        self._noted = len(self.all)
+        for name in names:
+            if name and isinstance(name, str) and name in self._by_name:
+                return self._by_name[name]
+        return None
+
+    def _new(self, output_index: int | None, wire: JsonObject) -> Item:
+        key = self._next
+        if output_index is not None and output_index >= 0 and output_index not in self._by_index:
+            key = output_index
+        if key >= self._next:
+            self._next = key + 1
+        kind = wire.get("type")
+        if type(kind) is not str:
+            kind = ""
+        names = wire.get("id"), wire.get("call_id")
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id, names)
+        self.all.append(item)
+        self._by_index[key if output_index is None else output_index] = item
+        return item
+
+
+def _position(event: WireEvent, text: Text) -> Position:
+    """Where a text lies that stands in a list; servers that leave out its position have one of a sort."""
+    number = event.summary_index if text.field == SUMMARY else event.content_index
+    return text.field, number or 0, text.block_type
+
+
+# What an event does to the items, each with the pieces so far of a text that goes on; see `Items._delta`.
+ITEM_HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], list[str] | None]] = {
+    "response.output_item.added": Items._added,
+    "response.output_item.done": Items._ended,
+    "response.content_part.added": Items._silent,
+    "response.content_part.done": Items._part,
+    "response.reasoning_part.added": Items._silent,
+    "response.reasoning_part.done": Items._part,
+    "response.reasoning_summary_part.added": Items._silent,
+    "response.reasoning_summary_part.done": Items._part,
+    "response.output_text.annotation.added": Items._annotation,
+    **dict.fromkeys(TEXT_DELTAS, Items._delta),
+    **dict.fromkeys(WHOLES, Items._whole),
+}
+
+
+COMPLETED = "completed"
+INCOMPLETE = "incomplete"
+FAILED = "failed"
+CANCELLED = "cancelled"
+STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
+# Why a complete response ended, by what one of its items is.
+ENDINGS = {"called": TOOL_USE, "malformed": StopKind.MALFORMED, "refused": StopKind.REFUSAL}
+
+
+def status_of(response: WireResponse, event: str) -> str:
+    """How it ended: by the response, else by the last word of the event.
+
+    >>> status_of(WireResponse(), "response.incomplete")
+    'incomplete'
+    """
+    return response.status if response.status in STATUSES else event.rpartition(".")[2]
+
+
+def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> StopReason:
+    """The normal form.
+
+    Args:
+        response: The response as received.
+        status: Its final status.
+        items: Its items.
+
+    >>> read_stop(WireResponse(), "completed", []).kind
+    <StopKind.END_TURN: 'EndTurn'>
+    """
+    if response.incomplete_details:
+        reason = _reason(response.incomplete_details)
+        kind = known_kind(reason) if reason else None
+        # An unknown reason does not invalidate a complete response.
+        if reason and (kind in CUT or status != COMPLETED):
+            return StopReason(kind if kind in CUT else StopKind.INCOMPLETE, reason)
+    if status != COMPLETED:
+        return StopReason(StopKind.INCOMPLETE, status)
+    for name, kind in ENDINGS.items():
+        if any(map(attrgetter(name), items)):
+            return StopReason(kind, status)
+    waiting = [item.kind for item in items if waits_for_client(item.wire)]
+    detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
+    return StopReason(StopKind.END_TURN, status, detail)
+
+
+def _reason(details: Json) -> str | None:
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return reason if isinstance(reason, str) else None
+
+
+def read_usage(raw: JsonObject) -> Usage:
+    """The normal form, which is how it counts itself.
+
+    >>> read_usage({"input_tokens": 5, "output_tokens": 2}).total_tokens
+    7
+    """
+    return Usage(*numbers(raw), raw=raw)
+
+
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The tokens as they were sent: input and output, those read from a cache and written to it, and reasoning."""
+    return numbers_in(
+        raw,
+        "input_tokens",
+        "output_tokens",
+        "input_tokens_details.cached_tokens",
+        "input_tokens_details.cache_write_tokens",
+        "output_tokens_details.reasoning_tokens",
+    )
+
+
+SILENT = "the provider gave no reason"
+
+
+def error_failure(raw: Json) -> Failure:
+    """The failure of an ``error`` event, whether its fields lie flat or in an ``error`` of their own.
+
+    >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
+    'server'
+    """
+    return read_failure(raw) or Failure(SILENT, "error")
+
+
+def response_failure(response: WireResponse, status: str) -> Failure:
+    """The failure of a response that failed or was cancelled."""
+    if status == CANCELLED:
+        return Failure("the response was cancelled", CANCELLED, CANCELLED)
+    failure = read_failure({"error": response.error}) if response.error else None
+    return failure or Failure(SILENT, status)
+
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

@@ -59,16 +59,16 @@ from rxworker.providers.content import (
     titled_text,
     user_echo,
 )
-from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
+from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
 from rxworker.providers.media import media, readable
-from rxworker.providers.openai_cache import set_breakpoint
-from rxworker.providers.openai_responses.item import ITEM, PLACE
-from rxworker.providers.openai_responses.kinds import (
+from rxworker.providers.openai_responses.item import (
     CONTENT,
     CUSTOM_CALL,
     FUNCTION_CALL,
+    ITEM,
+    PLACE,
     REASONING,
     SUMMARY,
     parts_of,

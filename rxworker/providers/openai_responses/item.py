@@ -13,6 +13,7 @@ up through a generator at each floor would cost more than to make them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -30,9 +31,146 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import word
+from rxworker.messages.lenient_json import json_text, word
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.openai_responses import kinds
+
+MESSAGE = "message"
+REASONING = "reasoning"
+FUNCTION_CALL = "function_call"
+CUSTOM_CALL = "custom_tool_call"
+# Calls of tools that the client declared.
+CALLS = (FUNCTION_CALL, CUSTOM_CALL)
+
+# Looking up a member of an Enum costs as much as creating a small object.
+TEXT = BlockType.TEXT
+THINKING = BlockType.THINKING
+REFUSAL = BlockType.REFUSAL
+TOOL_USE = BlockType.TOOL_USE
+
+# Where a text of an item lies: in which list, at which position, and what it becomes.
+Position: TypeAlias = tuple[str, int, BlockType]
+CONTENT = "content"
+SUMMARY = "summary"
+WHOLE: Position = ("", 0, TOOL_USE)
+
+# What an item becomes; for a message, its first part.
+BLOCK_TYPES = {
+    MESSAGE: TEXT,
+    REASONING: THINKING,
+    FUNCTION_CALL: TOOL_USE,
+    CUSTOM_CALL: TOOL_USE,
+}
+
+# The provider's own calls, and the field with the request.
+SERVER_CALLS = {
+    "web_search_call": "action",
+    "file_search_call": "queries",
+    "code_interpreter_call": "code",
+    "image_generation_call": "revised_prompt",
+    "mcp_call": "arguments",
+    "tool_search_call": "arguments",
+}
+# Where the request is, in all calls.
+INPUTS = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input", **SERVER_CALLS}
+# Calls that no tool of the worker can answer, but that the client must answer; a hosted one is followed by its output.
+CLIENT_CALLS = (
+    "computer_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "mcp_approval_request",
+    "tool_search_call",
+)
+
+
+class Text(Struct, frozen=True):
+    """A text that is streamed: whose it is, and where it lies.
+
+    Attributes:
+        item: The type of the item.
+        field: The list it is in; empty if the item has just this one text.
+        block_type: The type of the block that it becomes.
+        done: The field of the ``.done`` event that holds all of it.
+    """
+
+    item: str
+    field: str
+    block_type: BlockType
+    done: str = "text"
+
+
+# What is streamed, by the event without its last word. Some servers have names of their own for thoughts.
+_STREAMED = {
+    "response.output_text": Text(MESSAGE, CONTENT, TEXT),
+    "response.refusal": Text(MESSAGE, CONTENT, REFUSAL, "refusal"),
+    "response.reasoning_text": Text(REASONING, CONTENT, THINKING),
+    "response.reasoning": Text(REASONING, CONTENT, THINKING),
+    "response.reasoning_summary_text": Text(REASONING, SUMMARY, THINKING),
+    "response.reasoning_summary": Text(REASONING, SUMMARY, THINKING),
+    "response.function_call_arguments": Text(FUNCTION_CALL, "", TOOL_USE, "arguments"),
+    "response.custom_tool_call_input": Text(CUSTOM_CALL, "", TOOL_USE, "input"),
+    "response.mcp_call_arguments": Text("mcp_call", "", BlockType.SERVER_TOOL_USE, "arguments"),
+    "response.code_interpreter_call_code": Text("code_interpreter_call", "", BlockType.SERVER_TOOL_USE, "code"),
+}
+# The events of texts: more of one, and all of it.
+TEXT_DELTAS = {f"{stem}.delta": text for stem, text in _STREAMED.items()}
+WHOLES = {f"{stem}.done": text for stem, text in _STREAMED.items()}
+# The parts of items, by their types; their texts are in the fields that the ``.done`` events have, too.
+PARTS = {
+    "output_text": Text(MESSAGE, CONTENT, TEXT),
+    "text": Text(MESSAGE, CONTENT, TEXT),
+    "refusal": Text(MESSAGE, CONTENT, REFUSAL, "refusal"),
+    "reasoning_text": Text(REASONING, CONTENT, THINKING),
+    "summary_text": Text(REASONING, SUMMARY, THINKING),
+}
+
+
+def block_type_of(item: JsonObject) -> BlockType:
+    """The type of an item's block; for a message, that of its first part.
+
+    >>> block_type_of({"type": "web_search_call"}), block_type_of({"type": "shell_call"})
+    (<BlockType.SERVER_TOOL_USE: 'server_tool_use'>, <BlockType.OPAQUE: 'opaque'>)
+    """
+    kind = word(item.get("type"))
+    known = BLOCK_TYPES.get(kind)
+    if known is not None:
+        return known
+    if kind in SERVER_CALLS and not waits_for_client(item):
+        return BlockType.SERVER_TOOL_USE
+    return BlockType.SERVER_TOOL_RESULT if kind.endswith("_output") else BlockType.OPAQUE
+
+
+def waits_for_client(item: JsonObject) -> bool:
+    """Whether the client must answer it, though it is not a call of one of its tools."""
+    kind = item.get("type")
+    if kind == "tool_search_call":
+        return item.get("execution") == "client"
+    return kind in CLIENT_CALLS
+
+
+def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObject]]:
+    """The texts in one of an item's lists, with their parts."""
+    listed = item.get(field)
+    found: list[tuple[BlockType, str, JsonObject]] = []
+    for part in listed if isinstance(listed, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(part, dict) and isinstance(kind, str) and kind in PARTS:
+            text = PARTS[kind]
+            found.append((text.block_type, word(part.get(text.done)), part))
+    return found
+
+
+def input_of(item: JsonObject) -> str:
+    """The input of a call as text: JSON, or the text for a tool of free text."""
+    kind = item.get("type")
+    field = INPUTS.get(kind, "") if isinstance(kind, str) else ""
+    value = item.get(field)
+    if value is None or value == "":
+        return ""
+    if isinstance(value, str):
+        return value if field in ("arguments", "input") else json_text({field: value})
+    return json_text(value if isinstance(value, dict) else {field: value})
+
 
 CODE_CALL = "code_interpreter_call"
 
@@ -72,7 +210,7 @@ class Item(Struct, eq=False):
     pieces: list[str] = []
     open: int | None = None
 
-    def takes(self, text: kinds.Text) -> bool:
+    def takes(self, text: Text) -> bool:
         """Whether a text of this sort can go into it, as long as it has not ended."""
         return self.kind == text.item
 
@@ -86,7 +224,7 @@ class Item(Struct, eq=False):
         if self.open is None:
             self.start(events)
 
-    def add(self, _: kinds.Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
+    def add(self, _: Position, text: str, events: list[ResponseEvent], /) -> list[str] | None:
         """Add more text at a position. Return its pieces so far if each of them is emitted as a delta of one text."""
         self.pieces.append(text)
         if self.open is None:
@@ -97,7 +235,7 @@ class Item(Struct, eq=False):
         events.append(InputJsonDelta(self.open, text))
         return self.pieces
 
-    def complete(self, position: kinds.Position, text: str, events: list[ResponseEvent]) -> None:
+    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
         rest = missing(text, self.pieces)
         if rest:
@@ -120,7 +258,7 @@ class Item(Struct, eq=False):
         if index is None:  # it has no text, but must be sent back
             index = self._start_whole(events)
         # Half of a text is valid, half of a thought is not.
-        if whole or wire is not None or self.kind == kinds.MESSAGE:
+        if whole or wire is not None or self.kind == MESSAGE:
             events.append(self.blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self.blocks.abort(index, reason))
@@ -128,14 +266,14 @@ class Item(Struct, eq=False):
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """Emit the parts of the complete item that were not streamed."""
         index = self._start_whole(events) if self.open is None else self.open
-        if not self.pieces and kinds.block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
-            input_json = kinds.input_of(wire)
+        if not self.pieces and block_type_of(self.wire) is BlockType.SERVER_TOOL_USE:
+            input_json = input_of(wire)
             if input_json:
                 events.append(InputJsonDelta(index, input_json))
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         """Start the one block of the item."""
-        block_type = kinds.block_type_of(self.wire)
+        block_type = block_type_of(self.wire)
         return self._start_block(block_type, self._metadata(block_type), events)
 
     def _start_block(self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]) -> int:
@@ -187,10 +325,10 @@ class CallItem(Item, eq=False):
             events.append(self.blocks.abort(index, reason))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        is_told = wire.get("type") == kinds.FUNCTION_CALL and self.pieces == [wire.get("arguments")]
-        rest = "" if is_told else missing(kinds.input_of(wire), self.pieces)
+        is_told = wire.get("type") == FUNCTION_CALL and self.pieces == [wire.get("arguments")]
+        rest = "" if is_told else missing(input_of(wire), self.pieces)
         if rest:
-            self.add(kinds.WHOLE, rest, events)
+            self.add(WHOLE, rest, events)
 
     def _start_whole(self, events: list[ResponseEvent]) -> int:
         wire = self.wire
@@ -199,8 +337,8 @@ class CallItem(Item, eq=False):
             call_id = self._call_id()
         if type(name) is not str:
             name = ""
-        metadata = ToolUseMetadata(call_id, name, self.kind == kinds.CUSTOM_CALL)
-        index = self._start_block(kinds.TOOL_USE, metadata, events)
+        metadata = ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL)
+        index = self._start_block(TOOL_USE, metadata, events)
         if self.pieces:  # the name has come only now
             events.append(InputJsonDelta(index, "".join(self.pieces)))
         return index
@@ -221,9 +359,9 @@ def missing(text: str, pieces: list[str]) -> str:
 
 
 DELTAS = {
-    kinds.TEXT: TextDelta,
-    kinds.THINKING: ThinkingDelta,
-    kinds.REFUSAL: RefusalDelta,
+    TEXT: TextDelta,
+    THINKING: ThinkingDelta,
+    REFUSAL: RefusalDelta,
 }
 
 
@@ -233,7 +371,7 @@ class Part(Struct, eq=False):
     Where it lies, what it is, the block it goes into, its pieces so far, and how often it was cited.
     """
 
-    position: kinds.Position
+    position: Position
     block_type: BlockType
     index: int = 0
     pieces: list[str] = []
@@ -248,54 +386,54 @@ class TextItem(Item, eq=False):
         part: The text that is open.
     """
 
-    parts: dict[kinds.Position, Part] = {}
+    parts: dict[Position, Part] = {}
     part: Part | None = None
 
-    def takes(self, text: kinds.Text) -> bool:
+    def takes(self, text: Text) -> bool:
         """Whether a text of this sort can go into it: any that stands in a list."""
         return text.field != ""
 
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added. A message has no block before its first text."""
-        if self.kind != kinds.MESSAGE:
-            self._start_block(kinds.THINKING, None, events)
+        if self.kind != MESSAGE:
+            self._start_block(THINKING, None, events)
 
-    def add(self, position: kinds.Position, text: str, events: list[ResponseEvent], /) -> list[str]:
+    def add(self, position: Position, text: str, events: list[ResponseEvent], /) -> list[str]:
         """More of the text at a position; returns its pieces so far."""
         part = self._turn_to(position, events)
         part.pieces.append(text)
         events.append(DELTAS[part.block_type](part.index, text))
         return part.pieces
 
-    def complete(self, position: kinds.Position, text: str, events: list[ResponseEvent]) -> None:
+    def complete(self, position: Position, text: str, events: list[ResponseEvent]) -> None:
         """Take the complete text of a position, and add its missing end."""
         part = self.parts.get(position)
         rest = text if part is None else missing(text, part.pieces)
         if rest:
             self.add(position, rest, events)
 
-    def cite(self, position: kinds.Position, annotation: JsonObject, events: list[ResponseEvent]) -> None:
+    def cite(self, position: Position, annotation: JsonObject, events: list[ResponseEvent]) -> None:
         """One more source of a text."""
         part = self._turn_to(position, events)
         part.cited += 1
         events.append(CitationDelta(part.index, annotation))
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
-        if self.kind == kinds.MESSAGE:
+        if self.kind == MESSAGE:
             self._fill_message(wire, events)
         elif not self.parts:  # a server that streams one of the lists sends the same in the other
-            field = kinds.SUMMARY if kinds.parts_of(wire, kinds.SUMMARY) else kinds.CONTENT
-            for number, (_, text, _) in enumerate(kinds.parts_of(wire, field)):
-                self.complete((field, number, kinds.THINKING), text, events)
+            field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
+            for number, (_, text, _) in enumerate(parts_of(wire, field)):
+                self.complete((field, number, THINKING), text, events)
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = [position for position in self.parts if position[0] == kinds.CONTENT]
+        streamed = [position for position in self.parts if position[0] == CONTENT]
         if len(streamed) > 1:
             streamed.sort(key=_order)
-        for number, (block_type, text, part) in enumerate(kinds.parts_of(wire, kinds.CONTENT)):
+        for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
             is_streamed = number < len(streamed)
-            position = streamed[number] if is_streamed else (kinds.CONTENT, number, block_type)
+            position = streamed[number] if is_streamed else (CONTENT, number, block_type)
             self.complete(position, text, events)
             annotations = part.get("annotations")
             if annotations and position in self.parts and isinstance(annotations, list):
@@ -303,7 +441,7 @@ class TextItem(Item, eq=False):
                     if isinstance(annotation, dict):
                         self.cite(position, annotation, events)
 
-    def _turn_to(self, position: kinds.Position, events: list[ResponseEvent]) -> Part:
+    def _turn_to(self, position: Position, events: list[ResponseEvent]) -> Part:
         """The part at a position, open."""
         if self.part is not None:
             if self.part.position == position:
@@ -313,9 +451,9 @@ class TextItem(Item, eq=False):
                 self.open = None
         part = self.parts.get(position)
         if part is None:
-            block_type = position[2] if self.kind == kinds.MESSAGE else kinds.THINKING
+            block_type = position[2] if self.kind == MESSAGE else THINKING
             part = self.parts[position] = Part(position, block_type)
-            self.refused = self.refused or block_type is kinds.REFUSAL
+            self.refused = self.refused or block_type is REFUSAL
         index = self.open
         part.index = self._start_block(part.block_type, None, events) if index is None else index
         self.part = part
@@ -325,5 +463,5 @@ class TextItem(Item, eq=False):
         """A text has no metadata."""
 
 
-def _order(position: kinds.Position) -> tuple[int, str]:
+def _order(position: Position) -> tuple[int, str]:
     return position[1], position[2].value

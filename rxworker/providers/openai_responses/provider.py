@@ -11,12 +11,11 @@ from rxworker.framing.sse_frame import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
+from rxworker.providers.encode_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.malformed import UNREADABLE
-from rxworker.providers.openai_cache import LIFETIMES, cache_settings, takes_breakpoints
-from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
+from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder, numbers
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
-from rxworker.providers.openai_responses.finish import numbers
 from rxworker.providers.service import Draft, OpenAIService
 
 

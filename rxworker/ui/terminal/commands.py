@@ -18,15 +18,21 @@ from rxworker.desk.stored import StoredConversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
+from rxworker.resume.stored import read_run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_parts, describe_result
 from rxworker.ui.terminal.bars import Choice, Composer, Quit
 from rxworker.ui.terminal.lanes import Lane
-from rxworker.ui.terminal.session import TerminalSession, model_name
-from rxworker.ui.terminal.sessions import describe_session, list_sessions, rename_session, title_of_session
+from rxworker.ui.terminal.session import (
+    TerminalSession,
+    describe_session,
+    list_sessions,
+    model_name,
+    rename_session,
+    title_of_session,
+)
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views import RunView, view_html
-from rxworker.resume.stored import read_run
 
 _COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
 

@@ -20,6 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from rxworker.boards import Board, board_text
+from rxworker.decisions import Approve, Deny, reply_of
 from rxworker.errors import DecisionError
 from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
@@ -34,7 +35,6 @@ from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.decisions import Approve, Deny, reply_of
 
 MAX_LINES = 500
 """Maximum number of lines of a diff in a dialog."""

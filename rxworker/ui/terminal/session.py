@@ -1,21 +1,28 @@
 """A conversation between the user and a worker: runs, messages that are sent into a run, errors and usage.
 
 It does not depend on widgets: it returns lanes, and the actions of the user call its methods.
+
+The stored sessions of a log: a session is a conversation, whose runs have the same label.
+
+Without a log they are kept until the process ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rxworker.decisions import Approve, ApproveAlways
 from rxworker.desk.conversation import OpenConversation
-from rxworker.desk.stored import StoredConversation, new_conversation
+from rxworker.desk.stored import StoredConversation, conversations_in, new_conversation
 from rxworker.errors import (
     ConfigurationError,
     HookError,
@@ -32,22 +39,77 @@ from rxworker.events.pause import Question
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
-from rxworker.log import MemoryLog
+from rxworker.log import EventLog, MemoryLog
 from rxworker.log.permissions import Pair
-from rxworker.log.values import CONVERSATION
+from rxworker.log.values import CONVERSATION, LISTED
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.usage import Usage
+from rxworker.run.run import Run
 from rxworker.state import RunState
 from rxworker.transport import Client, Model
+from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.views import RunView
 from rxworker.worker import Decision
-from rxworker.decisions import Approve, ApproveAlways
-from rxworker.turn.result import Paused
-from rxworker.run.run import Run
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
+
+MAX_RUNS = 500
+"""How many stored runs are searched for sessions, the newest."""
+TITLE = 60
+
+
+def title_of_session(session: StoredConversation) -> str:
+    """The title of a stored conversation: that of its first run."""
+    return one_line(session.runs[0].row.title, TITLE) or "(no title)"
+
+
+def describe_session(session: StoredConversation) -> str:
+    """Return the number of its runs and its age in one line."""
+    last = session.last
+    state = "" if last.status == "finished" else f" · {last.status}"
+    return f"{plural(len(session.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
+
+
+def describe_age(seconds: float) -> str:
+    """Return how long ago something was.
+
+    >>> describe_age(3), describe_age(7200), describe_age(3 * 86400)
+    ('just now', '2 h ago', '3 d ago')
+    """
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now"
+
+
+async def list_sessions(log: EventLog) -> list[StoredConversation]:
+    """Return the stored conversations, the one that was used last first. Runs inside tool calls are left out.
+
+    Raises:
+        LogError: The log cannot be read.
+    """
+    return conversations_in(await log.list(limit=MAX_RUNS))
+
+
+async def rename_session(log: EventLog, session: StoredConversation, title: str) -> None:
+    """Store a new title of a conversation, that of its first run.
+
+    Raises:
+        LeaseHeldError: Another process runs that run.
+        LogError: The log cannot be written.
+    """
+    first = session.runs[0]
+    claim = await log.claim(first.run_id, statuses=LISTED)
+    try:
+        info = await log.info(first.run_id)  # it may have changed since it was listed
+        row = replace(first.row if info is None else info.row, title=title)
+        await log.append(claim, (), after=claim.last_seq, row=row)
+    finally:
+        await log.release(claim)
+
 
 logger = logging.getLogger("rxworker.ui.terminal")
 

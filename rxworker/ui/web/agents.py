@@ -4,29 +4,36 @@ Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is
 a conversation that it has, thinking included; otherwise the conversation starts with the messages that the client
 sends. A run belongs to the client that started it; `rxworker.ui.web.entry` describes what happens when that client
 disconnects.
+
+The tools of a client, for every protocol that has them.
+
+A worker is given the tools that its client sends. A run that waits for them continues with the results of the client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from copy import copy
 from functools import partial
 
 from aiohttp import web
 from msgspec.structs import replace
 
-from rxworker.errors import DecisionError
+from rxworker.decisions import Answer, Dismiss, PendingCalls, assign
+from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.events import Record, RunAbort, RunResume, RunStart
-from rxworker.messages import Conversation, Message, repair
+from rxworker.messages import Conversation, Message, ToolMeta, ToolResult, repair
 from rxworker.messages.pairs import calls_made
-from rxworker.protocols.common import decisions_of
+from rxworker.protocols.common import CallIds, decisions_of
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
 from rxworker.protocols.request import RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
-from rxworker.ui.web.client_tools import answers_of, equip
+from rxworker.providers import Options
+from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Route, WebRequest, live, post
 from rxworker.ui.web.responses import (
@@ -39,7 +46,74 @@ from rxworker.ui.web.responses import (
 from rxworker.ui.web.runs import Runs, pending_of
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
-from rxworker.decisions import Dismiss, PendingCalls, assign
+from rxworker.worker import QueuedWorker
+
+
+def equip(conversation: ConversationEntry, metas: Sequence[ToolMeta], options: Options | None = None) -> None:
+    """Give the next run of a conversation the tools and settings of its client, in place of those of the last request.
+
+    The worker stays as it is: other conversations may share it.
+
+    Raises:
+        ApiError: One of the tools has the name of a tool of the worker, or the worker runs in other processes.
+    """
+    worker = conversation.worker
+    if metas and isinstance(worker, QueuedWorker):
+        raise ApiError(400, "no_tools", "this worker runs in other processes, which cannot run tools of a client")
+    if metas or options is not None:
+        worker = copy(worker)
+        worker.options = options or worker.options
+        if metas:
+            worker.tools = Toolbox(worker.tools)
+            try:
+                worker.tools.add(*map(ClientTool, metas))
+            except ConfigurationError as error:
+                raise ApiError(400, "bad_tools", str(error)) from None
+    conversation.session.worker = worker
+
+
+def answers_of(entry: RunEntry, results: Iterable[ToolResult], *, is_shown: bool = True) -> dict[int, Answer]:
+    """The answers to the calls that a run waits for, from results of a client, by the indices of the pending calls.
+
+    Args:
+        entry: The run; it must be open.
+        results: The results.
+        is_shown: Whether they have the ids of `CallIds`, which differ; otherwise those of the calls, in the order of
+            the calls.
+    """
+    pause = entry.run.state.pause
+    if pause is None or entry.status != "paused" or entry.resumed_as is not None:
+        return {}
+    conversation, ids = entry.run.state.conversation, CallIds()
+    earlier, shown = set[str](), list[str]()
+    for message in conversation.messages:
+        if message.tool_calls:
+            earlier.update(shown)
+            shown = [ids.of_call(call.id) for call in message.tool_calls]
+    places = [each.place for each in pause.calls]
+    names = [shown[place] if place < len(shown) else "" for place in places]
+    answers: dict[int, Answer] = {}
+    for result in results:
+        name = result.tool_use_id
+        if is_shown and (name in names or name in earlier):
+            index = names.index(name) if name in names else None
+        else:
+            same = [at for at, call in enumerate(pause.pending) if call.id == name]
+            index = next((at for at in same if at not in answers), None)
+        if index is not None:
+            answers[index] = Answer(result.content, result.is_error)
+    return answers
+
+
+def without_results(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages without the results in them; a message of results alone is left out."""
+    kept: list[Message] = []
+    for message in messages:
+        content = tuple([c for c in message.content if not isinstance(c, ToolResult)])
+        if content:
+            kept.append(Message(message.role, content))
+    return tuple(kept)
+
 
 MAX_ID = 200
 """The maximum length of a conversation id that a client chooses."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 import rxworker
 from rxworker.boards import Dashboard
+from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.log.values import is_storable, to_sent
 from rxworker.messages import Document, Image, Message, Text
@@ -21,6 +22,7 @@ from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
+from rxworker.resume.stored import TITLE
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,
@@ -53,8 +55,6 @@ from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import RETRY, FollowedRun
-from rxworker.decisions import read_resume
-from rxworker.resume.stored import TITLE
 
 B = TypeVar("B", bound=Struct)
 

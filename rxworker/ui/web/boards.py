@@ -48,12 +48,12 @@ from rxworker.log import EventLog, Replica
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
+from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.entry import RunEntry, without_labels
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunStore
-from rxworker.run.run import Run
 
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""

@@ -43,15 +43,15 @@ from rxworker.protocols.socket import (
     records_message,
 )
 from rxworker.providers.models import cost_of
+from rxworker.resume.stored import TITLE
+from rxworker.run.run import Run
+from rxworker.turn.journal import NOT_WAITING
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import session_of
-from rxworker.turn.journal import NOT_WAITING
-from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.resume.stored import TITLE
 from rxworker.worker.worker import Worker
 
 """The label of a run with the name of its user."""

@@ -18,8 +18,7 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.costs import RowCosts
-from rxworker.log.fleet import Totals
+from rxworker.log.fleet import RowCosts, Totals
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields

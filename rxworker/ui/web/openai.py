@@ -37,8 +37,7 @@ from rxworker.protocols.openai import (
 from rxworker.protocols.openai.chat import CompletionError, openai_error, usage_of
 from rxworker.protocols.openai.read import OpenAIRequest
 from rxworker.protocols.openai.responses import ResponseHead, response_events
-from rxworker.ui.web.agents import redacted
-from rxworker.ui.web.client_tools import answers_of, equip, without_results
+from rxworker.ui.web.agents import answers_of, equip, redacted, without_results
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, live, post

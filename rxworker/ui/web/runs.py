@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from rxworker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.desk.conversation import STOP_SECONDS
 from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.errors import (
@@ -26,6 +27,9 @@ from rxworker.log.search import excerpt, matches, words_of
 from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
+from rxworker.resume.stored import TITLE, title_of
+from rxworker.run.run import Run
+from rxworker.turn.result import Paused
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -34,13 +38,9 @@ from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, QueuedWorker, session_of
-from rxworker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession, end_of
-from rxworker.turn.result import Paused
-from rxworker.run.run import Run
 from rxworker.worker.session import Session
-from rxworker.resume.stored import TITLE, title_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)

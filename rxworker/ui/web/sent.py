@@ -21,14 +21,14 @@ from rxworker.hooks.runner import names_in
 from rxworker.protocols.native import encode_json
 from rxworker.providers import Request
 from rxworker.providers.base import hidden, hidden_url
+from rxworker.resume.stored import digest_of
+from rxworker.run.run import request_of
 from rxworker.state import RunState, fold_run
 from rxworker.transport import Client
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.worker import QueuedWorker
 from rxworker.worker.definition import Definition
-from rxworker.run.run import request_of
-from rxworker.resume.stored import digest_of
 
 Doubt: TypeAlias = Literal["nested", "worker", "process", "hooks", "model", "tools", "form"]
 

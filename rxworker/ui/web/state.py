@@ -18,6 +18,8 @@ from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
 from rxworker.messages.settings import checks_arguments
 from rxworker.panels import PERIODS, fleet, runs, usage
+from rxworker.resume.stored import last_input, title_of
+from rxworker.run.run import Run
 from rxworker.ui.web.boards import Boards
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
@@ -35,8 +37,6 @@ from rxworker.ui.web.streams import Streams
 from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.callbacks import Callback
-from rxworker.run.run import Run
-from rxworker.resume.stored import last_input, title_of
 from rxworker.worker.worker import Worker
 
 

@@ -24,6 +24,7 @@ from rxworker.log.recover import change_row
 from rxworker.log.values import LISTED, USER
 from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
+from rxworker.run.run import Run
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
     ConversationEntry,
@@ -38,7 +39,6 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
-from rxworker.run.run import Run
 
 PERIOD = 0.25
 """The number of seconds between two lists of a client, if runs change all the time."""

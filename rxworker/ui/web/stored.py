@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, LogError, RunCancelledError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
-from rxworker.log.costs import RowCosts, usage_of
+from rxworker.log.fleet import RowCosts, usage_of
 from rxworker.messages import Message
 from rxworker.protocols.socket import PauseSummary, RunSummary, pause_of
+from rxworker.run.run import Run
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, ended_at, watchers_of
 from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker.queue import QueuedSession, end_cancelled
-from rxworker.run.run import Run
 
 WAITS = {
     "queued": "it waits for a process that runs it",

@@ -27,7 +27,7 @@ from rxworker.events import (
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import Image, Message, Prices, Text, Thinking, ToolCall, ToolResult
-from rxworker.messages.estimate import estimate
+from rxworker.messages.history import estimate
 from rxworker.protocols import encode_record
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think

@@ -29,7 +29,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.panels import count
 from rxworker.testing import ReplayServer, ScriptedModel, call
 from rxworker.ui.terminal.bars import CommandMenu, Composer
-from rxworker.ui.terminal.sessions import list_sessions, title_of_session
+from rxworker.ui.terminal.session import list_sessions, title_of_session
 from rxworker.ui.terminal.trace import Bar, trace_rows
 from rxworker.views import RunView
 

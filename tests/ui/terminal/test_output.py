@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxworker.ui.terminal.driver import Output, Pastes
+from rxworker.ui.terminal.app import Output, Pastes
 from rxworker.ui.terminal.lifecycle import on_signals
 
 if sys.platform == "win32":

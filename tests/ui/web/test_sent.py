@@ -18,8 +18,8 @@ from rxworker.log import EventLog, SQLiteLog
 from rxworker.providers import Anthropic, Options
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say
 from rxworker.transport import Retry, fallback
-from rxworker.ui.web import Settings, WebServer
 from rxworker.turn.context import KEPT_TURNS
+from rxworker.ui.web import Settings, WebServer
 
 from .conftest import Body, OpenDesk
 
