@@ -182,6 +182,8 @@ def from_json(data: bytes | str) -> Conversation:
         raise LocalProtocolError(f"the conversation cannot be read: {error}") from error
 
 
+_PAGE = "reference/worker"
+
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]
 """The input of a run: a text, a message, a list of messages, or the content of one message."""
 
@@ -207,9 +209,9 @@ def to_messages(given: Input) -> tuple[Message, ...]:
                     block.text.encode()  # checked here: in the conversation it would make every later run fail
     except UnicodeEncodeError as error:
         text = "the input contains half of a surrogate pair, which cannot be sent"
-        raise ConfigurationError(f"{text}: {error}") from error
+        raise ConfigurationError(f"{text}: {error}", page=_PAGE) from error
     if not has_content:
-        raise ConfigurationError("the input is empty: no provider answers that; give a text")
+        raise ConfigurationError("the input is empty: no provider answers that; give a text", page=_PAGE)
     return messages
 
 
@@ -229,4 +231,4 @@ def read_input(given: Input | Sequence[Input]) -> tuple[Message, ...]:
     if parts and all(isinstance(part, str | Content) for part in parts):
         return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
     message = f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
-    raise ConfigurationError(message)
+    raise ConfigurationError(message, page=_PAGE)

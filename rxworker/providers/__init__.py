@@ -44,7 +44,7 @@ _MODULES = {
 
 _BESIDE = {
     "AnthropicBedrock": "bedrock.provider",
-    "AnthropicVertex": "anthropic.vertex",
+    "AnthropicVertex": "anthropic.provider",
     "CacheUse": "cache_use",
     "Dialect": "openai_chat.dialects",
 }

@@ -12,9 +12,13 @@ from typing import Any
 from rxworker import Session, Worker
 from rxworker.errors import RxWorkerError
 from rxworker.log import EventLog, Replica, open_log
-from rxworker.resume.stored import read_run
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
+
+try:
+    from rxworker.resume.stored import read_run
+except ImportError:  # the older version
+    from rxworker.worker.stored import read_run  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
 
 class Process:

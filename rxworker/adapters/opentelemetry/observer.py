@@ -23,8 +23,7 @@ except ImportError as error:
         name="opentelemetry",
     ) from error
 
-from rxworker.adapters.opentelemetry.names import Instruments
-from rxworker.adapters.opentelemetry.spans import RunSpans
+from rxworker.adapters.opentelemetry.spans import Instruments, RunSpans
 
 PROPAGATOR = TraceContextTextMapPropagator()
 

@@ -19,13 +19,16 @@ from typing import Any
 
 from msgspec import Struct, field
 from opentelemetry import context as contexts
+from opentelemetry.context import Context
+from opentelemetry.metrics import Counter, Histogram, Meter, NoOpCounter, NoOpHistogram
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace import Status as SpanStatus
+from opentelemetry.util.types import AttributeValue
 from reactivex import abc
 
 from rxworker import events
 from rxworker.adapters.opentelemetry.content import Recorder
-from rxworker.adapters.opentelemetry.names import PROVIDERS, Attributes, Instruments, Names, counts_of
+from rxworker.adapters.opentelemetry.names import PROVIDERS, SECONDS, TOKENS, Names, counts_of
 from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_TYPE_OF
@@ -33,11 +36,69 @@ from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, StopReason
 from rxworker.messages.content import ResultContent
 from rxworker.messages.lenient_json import whole
+from rxworker.messages.usage import Usage
 from rxworker.operators.kernel import connect
 from rxworker.redact import redact
 from rxworker.run.run import Run
 from rxworker.state import RunState, fold_run
 from rxworker.worker import session_of
+
+Attributes = dict[str, AttributeValue]
+
+
+class Instruments:
+    """The instruments of one meter; those that the version of the conventions does not have record nothing.
+
+    Args:
+        meter: Makes them.
+        names: Their names.
+
+    Attributes:
+        first_chunk: Seconds until the first chunk of a response.
+        per_chunk: Seconds between two chunks of a response.
+        agent: Seconds of a run.
+        tool: Seconds of a tool call.
+    """
+
+    def __init__(self, meter: Meter, names: Names) -> None:
+        def histogram(name: str, text: str, unit: str = "s", bounds: tuple[float, ...] = SECONDS) -> Histogram:
+            if not name:
+                return NoOpHistogram(name)
+            return meter.create_histogram(name, unit, text, explicit_bucket_boundaries_advisory=bounds)
+
+        def counter(name: str) -> Counter:
+            return meter.create_counter(name, "{token}", tokens) if name else NoOpCounter(name)
+
+        tokens = "Tokens of a request to a model"
+        self.first_chunk = histogram(names.first_chunk, "Time until the first chunk of a response")
+        self.per_chunk = histogram(names.per_chunk, "Time between two chunks of a response")
+        self.agent = histogram(names.agent_duration, "Duration of a run")
+        self.tool = histogram(names.tool_duration, "Duration of a tool call")
+        self._names = names
+        self._duration = histogram(names.duration, "Duration of a request to a model")
+        self._tokens = histogram(names.token_usage, tokens, "{token}", TOKENS)
+        self._counters = [counter(name) for name in names.counters]
+
+    def chat(
+        self,
+        seconds: float,
+        usage: Usage | None,
+        attributes: Attributes,
+        error_type: str,
+        context: Context,
+    ) -> None:
+        """Record a request that has ended, and its tokens."""
+        counts = () if usage is None else counts_of(usage)
+        for kind, count in zip(("input", "output"), counts, strict=False):
+            if count is not None:
+                self._tokens.record(count, {**attributes, self._names.token_type: kind}, context)
+        for counter, count in zip(self._counters, counts, strict=False):
+            if count is not None:
+                counter.add(count, {**attributes, self._names.token_modality: "unknown"}, context)
+        if error_type:
+            attributes = {**attributes, self._names.error_type: error_type}
+        self._duration.record(seconds, attributes, context)
+
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""
