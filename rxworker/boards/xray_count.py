@@ -249,7 +249,7 @@ class Tap(Struct, frozen=True):
             at = live.at
             if not has_plain or (at is None and live.timed_at is not None):
                 has_plain = value.__class__ not in OBSERVABLES
-                go_on(push, value if has_plain else self._seen(value), value)
+                self._go_on(push, value if has_plain else self._seen(value), value, clock)
                 return
             keep((at or clock.now, value))
             try:
@@ -258,32 +258,10 @@ class Tap(Struct, frozen=True):
                 live.blame(consumer, error)
                 raise
 
-        def go_on(push: Callable[[Any], None], pushed: Any, last: Any) -> None:
-            """Push what is timed, several items, or an observable."""
-            timed_at = live.timed_at
-            if timed_at is not None:
-                live.charge(producer)
-            keep((timed_at or live.at or clock.now, last))
-            try:
-                push(pushed)
-            except Exception as error:
-                live.blame(consumer, error)
-                raise
-            finally:
-                if timed_at is not None:
-                    live.charge(consumer)
-
         def from_source(value: Any) -> None:
             if not guard._is_stopped:
                 edge.items += 1
-                begin(push, self._seen(value), value)
-
-        def begin(push: Callable[[Any], None], pushed: Any, last: Any) -> None:
-            live.begin(edge, last if last.__class__ is Record else clock.now)
-            try:
-                go_on(push, pushed, last)
-            finally:
-                live.at = live.timed_at = None
+                self._begin(push, self._seen(value), value, clock)
 
         def on_many(parts: Parts[Any]) -> None:
             if is_guarded or parts[0].__class__ in OBSERVABLES:
@@ -294,7 +272,7 @@ class Tap(Struct, frozen=True):
             edge.items += sum(len(part) if part.__class__ is Deltas else 1 for part in parts)
             if last.__class__ is Deltas:
                 last = last[len(last) - 1]
-            (begin if is_source else go_on)(push_many, parts, last)
+            (self._begin if is_source else self._go_on)(push_many, parts, last, clock)
 
         def on_error(error: Exception) -> None:
             live.blame(producer, error)
@@ -306,6 +284,30 @@ class Tap(Struct, frozen=True):
         if is_guarded:
             return Sink[Any](push_one, guard.on_error, guard.on_completed, on_many), guard
         return Sink[Any](push_one, on_error, observer.on_completed, on_many), guard
+
+    def _go_on(self, push: Callable[[Any], None], pushed: Any, last: Any, clock: abc.SchedulerBase) -> None:
+        """Push what is timed, several items, or an observable."""
+        live = self.live
+        timed_at = live.timed_at
+        if timed_at is not None:
+            live.charge(self.producer)
+        self.edge.recent.append((timed_at or live.at or clock.now, last))
+        try:
+            push(pushed)
+        except Exception as error:
+            live.blame(self.consumer, error)
+            raise
+        finally:
+            if timed_at is not None:
+                live.charge(self.consumer)
+
+    def _begin(self, push: Callable[[Any], None], pushed: Any, last: Any, clock: abc.SchedulerBase) -> None:
+        live = self.live
+        live.begin(self.edge, last if last.__class__ is Record else clock.now)
+        try:
+            self._go_on(push, pushed, last, clock)
+        finally:
+            live.at = live.timed_at = None
 
     def _seen(self, value: Any) -> Any:
         if self.consumer is None or value.__class__ not in OBSERVABLES:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from msgspec.structs import replace
 from reactivex import abc
@@ -95,13 +95,11 @@ class Definition(RunSettings):
         map_input: Callable[[Message], Message] | None = None,
     ) -> None:
         self.model = as_model(model)
-        several = expect_several("tools", tools, "tools=[get_weather]")
         if error_formatter is None and isinstance(tools, Toolbox):
             error_formatter = tools.error_formatter
+        several = expect_several("tools", tools, "tools=[get_weather]")
         self.tools = Toolbox(several, error_formatter=error_formatter)
-        self.hooks = Hooks()
-        if hooks != ():
-            self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
+        self.hooks = Hooks(() if hooks == () else expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = SETTINGS if options is None else expect("options", options, Options, "options=Options(...)")
         self.limits = USUAL if limits is None else expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
         if self.limits.names_cost:
@@ -109,46 +107,26 @@ class Definition(RunSettings):
         self.operators = () if operators == () else expect_operators(operators)
         self.parallel = parallel
         check_number("parallel", parallel, least=1, whole=True)
-        if error_formatter is not None and not callable(error_formatter):
-            raise ConfigurationError("error_formatter: give a function of an error that returns a text")
         self.budget = optional("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
         self.compact = optional("compact", compact, Compact, "compact=Compact(at=0.8)")
         if self.compact is not None:
-            self.compact.tokens(self.model)
-        example = "response_retry=Retry(retries=0)"
-        self.response_retry = optional("response_retry", response_retry, Retry, example) or RETRY
+            self.compact.tokens(self.model)  # raises where it is not known
+        self.response_retry = RETRY
+        if response_retry is not None:
+            self.response_retry = expect("response_retry", response_retry, Retry, "response_retry=Retry(retries=0)")
         self.workspace = HERE if workspace == "." else expect_folder(workspace)
-        example = "conversation=Conversation((message,))"
-        given = optional("conversation", conversation, Conversation, example) or EMPTY
-        if system is not None:
-            expect("system", system, str, "system='Be brief.'")
-            given = replace(given, system=system)
-        self.initial_conversation = given
+        self.initial_conversation = _beginning(conversation, system)
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
         self.log = optional("log", log, EventLog, "log=SQLiteLog('runs.db')")
         self.name = expect("name", name, str, "name='desk'")
         self.labels = {} if labels is None else expect_labels(labels)
-        if on_unknown not in ON_UNKNOWN:
-            message = f"on_unknown={on_unknown!r}: give one of {ON_UNKNOWN}"
-            raise ConfigurationError(message)
+        _check(on_unknown, error_formatter, tracing, map_input)
         self.on_unknown: OnUnknown = on_unknown
-        if tracing is not None and not callable(cast("object", tracing)):
-            raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
-        check_plain("tracing", tracing)
-        self.tracing = tracing
+        self.tracing, self.map_input = tracing, map_input
         self.initial_state = shared_state
-        self.map_input = map_input
-        if map_input is not None:
-            if not callable(cast("object", map_input)):
-                raise ConfigurationError("map_input: give a function from a Message to a Message")
-            check_plain("map_input", map_input)
-        example = "scheduler=TestScheduler()"
-        self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, example)
-        self.stages, self.starts_early, self.takes_up = USUAL_STAGES, True, True
-        if stages is not NONE or around is not NONE:
-            self.stages = stages_of(stages, around)
-            self.starts_early = "call_tools" not in stages
-            self.takes_up = "respond" not in stages
+        self.scheduler = optional("scheduler", scheduler, abc.SchedulerBase, "scheduler=TestScheduler()")
+        self.stages = USUAL_STAGES if stages is NONE and around is NONE else stages_of(stages, around)
+        self.starts_early, self.takes_up = "call_tools" not in stages, "respond" not in stages
 
     def mapped_history(self, given: Conversation) -> Conversation:
         """The conversation that a client has sent, as ``map_input`` has changed it.
@@ -161,3 +139,29 @@ class Definition(RunSettings):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, tools=[{self.tools}])"
+
+
+def _beginning(conversation: Conversation | None, system: str | None) -> Conversation:
+    """The conversation that a worker begins with."""
+    example = "conversation=Conversation((message,))"
+    given = optional("conversation", conversation, Conversation, example) or EMPTY
+    return given if system is None else replace(given, system=expect("system", system, str, "system='Be brief.'"))
+
+
+def _check(on_unknown: object, formatter: object, tracing: object, map_input: object) -> None:
+    """Check a choice, and what must be a function, if it is given; the last two cannot wait.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if on_unknown not in ON_UNKNOWN:
+        raise ConfigurationError(f"on_unknown={on_unknown!r}: give one of {ON_UNKNOWN}")
+    if formatter is not None and not callable(formatter):
+        raise ConfigurationError("error_formatter: give a function of an error that returns a text")
+    if tracing is not None and not callable(tracing):
+        raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
+    check_plain("tracing", tracing)
+    if map_input is not None:
+        if not callable(map_input):
+            raise ConfigurationError("map_input: give a function from a Message to a Message")
+        check_plain("map_input", map_input)
