@@ -114,6 +114,45 @@ def _outline(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [points[at] for at in sorted(kept)]
 
 
+class _Alerts:
+    """The values of a panel that are beyond its limit, and those that are about to be."""
+
+    def __init__(self, panel: Panel, clock: PanelClock, report: Callable[[str, float, bool], None]) -> None:
+        self._alert = panel.alert
+        self._clock = clock
+        self._report = report
+        self._since: dict[str, abc.DisposableBase] = {}
+        self.firing: dict[str, float] = {}
+
+    def take(self, key: str, number: float | None, cause: float, *, is_whole: bool) -> None:
+        """Take a value of the moment ``cause``. One that is not known, or not whole, may be beyond the limit."""
+        alert = self._alert
+        if alert is None:
+            return
+        if number is not None and is_whole and not alert.matches(number):
+            self.end(key, cause)
+        elif key not in self._since:
+            self._since[key] = NOTHING
+            due = cause + alert.lasting
+            if alert.lasting:
+                fire = partial(self._fire, key, due)
+                self._since[key] = self._clock.schedule_absolute(self._clock.to_datetime(due), fire)
+            else:
+                self._fire(key, due)
+
+    def end(self, key: str, cause: float) -> None:
+        """The value is not beyond the limit."""
+        waiting = self._since.pop(key, None)
+        if waiting is not None:
+            waiting.dispose()
+        if self.firing.pop(key, None) is not None:
+            self._report(key, cause, False)
+
+    def _fire(self, key: str, time: float, *_: object) -> None:
+        self.firing[key] = time
+        self._report(key, time, True)
+
+
 class Cell:
     """A panel with its pipelines.
 
@@ -150,8 +189,7 @@ class Cell:
         self._rows: list[dict[str, Any]] = []
         self._missing: dict[str, tuple[str, ...]] = {}
         self._series: dict[str, Series] = {}
-        self._since: dict[str, abc.DisposableBase] = {}
-        self._firing: dict[str, float] = {}
+        self._alerts = _Alerts(panel, self._clock, self._report)
         self._changed = self._taken = 0.0
         self._error = ""
 
@@ -163,7 +201,7 @@ class Cell:
             self._changed,
             self._shown(),
             {name: [*series.points] for name, series in self._series.items()},
-            {**self._firing},
+            {**self._alerts.firing},
             self._error,
             {**self._missing},
         )
@@ -281,6 +319,9 @@ class Cell:
 
     def _put_numbers(self, name: str, value: object, missing: tuple[str, ...]) -> None:
         panel, found = self.panel, dict[str, float | None]()
+        now = self._clock.to_seconds(self._clock.now)
+        # The time of the record that is taken, also if the clock was past it when it came; without one, of the timer.
+        cause = self._taken or now
         is_grouped = panel.group is not None
         if isinstance(value, Mapping):
             found = self._greatest(cast("Mapping[object, object]", value), missing)
@@ -288,17 +329,16 @@ class Cell:
                 found = {f"{name}: {key}": number for key, number in found.items()}
             known = self._keys.get(name, ()) if is_grouped else self._values
             for gone in [key for key in known if key not in found]:
-                self._forget(gone)
+                self._alerts.end(gone, cause)
                 del self._values[gone]
             self._keys[name] = (*found,)
         else:
             found[name] = None if value is None and missing else _number(panel, value)
         self._values.update(found)
-        now = self._clock.to_seconds(self._clock.now)
         for key, number in found.items():
             if number is not None and panel.view in ("line", "area"):
                 self._add_point(key, now, number)
-            self._watch(key, number, missing)
+            self._alerts.take(key, number, cause, is_whole=not missing)
 
     def _greatest(self, given: Mapping[object, object], missing: tuple[str, ...]) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""
@@ -327,6 +367,12 @@ class Cell:
                 return
             del series[gone]
         series.setdefault(key, Series()).add(now, number)
+
+    def _report(self, key: str, time: float, is_firing: bool) -> None:
+        if is_firing:
+            self._note()
+        value, missing = self._values[key], self._missing.get(key, ())
+        self._on_alert(AlertChange(self.panel.name, time, value, is_firing, key, self._board, missing))
 
     def _put_rows(self, name: str, value: object) -> None:
         if isinstance(value, Sequence) and not isinstance(value, str | bytes):
@@ -364,48 +410,6 @@ class Cell:
         if "" in values and panel.group is None:
             return values[""]
         return {**values} if values else None
-
-    # Alerts
-
-    def _watch(self, key: str, number: float | None, missing: tuple[str, ...]) -> None:
-        alert = self.panel.alert
-        if alert is None:
-            return
-        # A value that is not known may be beyond the limit.
-        if number is not None and not missing and not alert.matches(number):
-            self._forget(key)
-        elif key not in self._since:
-            self._since[key] = NOTHING
-            due = self._cause() + alert.lasting
-            if alert.lasting:
-                fire = partial(self._fire, key, due)
-                self._since[key] = self._clock.schedule_absolute(self._clock.to_datetime(due), fire)
-            else:
-                self._fire(key, due)
-
-    def _fire(self, key: str, time: float, *_: object) -> None:
-        self._firing[key] = time
-        self._note()
-        self._report(key, time, is_firing=True)
-
-    def _cause(self) -> float:
-        """The time of the record that is taken, also if the clock was past it when it came.
-
-        Without one, of the timer.
-        """
-        return self._taken or self._clock.to_seconds(self._clock.now)
-
-    def _forget(self, key: str) -> None:
-        """The value is not beyond the limit."""
-        waiting = self._since.pop(key, None)
-        if waiting is not None:
-            waiting.dispose()
-        if self._firing.pop(key, None) is not None:
-            self._report(key, self._cause(), is_firing=False)
-
-    def _report(self, key: str, time: float, *, is_firing: bool) -> None:
-        value, missing = self._values[key], self._missing.get(key, ())
-        self._on_alert(AlertChange(self.panel.name, time, value, is_firing, key, self._board, missing))
 
 
 def _number(panel: Panel, value: object) -> float:
