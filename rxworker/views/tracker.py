@@ -126,8 +126,8 @@ class Tracker:
             changes.extend(self._begin(record))
         if kind in HIDDEN:
             return changes
-        handler = HANDLERS.get(kind)
-        if handler is None:
+        in_scope, handler = IN_SCOPE.get(kind), HANDLERS.get(kind)
+        if in_scope is None and handler is None:
             # It opens nothing, not even a scope, or its type is unknown here: a custom one, or one of a later version.
             if isinstance(record.event, Gap):
                 for each in self._scopes.values():
@@ -137,7 +137,10 @@ class Tracker:
             changes.append(Note(scope, record))
             return changes
         tracker = self._enter(record.path, changes)
-        changes.extend(handler(self, tracker, record, record.event))
+        if in_scope is not None:
+            changes.extend(in_scope(tracker, record, record.event))
+        elif handler is not None:
+            changes.extend(handler(self, tracker, record, record.event))
         return changes
 
     def catch_up(self, state: RunState, run_id: str) -> list[Change]:
@@ -262,61 +265,6 @@ class Tracker:
         if () in self._scopes:
             yield from self._scopes[()].end(reason, answer)
 
-    def _block(self, tracker: ScopeTracker, record: Record, event: BlockEvent) -> Changes:
-        """An event of a block."""
-        yield from tracker.enter(record.turn, record.attempt)
-        if tracker.turn is None and record.turn:
-            yield from tracker.open_step(record.turn)
-        yield from tracker.feed(event)
-
-    def _turn_start(self, tracker: ScopeTracker, record: Record, _: TurnStart) -> Changes:
-        """A turn starts: everything that the turn before left open ends."""
-        yield from tracker.end(CUT)
-        yield from tracker.open_step(record.turn)
-
-    def _turn_stop(self, tracker: ScopeTracker, _: Record, __: TurnStop) -> Changes:
-        """A turn has ended."""
-        yield from tracker.end(CUT)
-
-    def _attempt(self, tracker: ScopeTracker, record: Record, event: AttemptStart) -> Changes:
-        """A request starts."""
-        tracker.calls.own_tools = event.own_tools
-        yield from tracker.enter(record.turn, record.attempt, is_start=True)
-        yield Note(tracker.scope, record)
-
-    def _retract(self, tracker: ScopeTracker, record: Record, event: AttemptRetract) -> Changes:
-        """An attempt is retracted."""
-        yield from tracker.retract(event.reason)
-        yield Note(tracker.scope, record)
-
-    def _status(self, tracker: ScopeTracker, record: Record, event: Status) -> Changes:
-        """A response starts or has ended; a second start retracts the first."""
-        yield from tracker.enter(record.turn, record.attempt)
-        if event.status is ResponseStatus.STARTED:
-            yield from tracker.start()
-        tracker.stop_reason = event.stop_reason or tracker.stop_reason
-        yield Note(tracker.scope, record)
-
-    def _tool_start(self, tracker: ScopeTracker, __: Record, event: ToolStart) -> Changes:
-        """A tool starts. A call that was not shown yet is shown with its arguments."""
-        call = event.call
-        yield from tracker.end_call(call.id)
-        waiting = tracker.calls.find(call.id)
-        if waiting is None and tracker.calls.has_answered(call.id):
-            waiting = tracker.calls.expect(call)
-        if waiting is None:
-            yield from tracker.calls.announce(call, tracker.response.name, starts=True)
-            waiting = tracker.calls.find(call.id)
-        if waiting is not None:
-            is_held = tracker.calls.is_held(call.name, starts=True)
-            yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
-
-    def _tool_progress(self, tracker: ScopeTracker, __: Record, event: ToolProgress) -> Changes:
-        """A tool reports progress."""
-        waiting = tracker.calls.find(event.call_id)
-        shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
-        yield CallProgress(tracker.scope, shown, event.progress)
-
     def _tool_stop(self, tracker: ScopeTracker, record: Record, event: ToolStop) -> Changes:
         """A tool has ended. Its result follows later if hooks may change it."""
         result = event.result
@@ -334,18 +282,6 @@ class Tracker:
         self._refused.discard(native)
         is_denied = again and result.is_error
         yield from tracker.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
-
-    def _tool_output(self, tracker: ScopeTracker, __: Record, event: ToolOutput) -> Changes:
-        """A result as the hooks left it."""
-        yield from tracker.calls.answer(event.result)
-
-    def _message_add(self, tracker: ScopeTracker, record: Record, event: MessageAdd) -> Changes:
-        """Messages are added to the conversation, with the results that they hold."""
-        for message in event.messages:
-            for result in message.tool_results:
-                yield from tracker.end_call(result.tool_use_id)
-                yield from tracker.calls.answer(result)
-        yield Note(tracker.scope, record)
 
     def _run_start(self, tracker: ScopeTracker, record: Record, _: RunStart | RunResume) -> Changes:
         """A run starts or resumes."""
@@ -405,25 +341,107 @@ class Tracker:
         yield ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
 
 
+def _block(tracker: ScopeTracker, record: Record, event: BlockEvent) -> Changes:
+    """An event of a block."""
+    yield from tracker.enter(record.turn, record.attempt)
+    if tracker.turn is None and record.turn:
+        yield from tracker.open_step(record.turn)
+    yield from tracker.feed(event)
+
+
+def _turn_start(tracker: ScopeTracker, record: Record, _: TurnStart) -> Changes:
+    """A turn starts: everything that the turn before left open ends."""
+    yield from tracker.end(CUT)
+    yield from tracker.open_step(record.turn)
+
+
+def _turn_stop(tracker: ScopeTracker, _: Record, __: TurnStop) -> Changes:
+    """A turn has ended."""
+    yield from tracker.end(CUT)
+
+
+def _attempt(tracker: ScopeTracker, record: Record, event: AttemptStart) -> Changes:
+    """A request starts."""
+    tracker.calls.own_tools = event.own_tools
+    yield from tracker.enter(record.turn, record.attempt, is_start=True)
+    yield Note(tracker.scope, record)
+
+
+def _retract(tracker: ScopeTracker, record: Record, event: AttemptRetract) -> Changes:
+    """An attempt is retracted."""
+    yield from tracker.retract(event.reason)
+    yield Note(tracker.scope, record)
+
+
+def _status(tracker: ScopeTracker, record: Record, event: Status) -> Changes:
+    """A response starts or has ended; a second start retracts the first."""
+    yield from tracker.enter(record.turn, record.attempt)
+    if event.status is ResponseStatus.STARTED:
+        yield from tracker.start()
+    tracker.stop_reason = event.stop_reason or tracker.stop_reason
+    yield Note(tracker.scope, record)
+
+
+def _tool_start(tracker: ScopeTracker, _: Record, event: ToolStart) -> Changes:
+    """A tool starts. A call that was not shown yet is shown with its arguments."""
+    call = event.call
+    yield from tracker.end_call(call.id)
+    waiting = tracker.calls.find(call.id)
+    if waiting is None and tracker.calls.has_answered(call.id):
+        waiting = tracker.calls.expect(call)
+    if waiting is None:
+        yield from tracker.calls.announce(call, tracker.response.name, starts=True)
+        waiting = tracker.calls.find(call.id)
+    if waiting is not None:
+        is_held = tracker.calls.is_held(call.name, starts=True)
+        yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
+
+
+def _tool_progress(tracker: ScopeTracker, _: Record, event: ToolProgress) -> Changes:
+    """A tool reports progress."""
+    waiting = tracker.calls.find(event.call_id)
+    shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
+    yield CallProgress(tracker.scope, shown, event.progress)
+
+
+def _tool_output(tracker: ScopeTracker, _: Record, event: ToolOutput) -> Changes:
+    """A result as the hooks left it."""
+    yield from tracker.calls.answer(event.result)
+
+
+def _message_add(tracker: ScopeTracker, record: Record, event: MessageAdd) -> Changes:
+    """Messages are added to the conversation, with the results that they hold."""
+    for message in event.messages:
+        for result in message.tool_results:
+            yield from tracker.end_call(result.tool_use_id)
+            yield from tracker.calls.answer(result)
+    yield Note(tracker.scope, record)
+
+
 HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, Record, Any], Changes]] = {
     RunStart: Tracker._run_start,
     RunResume: Tracker._run_start,
-    TurnStart: Tracker._turn_start,
-    TurnStop: Tracker._turn_stop,
-    AttemptStart: Tracker._attempt,
-    AttemptRetract: Tracker._retract,
-    Status: Tracker._status,
-    ToolStart: Tracker._tool_start,
-    ToolProgress: Tracker._tool_progress,
     ToolStop: Tracker._tool_stop,
-    ToolOutput: Tracker._tool_output,
-    MessageAdd: Tracker._message_add,
     RunStop: Tracker._run_stop,
     RunAbort: Tracker._run_abort,
     RunRequeue: Tracker._run_requeue,
     RunPause: Tracker._run_pause,
-    **dict.fromkeys(BLOCK_EVENTS, Tracker._block),
 }
+"""What becomes of an event that concerns the run, or the scopes inside it."""
+
+IN_SCOPE: dict[type[object], Callable[[ScopeTracker, Record, Any], Changes]] = {
+    TurnStart: _turn_start,
+    TurnStop: _turn_stop,
+    AttemptStart: _attempt,
+    AttemptRetract: _retract,
+    Status: _status,
+    ToolStart: _tool_start,
+    ToolProgress: _tool_progress,
+    ToolOutput: _tool_output,
+    MessageAdd: _message_add,
+    **dict.fromkeys(BLOCK_EVENTS, _block),
+}
+"""What becomes of an event that concerns its scope alone."""
 
 
 def replay_events(response: ResponseState) -> Iterator[BlockEvent]:
