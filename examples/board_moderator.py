@@ -8,7 +8,6 @@ Needs the environment variable ``OPENAI_API_KEY``.
 import asyncio
 import logging
 import re
-from typing import Any
 
 from reactivex import Observable, Subject, compose
 from reactivex import operators as ops
@@ -45,7 +44,7 @@ DESK = Dashboard(
 
 
 async def main() -> None:
-    runs: Subject[Run[Any]] = Subject()
+    runs: Subject[Run[object]] = Subject()
     board = DESK.show(runs)
     board.alerts.subscribe(lambda change: print(f"{change.group} needs a look"))
     for letter in ("Who are you?", "My password?", "Good morning."):

@@ -357,7 +357,7 @@ async def fail() -> None:
     raise ValueError("no")
 
 
-async def events_of(run: Run[Any]) -> str:
+async def events_of(run: Run[object]) -> str:
     with suppress(RxWorkerError):
         await run
     events: list[object] = []

@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 from rxworker.boards import Dashboard, Webhook
 from rxworker.cli.demo_script import (
@@ -236,7 +236,7 @@ def watch_each(*, fast: bool = False) -> OnRun:
     rest = 0.0 if fast else 1.0
     watching: set[asyncio.Task[None]] = set()
 
-    def on_run(run: Run[Any]) -> None:
+    def on_run(run: Run[object]) -> None:
         for name, delivery, seconds in WATCHERS:
             task = asyncio.create_task(watch(run, name, delivery, seconds * rest))
             watching.add(task)
@@ -245,7 +245,7 @@ def watch_each(*, fast: bool = False) -> OnRun:
     return on_run
 
 
-async def watch(run: Run[Any], name: str, delivery: Delivery, rest: float) -> None:
+async def watch(run: Run[object], name: str, delivery: Delivery, rest: float) -> None:
     """Watch a run to its end, with a pause after each record.
 
     Args:

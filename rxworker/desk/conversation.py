@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rxworker.decisions import Decision, PendingCalls
 from rxworker.desk.stored import conversation_id
@@ -62,7 +61,7 @@ class OpenConversation:
     def __init__(self, session: Session, known: Iterable[str] = ()) -> None:
         self.session = session
         self.known = dict.fromkeys(known)
-        self.run: Run[Any] | None = None
+        self.run: Run[object] | None = None
         self.decided: dict[int, Decision] = {}
         self.allowed: tuple[Pair, ...] = tuple(session.allowed)
         self._read = ""
@@ -73,7 +72,7 @@ class OpenConversation:
         return self.session.labels[CONVERSATION]
 
     @property
-    def paused(self) -> Paused[Any] | None:
+    def paused(self) -> Paused[object] | None:
         """The run that waits; ``None`` if none does."""
         return self.session.paused if self.run is None or self.run.done() else None
 
@@ -111,7 +110,7 @@ class OpenConversation:
         # A list may be a moment behind; of a run that could not be loaded there is nothing.
         return newest if not self.known else await log.info([*self.known][-1]) or newest
 
-    async def catch_up(self, reason: str = "") -> Run[Any] | LoadedRun | None:
+    async def catch_up(self, reason: str = "") -> Run[object] | LoadedRun | None:
         """Go on where the last run has ended, in whichever process, before the next message.
 
         Args:
@@ -156,7 +155,7 @@ class OpenConversation:
         self._read = info.run_id
         return found
 
-    def begin(self, input: Input) -> Run[Any]:  # noqa: A002 - as in `Worker.run`
+    def begin(self, input: Input) -> Run[object]:  # noqa: A002 - as in `Worker.run`
         """Begin the next run; one that waits can no longer be resumed.
 
         Raises:
@@ -164,7 +163,7 @@ class OpenConversation:
         """
         return self._take(self.session.run(input))
 
-    def decide(self, add: Sequence[Message] = ()) -> Run[Any]:
+    def decide(self, add: Sequence[Message] = ()) -> Run[object]:
         """Resume the run that waits, as it was ``decided``. A call that needs a decision and has none is not run.
 
         Args:
@@ -184,7 +183,7 @@ class OpenConversation:
             return self._take(self.session.resume(paused, decisions=decisions, add=add))
         return self._take(self.session.decide(paused.run_id, decisions, add=add))
 
-    async def recover(self, run_id: str, reason: str) -> Run[Any]:
+    async def recover(self, run_id: str, reason: str) -> Run[object]:
         """Continue a run whose process has ended.
 
         Raises:
@@ -217,7 +216,7 @@ class OpenConversation:
             ended = self.run.hand_over(reason=reason, seconds=DRAIN_SECONDS)
             await asyncio.wait({ended}, timeout=DRAIN_SECONDS + STOP_SECONDS)
 
-    def _take(self, run: Run[Any]) -> Run[Any]:
+    def _take(self, run: Run[object]) -> Run[object]:
         self.run = run
         self.known.setdefault(run.id)
         self.decided.clear()

@@ -70,7 +70,7 @@ RESERVED = 2.0
 """Seconds that a process has to resume a run that it has decided about, before another process does."""
 
 
-def decide_command(paused: Paused[Any], given: Decided, *, reserved: float = 0.0) -> Command:
+def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 0.0) -> Command:
     """The command that decides about a paused run. All of them have one key, so that the log takes the first.
 
     Args:
@@ -114,7 +114,7 @@ class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
     state: msgspec.Raw
 
 
-def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
+def save_paused(paused: Paused[object], *, key: bytes | None = None) -> bytes:
     """The paused run as JSON.
 
     Args:
@@ -225,7 +225,7 @@ def _seal(version: int, state: bytes, key: bytes | None) -> str:
 
 
 def resume_turn(
-    paused: Paused[Any],
+    paused: Paused[object],
     given: Decided,
     hooks: Hooks,
     tools: Toolbox,
@@ -375,7 +375,7 @@ def _spared(pause: PauseState, hooks: Hooks) -> tuple[SparedHooks, SparedHooks]:
     return (reached, reached[-1:]) if is_here else ((), ())
 
 
-def _has_results(paused: Paused[Any]) -> bool:
+def _has_results(paused: Paused[object]) -> bool:
     """Whether it was paused between two turns: tools have run, and the model has not received their results."""
     for message in reversed(paused.conversation.messages):
         if message.role == "assistant":

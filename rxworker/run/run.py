@@ -110,7 +110,7 @@ class Run(Generic[T_co]):
         session: object,
         context: RunContext,
         begin: Beginning | Callable[[], Awaitable[Beginning]],
-        began: Callable[[Run[Any]], None],
+        began: Callable[[Run[object]], None],
         ended: Callable[[RunContext, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -640,7 +640,7 @@ class Tracing(Protocol):
         ...
 
 
-def request_of(run: Run[Any], turn: int, conversation: Conversation) -> tuple[Request, bool]:
+def request_of(run: Run[object], turn: int, conversation: Conversation) -> tuple[Request, bool]:
     """The request of a turn as this process sent it, with the tools as they are now.
 
     And whether changes of hooks in it are known, which are kept for the last `KEPT_TURNS`.

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import copy_context
-from typing import Any, Generic
+from typing import Generic
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Event
@@ -163,6 +163,6 @@ class _RunThread(Generic[T_co]):
             await run
 
 
-def _cancel(run: Run[Any]) -> None:
+def _cancel(run: Run[object]) -> None:
     if not run.done():  # else its loop is closing, and what ``cancel`` returns would be left pending
         run.cancel(reason="its stream was closed")

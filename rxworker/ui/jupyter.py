@@ -24,7 +24,7 @@ from rxworker.views import RunView, view_html
 _FOLLOWING: set[asyncio.Task[None]] = set()
 
 
-def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task[None]:
+def display_run(run: Run[object] | Replica, *, every: float = 0.25) -> asyncio.Task[None]:
     """Draw a run below the cell, and draw it again while it goes on, also when the cell has ended.
 
     With ``await display_run(run)`` the cell ends with the run. Interrupting it, or cancelling the task, ends the
@@ -98,5 +98,5 @@ def _display(name: str) -> Callable[..., Any]:
     return import_module("IPython.display").display
 
 
-def _bundle(run: Run[Any] | Replica, view: RunView) -> dict[str, str]:
+def _bundle(run: Run[object] | Replica, view: RunView) -> dict[str, str]:
     return {"text/plain": repr(run), "text/html": view_html(view)}

@@ -66,7 +66,7 @@ def _check_performs(session: SessionBase) -> None:
 
 def resumed(
     session: SessionBase,
-    waiting: Paused[Any],
+    waiting: Paused[object],
     given: Decided,
     output: Output[Any] | None,
     *,
@@ -162,7 +162,7 @@ async def decided(
 async def _applied(
     session: SessionBase,
     log: EventLog,
-    paused: Paused[Any],
+    paused: Paused[object],
     given: Decided,
     output: Output[Any] | None,
     row: RunRow,

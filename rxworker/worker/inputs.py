@@ -48,7 +48,7 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
 
     def apply(source: Observable[Input]) -> Observable[Run[Any]]:
         def subscribe(
-            observer: abc.ObserverBase[Run[Any]], scheduler: abc.SchedulerBase | None = None
+            observer: abc.ObserverBase[Run[object]], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             inputs = _Inputs(worker, when_busy, observer)
             upstream = source.subscribe(inputs.take, inputs.fail, inputs.complete, scheduler=scheduler)
@@ -60,13 +60,13 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
 
 
 class _Inputs:
-    def __init__(self, worker: Worker, when_busy: WhenBusy, observer: abc.ObserverBase[Run[Any]]) -> None:
+    def __init__(self, worker: Worker, when_busy: WhenBusy, observer: abc.ObserverBase[Run[object]]) -> None:
         self._worker = worker
         self._when_busy = when_busy
         self._observer = observer
         self._waiting: deque[Input] = deque()
         self._sent: list[tuple[Input, asyncio.Future[None]]] = []
-        self._current: Run[Any] | None = None
+        self._current: Run[object] | None = None
         self._is_last = False
         self._is_over = False
 
@@ -82,7 +82,7 @@ class _Inputs:
                 run.cancel(reason="a newer input came")
             self._waiting.append(given)
 
-    def _send(self, run: Run[Any], given: Input) -> None:
+    def _send(self, run: Run[object], given: Input) -> None:
         try:
             self._sent.append((given, run.send(given)))
         except ConfigurationError as error:

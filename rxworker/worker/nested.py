@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -166,7 +166,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
     try:
         writer = None if outer is None else outer.journal.writer
         if outer is None or writer is None:
-            run: Run[Any] | RunResult[Any] = session.run(task)
+            run: Run[object] | RunResult[object] = session.run(task)
         else:
             name = nested_id(outer.journal.run_id, context.idempotency_key)
             run = await _run_inside(session, task, writer.log, name)
@@ -182,7 +182,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
 
     watching = run.subscribe(relay, ignore)  # the task that awaits the run receives the error
     try:
-        result: RunResult[Any] = await run
+        result: RunResult[object] = await run
     except asyncio.CancelledError:
         await _end_inside(run, outer)
         raise
@@ -191,7 +191,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
     return _text_of(result, name)
 
 
-def _text_of(result: RunResult[Any], name: str) -> str:
+def _text_of(result: RunResult[object], name: str) -> str:
     if isinstance(result, Paused):
         why = result.reason or result.hook
         text = f"it paused, and a nested run cannot wait for a decision: {why}"
@@ -207,7 +207,7 @@ def _task_of(input_json: str | bytes, name: str) -> str:
         raise InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=name, path=path) from error
 
 
-async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -> Run[Any] | RunResult[Any]:
+async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -> Run[object] | RunResult[object]:
     """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
 
     Args:
@@ -252,7 +252,7 @@ async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -
     return session._start(to_messages(task), None, log, run_id)
 
 
-async def _end_inside(run: Run[Any], outer: RunContext | None) -> None:
+async def _end_inside(run: Run[object], outer: RunContext | None) -> None:
     """End a run because the tool call that it belongs to is cancelled."""
     if run.done():
         return

@@ -397,9 +397,9 @@ async def work(
     if concurrency < 1:
         raise ConfigurationError(f"concurrency={concurrency}: give at least 1")
     called = None if on_run is None else Callback(on_run, _log_failure)
-    running: dict[asyncio.Future[Any], Run[Any]] = {}
+    running: dict[asyncio.Future[Any], Run[object]] = {}
 
-    def note(run: Run[Any] | None) -> None:
+    def note(run: Run[object] | None) -> None:
         if run is not None:
             ended = asyncio.ensure_future(end_of(run))
             running[ended] = run
@@ -437,7 +437,7 @@ async def recover_all(
     make_worker: WorkerMaker[Worker],
     *,
     once: bool = False,
-) -> AsyncGenerator[Run[Any], None]:
+) -> AsyncGenerator[Run[object], None]:
     """Recover the runs of processes that have ended, now and later, and resume paused runs whose decisions are stored.
 
     Several processes may do so at once: each run is recovered by one.
@@ -498,7 +498,7 @@ def _report_held(infos: Sequence[RunInfo], owner: str) -> None:
 
 async def recover_in(
     worker: Worker, log: EventLog, info: RunInfo, reason: str = "", claim: Claim | None = None
-) -> Run[Any]:
+) -> Run[object]:
     """Continue a run in a session of its own.
 
     Raises:
@@ -514,8 +514,8 @@ async def begin(
     info: RunInfo,
     make_worker: WorkerMaker[Worker],
     tenant_cap: int | Mapping[str, int] | None,
-    on_run: Callback[Run[Any]] | None,
-) -> Run[Any] | None:
+    on_run: Callback[Run[object]] | None,
+) -> Run[object] | None:
     """Continue a run, unless another process is faster, the tenant has too many, or there is no worker for it."""
     tenant = info.row.labels.get(TENANT, "")
     cap = _cap(tenant_cap, tenant)
@@ -548,7 +548,7 @@ async def begin(
     return run
 
 
-def _log_failure(run: Run[Any], error: BaseException) -> None:
+def _log_failure(run: Run[object], error: BaseException) -> None:
     """Log what ``on_run`` raised, which must not end the other runs."""
     logger.error(
         "on_run failed for %s: %s",
@@ -597,7 +597,7 @@ async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int)
     return None
 
 
-async def _settled(beginning: asyncio.Future[Run[Any] | None]) -> Run[Any] | None:
+async def _settled(beginning: asyncio.Future[Run[object] | None]) -> Run[object] | None:
     """The run that was about to begin when its process was stopped, if it does so soon."""
     for _ in range(2):
         done, _ = await asyncio.wait({beginning}, timeout=SETTLE)
@@ -615,7 +615,7 @@ def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:
     return tenant_cap.get(tenant)
 
 
-async def end_of(run: Run[Any]) -> None:
+async def end_of(run: Run[object]) -> None:
     """Wait for the end of a run. Its errors are in its records."""
     with suppress(Exception):
         await run

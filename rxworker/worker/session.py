@@ -148,7 +148,7 @@ class SessionVerbs:
 
     def resume(
         self,
-        paused: Paused[Any] | None = None,
+        paused: Paused[object] | None = None,
         *,
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
@@ -393,7 +393,9 @@ class Session(SessionVerbs, SessionBase):
         One. Two.
         """
 
-        def subscribe(observer: abc.ObserverBase[Run[Any]], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        def subscribe(
+            observer: abc.ObserverBase[Run[object]], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
             self._observers.append(observer)
             if self._current is not None and self._current.state.status != "new":
                 observer.on_next(self._current)
@@ -402,7 +404,7 @@ class Session(SessionVerbs, SessionBase):
         return Unstaged(subscribe)
 
 
-def session_of(run: Run[Any]) -> Session:
+def session_of(run: Run[object]) -> Session:
     """The session that a run belongs to."""
     session = run.session
     assert isinstance(session, Session)  # which has begun it

@@ -146,12 +146,12 @@ class SessionBase:
         self._name = ""
         self.timeline = worker.timeline.child()
         self._collected = Collected()
-        self._current: Run[Any] | None = None
+        self._current: Run[object] | None = None
         self._last = ""
-        self.paused: Paused[Any] | None = None
+        self.paused: Paused[object] | None = None
         self._paused_output: Output[Any] | None = None
         self._resumed: set[str] = set()
-        self._observers: list[abc.ObserverBase[Run[Any]]] = []
+        self._observers: list[abc.ObserverBase[Run[object]]] = []
 
     @property
     def name(self) -> str:
@@ -373,7 +373,7 @@ class SessionBase:
             _follow(run, around.context, is_here=is_here)
         return run
 
-    def _began(self, run: Run[Any]) -> None:
+    def _began(self, run: Run[object]) -> None:
         self._current = run
         self.paused = self._paused_output = None
         self._collected.begin(run._journal.hub.history, run.first_seq)
@@ -393,7 +393,7 @@ class SessionBase:
             logger.warning("the caller's trace is not known to a run", exc_info=True)
             return ""
 
-    def _report(self, observe: Callable[[Run[Any]], object], run: Run[Any], to: str) -> None:
+    def _report(self, observe: Callable[[Run[object]], object], run: Run[object], to: str) -> None:
         try:
             observe(run)
         except BaseException as error:
@@ -401,7 +401,7 @@ class SessionBase:
             if isinstance(error, KeyboardInterrupt):
                 run._driver.interrupt(error)
 
-    def _ended(self, context: RunContext, result: RunResult[Any] | None) -> None:
+    def _ended(self, context: RunContext, result: RunResult[object] | None) -> None:
         state = context.journal.state
         self._current = None
         self._collected.end()
@@ -436,7 +436,7 @@ class SessionBase:
         raise SessionBusyError(message)
 
 
-def _follow(run: Run[Any], outer: RunContext, *, is_here: bool) -> None:
+def _follow(run: Run[object], outer: RunContext, *, is_here: bool) -> None:
     """Relay the records of a run that a hook or a stage has begun, and end it where the outer run is cut short."""
     journal, end = outer.journal, partial(run.cancel, reason="the outer run was cancelled")
 

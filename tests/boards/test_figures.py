@@ -301,7 +301,7 @@ async def corpus(seed: int, log: MemoryLog, ledger: Ledger) -> list[Any]:
     chance, results = random.Random(seed), list[Any]()
     for number in range(RUNS_OF_CORPUS):
         session = Session(worker(chance, log, 0, ledger))
-        run: Run[Any] = session.run(f"Question {number}")
+        run: Run[object] = session.run(f"Question {number}")
         if chance.random() < 0.1:
             asyncio.get_running_loop().call_later(0, run.cancel)
         for _ in range(4):
@@ -331,7 +331,7 @@ async def records_of_run(log: MemoryLog, run: str) -> list[Record]:
     return [each for record in found for each in expand(record)]
 
 
-async def settled(run: Run[Any]) -> None:
+async def settled(run: Run[object]) -> None:
     with suppress(RxWorkerError, ValueError):
         await run
 
@@ -588,9 +588,9 @@ def question(ledger: Ledger, log: MemoryLog | None, kind: str) -> Worker:
     return Worker(model, tools=[fetch, pay], log=log, **KINDS[kind](ledger))
 
 
-async def runs_of_kind(asked: Worker) -> tuple[list[Run[Any]], list[Any]]:
+async def runs_of_kind(asked: Worker) -> tuple[list[Run[object]], list[Any]]:
     """Ask the same twice, with a pause each, and once for something that fails."""
-    runs, results = list[Run[Any]](), list[Any]()
+    runs, results = list[Run[object]](), list[Any]()
     for _ in range(2):
         session = asked.new_session()
         runs.append(session.run("Pay, and fetch."))
@@ -624,7 +624,7 @@ async def test_what_models_have_served_is_what_every_figure_counts(kind: str, ha
         assert sum(run.state.usage.total_tokens for run in whole) == sum(served(ledger).values())
 
 
-async def records_now(run: Run[Any]) -> list[Record]:
+async def records_now(run: Run[object]) -> list[Record]:
     found = list[Record]()
     with suppress(RxWorkerError, ValueError):
         async for record in run:

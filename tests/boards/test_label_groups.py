@@ -37,7 +37,7 @@ def look(where: str) -> str:
     return where
 
 
-async def first_of(run: Run[Any]) -> Any:
+async def first_of(run: Run[object]) -> Any:
     record: Record = await run.pipe(ops.first())
     return record.event
 

@@ -25,7 +25,7 @@ def model(delay: float = 0.004) -> ScriptedModel:
     return ScriptedModel(["one two three four"], delay=delay)
 
 
-DOORS: dict[str, Callable[[Run[Any]], Callable[..., Any]]] = {
+DOORS: dict[str, Callable[[Run[object]], Callable[..., Any]]] = {
     "run": lambda run: run.pipe,
     "records": lambda run: run.records.pipe,
     "events": lambda run: run.events.pipe,
@@ -153,7 +153,7 @@ async def test_the_run_s_scheduler_is_public() -> None:
 
 
 def test_a_run_that_has_ended_is_replayed_without_its_loop() -> None:
-    async def main() -> Run[Any]:
+    async def main() -> Run[object]:
         run = Worker(ScriptedModel(["one"])).run("Hi")
         await run
         return run

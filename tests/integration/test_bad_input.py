@@ -99,7 +99,7 @@ async def refused(make_provider: MakeProvider, answer: AnswerLike) -> RxWorkerEr
     return caught.value
 
 
-async def records_of(run: Run[Any]) -> list[Record]:
+async def records_of(run: Run[object]) -> list[Record]:
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     return records

@@ -127,7 +127,7 @@ class Scene:
     """
 
     answers: list[AnswerLike]
-    come: Callable[[Run[Any], ReplayServer], Awaitable[None]]
+    come: Callable[[Run[object], ReplayServer], Awaitable[None]]
     gate: Gate = field(default_factory=Gate)
     tools: list[Tool] = field(default_factory=list[Tool])
     hooks: list[HookLike] = field(default_factory=list[HookLike])
@@ -138,10 +138,10 @@ class Scene:
     is_answered: bool = False
 
 
-def at(kind: type[Event], number: int = 1) -> Callable[[Run[Any], ReplayServer], Awaitable[None]]:
+def at(kind: type[Event], number: int = 1) -> Callable[[Run[object], ReplayServer], Awaitable[None]]:
     """The very moment at which an event of a kind is told, for the first or a later time."""
 
-    async def come(run: Run[Any], _: ReplayServer) -> None:
+    async def come(run: Run[object], _: ReplayServer) -> None:
         seen = 0
         came = asyncio.Event()
 
@@ -158,20 +158,20 @@ def at(kind: type[Event], number: int = 1) -> Callable[[Run[Any], ReplayServer],
     return come
 
 
-def within(gate: Gate) -> Callable[[Run[Any], ReplayServer], Awaitable[None]]:
+def within(gate: Gate) -> Callable[[Run[object], ReplayServer], Awaitable[None]]:
     """The moment at which something waits at the gate."""
 
-    async def come(_: Run[Any], __: ReplayServer) -> None:
+    async def come(_: Run[object], __: ReplayServer) -> None:
         await gate.entered.wait()
 
     return come
 
 
-async def at_once(_: Run[Any], __: ReplayServer) -> None:
+async def at_once(_: Run[object], __: ReplayServer) -> None:
     """The moment at which the run has been made."""
 
 
-async def asked(_: Run[Any], server: ReplayServer) -> None:
+async def asked(_: Run[object], server: ReplayServer) -> None:
     """The moment at which the request is there, and nothing has come back."""
     await server.wait_requests(1)
 

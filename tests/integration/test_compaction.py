@@ -147,7 +147,7 @@ def compactions(records: Sequence[Record]) -> list[ConversationCompact]:
     return [each.event for each in records if isinstance(each.event, ConversationCompact)]
 
 
-async def recorded(run: Run[Any]) -> list[Record]:
+async def recorded(run: Run[object]) -> list[Record]:
     return [record async for record in run]
 
 
@@ -314,7 +314,7 @@ def test_a_run_may_be_stopped_at_every_step_of_a_compaction(control: str) -> Non
             run = model.worker(at=200, log=log).run("Look around.")
             seen, is_in_time = Seen(run), False
 
-            def do(run: Run[Any] = run) -> None:
+            def do(run: Run[object] = run) -> None:
                 nonlocal is_in_time
                 is_in_time = not run.done()
                 act(run)

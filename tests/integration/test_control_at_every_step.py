@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,32 +79,32 @@ def name_this_task() -> None:
     task.set_name("test")
 
 
-def cancel_all(run: Run[Any]) -> None:
+def cancel_all(run: Run[object]) -> None:
     """What `asyncio.run` does when its coroutine has returned, and some servers when they stop."""
     for task in asyncio.all_tasks():
         if task.get_name() != "test":
             task.cancel()
 
 
-def pause(run: Run[Any]) -> None:
+def pause(run: Run[object]) -> None:
     with suppress(LocalProtocolError):
         run.pause()
 
 
-def hand_over(run: Run[Any]) -> None:
+def hand_over(run: Run[object]) -> None:
     with suppress(LocalProtocolError):  # it has no log
         run.hand_over(seconds=0.002)
 
 
-def reach_limit(run: Run[Any]) -> None:
+def reach_limit(run: Run[object]) -> None:
     run._driver._out_of_time(1.0)
 
 
-def cancel_task(run: Run[Any]) -> None:
+def cancel_task(run: Run[object]) -> None:
     run._driver.task.cancel()
 
 
-Act = Callable[[Run[Any]], object]
+Act = Callable[[Run[object]], object]
 CONTROLS: dict[str, Act] = {
     "cancel": lambda run: run.cancel(),
     "cancel after the turn": lambda run: run.cancel("after_turn"),
@@ -120,7 +119,7 @@ CONTROLS: dict[str, Act] = {
 class Seen:
     """What those who wait for a run have received."""
 
-    def __init__(self, run: Run[Any]) -> None:
+    def __init__(self, run: Run[object]) -> None:
         self.observed: list[Record] = []
         self.read: list[Record] = []
         run.subscribe(self.observed.append, lambda _: None)
@@ -161,7 +160,7 @@ def status_of(outcome: object) -> str:
     return "running" if isinstance(outcome, RunHandedOverError) else "aborted"
 
 
-async def check(log: EventLog | None, run: Run[Any], seen: Seen, outcome: object) -> None:
+async def check(log: EventLog | None, run: Run[object], seen: Seen, outcome: object) -> None:
     """Check that the records are legal, and that the log has them, the status of the outcome, and no claim."""
     assert lint(seen.observed, complete=not isinstance(outcome, RunHandedOverError)) == []
     if log is None:

@@ -85,7 +85,7 @@ async def run_node(node: str, *command: str, **environment: str) -> tuple[int | 
 
 
 @asynccontextmanager
-async def live_run(log: EventLog) -> AsyncGenerator[tuple[str, asyncio.Event, Run[None]], None]:
+async def live_run(log: EventLog) -> AsyncGenerator[tuple[str, asyncio.Event, Run[object]], None]:
     """The address of the stream of a run that goes on when the event is set."""
     gate = asyncio.Event()
 
@@ -104,7 +104,7 @@ async def live_run(log: EventLog) -> AsyncGenerator[tuple[str, asyncio.Event, Ru
         yield f"{server.url}runs/{entry.id}/stream", gate, entry.here
 
 
-def check(items: list[Any], run: Run[None]) -> None:
+def check(items: list[Any], run: Run[object]) -> None:
     """Each record once, live ones too."""
     records = [decode_record(json.dumps(item).encode()) for item in items]
     assert [record.seq for record in records] == list(range(1, run.last_seq + 1))

@@ -126,7 +126,7 @@ class Program:
             return "Done."
         return call("wait") if said.text == "Wait." else call("wipe", disk="a")
 
-    async def paused(self) -> Paused[Any]:
+    async def paused(self) -> Paused[object]:
         result = await self.worker.run("Wipe it.")
         assert isinstance(result, Paused)
         return result
@@ -215,7 +215,7 @@ async def nested(program: Program) -> None:
     assert SECRET in str(model.requests), result  # the model of the outer run has written it
 
 
-def records_of(run: Run[Any]) -> reactivex.Observable[Record]:
+def records_of(run: Run[object]) -> reactivex.Observable[Record]:
     return run.records
 
 

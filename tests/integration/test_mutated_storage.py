@@ -188,7 +188,7 @@ def test_saved_pauses() -> None:
     saved = save_paused(PAUSED)
     state = bytes(msgspec.json.decode(saved, type=dict[str, msgspec.Raw])["state"])
 
-    async def resume(paused: Paused[Any], chance: random.Random) -> None:
+    async def resume(paused: Paused[object], chance: random.Random) -> None:
         desk = Worker(ScriptedModel([say("Done.")] * 3), tools=[look, pay])
         decisions: Any = chance.choice([None, {one.id: Deny() for one in paused.pending}])
         with suppress(RxWorkerError):

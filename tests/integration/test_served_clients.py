@@ -156,7 +156,7 @@ def call_of(told: Told) -> Told:
     return [part for part in parts if part["type"].startswith("tool-")][-1]
 
 
-def of(entry: RunEntry) -> Run[Any]:
+def of(entry: RunEntry) -> Run[object]:
     """The run of an entry, which this process runs."""
     assert entry.here is not None
     return entry.here

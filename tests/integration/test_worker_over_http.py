@@ -74,13 +74,13 @@ WEATHER = (
 )
 
 
-def watch(run: Run[Any]) -> list[Record]:
+def watch(run: Run[object]) -> list[Record]:
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     return records
 
 
-async def until(run: Run[Any], kind: type[object]) -> None:
+async def until(run: Run[object], kind: type[object]) -> None:
     async for record in run:
         if isinstance(record.event, kind):
             return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -146,7 +145,7 @@ async def test_a_run_nested_in_one_of_another_log_is_left_to_that() -> None:
     assert len(await log.list(status="running")) == 3
 
 
-async def recovered(worker: Worker, run_id: str) -> Run[Any]:
+async def recovered(worker: Worker, run_id: str) -> Run[object]:
     """Recover a run when its lease has ended, by the clock of the store."""
     while True:
         try:

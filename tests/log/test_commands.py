@@ -107,7 +107,7 @@ async def refusal(of: object, name: str, *given: object, **options: object) -> s
 
 
 @asynccontextmanager
-async def started(log: EventLog | None = None) -> AsyncGenerator[tuple[Run[Any], asyncio.Event]]:
+async def started(log: EventLog | None = None) -> AsyncGenerator[tuple[Run[object], asyncio.Event]]:
     """A run whose first tool waits for the event."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 

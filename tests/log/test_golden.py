@@ -125,7 +125,7 @@ async def run_of(log: EventLog, case: str, status: StoredStatus) -> str:
     return next(each.run_id for each in await log.list(status=status) if each.row.labels["case"] == case)
 
 
-def results_in(result: RunResult[Any]) -> list[str]:
+def results_in(result: RunResult[object]) -> list[str]:
     return [each.text for message in result.conversation.messages for each in message.tool_results]
 
 

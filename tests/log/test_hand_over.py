@@ -42,7 +42,7 @@ class Shop:
         return Worker(ByTurn(REPLIES), tools=[self.tool], log=log, name="shop", **options)
 
 
-async def finish(log: EventLog, shop: Shop) -> list[Finished[Any]]:
+async def finish(log: EventLog, shop: Shop) -> list[Finished[object]]:
     """Recover what is cut off, and wait for it."""
     shop.go_on.set()
     runs = [run async for run in recover_all(log, lambda _: shop.worker(log), once=True)]

@@ -99,7 +99,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def begin(session: Worker | Session, verb: str, run_id: str) -> Run[Any]:
+def begin(session: Worker | Session, verb: str, run_id: str) -> Run[object]:
     match verb:
         case "recover":
             return session.recover(run_id)
@@ -285,9 +285,9 @@ async def test_a_claim_is_released_although_a_reconcile_function_ignores_the_can
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_run_is_over_at_whatever_step_its_event_loop_ends(verb: str) -> None:
     for steps in range(30):
-        log, runs = slow_log(0.0), list[Run[Any]]()
+        log, runs = slow_log(0.0), list[Run[object]]()
 
-        async def begin_and_leave(log: MemoryLog, runs: list[Run[Any]], steps: int) -> None:
+        async def begin_and_leave(log: MemoryLog, runs: list[Run[object]], steps: int) -> None:
             runs.append(begin(worker_of(log), verb, await stored(log, verb)))
             for _ in range(steps):
                 await asyncio.sleep(0)

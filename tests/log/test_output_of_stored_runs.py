@@ -48,7 +48,7 @@ def formats(model: ScriptedModel) -> list[OutputFormat | None]:
     return [request.options.output for request in model.requests]
 
 
-async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[Any]:
+async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[object]:
     first, _ = worker(log, call("look"))
     run = first.run("weather?") if output is None else first.run("weather?", output=output)
     result = await run
@@ -56,32 +56,32 @@ async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[A
     return result
 
 
-async def recovered(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+async def recovered(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
     return await by.recover(run_id).started()
 
 
-async def decided(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+async def decided(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
     return await by.decide(run_id).started()
 
 
-async def taken(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+async def taken(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
     waiting = await by.load(run_id)
     assert isinstance(waiting, Paused)
     await log.send(run_id, decide_command(waiting, Decided(None)))
     return await by.recover(run_id).started()
 
 
-async def loaded(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+async def loaded(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
     waiting = await by.load(run_id)
     assert isinstance(waiting, Paused)
     return by.resume(load_paused(save_paused(waiting)))
 
 
-async def forked(log: MemoryLog, run_id: str, by: Worker) -> Run[Any]:
+async def forked(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
     return await by.recover(await fork_run(log, run_id, 1)).started()
 
 
-Continue = Callable[[MemoryLog, str, Worker], Awaitable[Run[Any]]]
+Continue = Callable[[MemoryLog, str, Worker], Awaitable[Run[object]]]
 PAUSED: Sequence[Continue] = (decided, taken, loaded)
 
 
@@ -175,7 +175,7 @@ async def test_a_submitted_run_has_the_type() -> None:
         by, model = worker(None, "Warm.", GOOD)
         done = asyncio.get_running_loop().create_future()
 
-        def begun(run: Run[Any]) -> None:
+        def begun(run: Run[object]) -> None:
             asyncio.ensure_future(run).add_done_callback(lambda each: done.set_result(each.result()))
 
         async with asyncio.timeout(60):

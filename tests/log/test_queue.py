@@ -47,7 +47,7 @@ async def end_of(log: EventLog, *runs: str) -> list[Replica]:
     return replicas
 
 
-def text_of(run: Replica | Run[Any]) -> str:
+def text_of(run: Replica | Run[object]) -> str:
     return run.state.conversation.messages[-1].text
 
 
@@ -58,7 +58,7 @@ def simple(info: RunInfo) -> Worker:
 async def test_the_priority_comes_first_and_then_the_age(open_store: OpenLog) -> None:
     taken: list[str] = []
 
-    def note(run: Run[Any]) -> None:
+    def note(run: Run[object]) -> None:
         taken.append(text_of(run))
 
     async with open_store() as log:
@@ -244,10 +244,10 @@ async def test_wrong_arguments_are_named(open_store: OpenLog) -> None:
 
 
 async def test_no_more_runs_at_once_than_it_may_have(open_store: OpenLog) -> None:
-    runs: set[Run[Any]] = set()
+    runs: set[Run[object]] = set()
     most = 0
 
-    def note(run: Run[Any]) -> None:
+    def note(run: Run[object]) -> None:
         nonlocal most
         runs.add(run)
         most = max(most, sum(not each.done() for each in runs))

@@ -153,7 +153,7 @@ async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(
 
 
 async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(run: Run[Any]) -> None:
+    def fail(run: Run[object]) -> None:
         raise KeyError("my dashboard")
 
     async with MemoryLog() as log:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
-from typing import Any
 
 import pytest
 
@@ -44,7 +43,7 @@ class Desk:
         held = self.log.heartbeat._held.pop(run_id)  # pyright: ignore[reportPrivateUsage]
         return lambda: self.log.heartbeat.add(*held)
 
-    async def take(self, run_id: str) -> Run[Any]:
+    async def take(self, run_id: str) -> Run[object]:
         """Recover the run when the lease of its process is over."""
         while True:
             try:
@@ -71,7 +70,7 @@ async def test_suspensions_do_not_set_a_run_aside_and_deaths_do(
     store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At one place, three processes lose the run and go on; then three die."""
-    address, desks, lost = new_address(store), list[Desk](), list[Run[Any]]()
+    address, desks, lost = new_address(store), list[Desk](), list[Run[object]]()
     async with AsyncExitStack() as logs, asyncio.timeout(60):
 
         async def desk() -> Desk:

@@ -44,7 +44,7 @@ class Desk:
 
         self.model = ScriptedModel([call("wait"), "Done.", "Once more."])
         self.worker = Worker(self.model, tools=[wait], log=log)
-        self.run: Run[Any] = self.worker.run("Hi")
+        self.run: Run[object] = self.worker.run("Hi")
 
     async def read(self) -> None:
         """Read what is stored for the run by now."""
@@ -106,7 +106,7 @@ async def test_a_message_whose_future_is_cancelled_is_not_delivered(has_log: boo
 async def test_no_request_is_made_for_messages_that_were_withdrawn(has_log: bool) -> None:
     """Where the run would finish."""
     async with MemoryLog() as log:
-        run: Run[Any] | None = None
+        run: Run[object] | None = None
 
         def answer(_: Any) -> str:
             assert run is not None
@@ -161,7 +161,7 @@ async def test_what_is_in_the_conversation_is_not_withdrawn() -> None:
             return "done"
 
         model = ScriptedModel([call("act"), call("act"), "Done."])
-        run: Run[Any] = Worker(model, tools=[act], log=log).run("Hi")
+        run: Run[object] = Worker(model, tools=[act], log=log).run("Hi")
         await run
         added, taken = delivered(await stored(log, run.id))
         assert added == ["first"]

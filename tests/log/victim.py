@@ -127,7 +127,7 @@ def make_worker(folder: Path, places: Places, log: EventLog) -> Worker:
     return Worker(ByTurn(replies), tools=tools, log=log)
 
 
-async def recovered(worker: Worker, run_id: str) -> Run[Any]:
+async def recovered(worker: Worker, run_id: str) -> Run[object]:
     """Recover a run when the lease of its process is over."""
     while True:
         try:
@@ -169,7 +169,7 @@ async def life(folder: Path, address: str, places: Places, *, is_first: bool) ->
         return result.text
 
 
-def decide(paused: Paused[Any], folder: Path) -> dict[str, Any]:
+def decide(paused: Paused[object], folder: Path) -> dict[str, Any]:
     """What a person would answer: whether a payment was made can be seen in the file."""
     done = [line.split()[1] for line in (folder / "effects").read_text().splitlines() if line.startswith("done")]
     decisions: dict[str, Any] = {}

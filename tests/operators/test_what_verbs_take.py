@@ -324,7 +324,7 @@ def test_the_first_wrong_item_ends_the_stream_and_reaches_no_producer(name: str)
 @pytest.mark.parametrize("name", [name for name, (_, _, takes) in VERBS.items() if takes == {"events"}])
 async def test_a_verb_for_events_refuses_every_door_of_a_run_but_events(name: str) -> None:
     verb, make, _ = VERBS[name]
-    run: Run[Any] = Worker(ScriptedModel(["hunter2 is it.\n"])).run("Hi")
+    run: Run[object] = Worker(ScriptedModel(["hunter2 is it.\n"])).run("Hi")
     doors: list[Callable[..., Any]] = [
         run.pipe,
         run.records.pipe,

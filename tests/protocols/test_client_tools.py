@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Any, Decision | None, list[Any], list[Any]]] = {
 }
 
 
-async def told(run: Run[Any]) -> list[Record]:
+async def told(run: Run[object]) -> list[Record]:
     records: list[Record] = []
     try:
         async for record in run:

@@ -47,7 +47,7 @@ def remove(path: str) -> str:
     return f"{path} is gone"
 
 
-async def told(run: Run[Any]) -> list[Record]:
+async def told(run: Run[object]) -> list[Record]:
     records: list[Record] = []
     try:
         async for record in run:

@@ -11,7 +11,7 @@ from rxworker.operators import text_deltas
 from rxworker.testing import ScriptedModel, raise_from_watchers
 
 
-async def run_with(*watch: Callable[[Run[Any]], object]) -> None:
+async def run_with(*watch: Callable[[Run[object]], object]) -> None:
     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
     for attach in watch:
         attach(run)
@@ -32,7 +32,7 @@ def fail_oddly(_: object) -> None:
 
 @pytest.mark.parametrize("name", ["run", "events", "watch", "pipe"])
 def test_an_assertion_of_a_watcher_fails_the_block(name: str) -> None:
-    sources: dict[str, Callable[[Run[Any]], Any]] = {
+    sources: dict[str, Callable[[Run[object]], Any]] = {
         "run": lambda run: run,
         "events": lambda run: run.events,
         "watch": lambda run: run.watch(),

@@ -149,7 +149,7 @@ async def test_a_question_pauses_the_run_and_another_process_answers(
         # Another connection, and another worker, which has the bytes alone.
         async with connected(small) as tools:
             other = Worker(ScriptedModel(["Done."]), tools=tools)
-            resumed = other.resume(load_paused(save_paused(cast("Paused[Any]", result))), decisions=[decision])
+            resumed = other.resume(load_paused(save_paused(cast("Paused[object]", result))), decisions=[decision])
             result = await resumed
             assert lint([record async for record in resumed]) == []
     assert isinstance(result, Finished)

@@ -208,7 +208,7 @@ async def test_a_question_of_a_task_is_answered_by_another_connection_and_once(
     assert mine.count("tasks/cancel") == 0
     async with connected(mine) as tools:
         other = Worker(ScriptedModel(["Done."]), tools=tools)
-        result = await other.resume(cast("Paused[Any]", paused), decisions=[decision])
+        result = await other.resume(cast("Paused[object]", paused), decisions=[decision])
     assert isinstance(result, Finished)
     assert texts(result) == ["gold"]
     updates = [params for method, params in mine.seen if method == "tasks/update"]

@@ -239,7 +239,7 @@ class Stage:
         self.url = url
         self._make = make
         self._model = model
-        self.runs_of: dict[str, Run[Any]] = {}
+        self.runs_of: dict[str, Run[object]] = {}
 
     async def prepare(self) -> None:
         """Begin the runs, and wait until each has reached its state."""

@@ -104,7 +104,7 @@ def worker(replies: Sequence[Reply | str]) -> Worker:
     return Worker(ScriptedModel(list(replies)), tools=[look, broken, delete, ask], response_retry=patient)
 
 
-async def watch(run: Run[Any], *, merged: bool = False) -> list[Record]:
+async def watch(run: Run[object], *, merged: bool = False) -> list[Record]:
     """All records of a run, however it ends."""
     records: list[Record] = []
     try:

@@ -46,7 +46,7 @@ def worker_that_notes(*hooks: HookLike) -> tuple[Worker, ScriptedModel]:
     return Worker(model, tools=[note], hooks=hooks), model
 
 
-def pause_at(run: Run[Any], kind: type[Event], reason: str = "lunch") -> None:
+def pause_at(run: Run[object], kind: type[Event], reason: str = "lunch") -> None:
     """Ask for a pause within the first event of a kind."""
     asked: list[object] = []
 
@@ -58,13 +58,13 @@ def pause_at(run: Run[Any], kind: type[Event], reason: str = "lunch") -> None:
     run.events.subscribe(look)
 
 
-async def reached(run: Run[Any], kind: type[Event]) -> None:
+async def reached(run: Run[object], kind: type[Event]) -> None:
     async for record in run:
         if isinstance(record.event, kind):
             return
 
 
-async def paused_at(worker: Worker, kind: type[Event]) -> Paused[Any]:
+async def paused_at(worker: Worker, kind: type[Event]) -> Paused[object]:
     run = worker.run("Go.")
     pause_at(run, kind)
     result = await run
@@ -72,7 +72,7 @@ async def paused_at(worker: Worker, kind: type[Event]) -> Paused[Any]:
     return result
 
 
-def results_of(result: RunResult[Any]) -> list[str]:
+def results_of(result: RunResult[object]) -> list[str]:
     return [r.text for m in result.conversation.messages for r in m.tool_results]
 
 
@@ -184,7 +184,7 @@ async def test_requested_twice_it_pauses_once_with_the_last_reason() -> None:
 
 async def test_paused_again_and_again_each_tool_runs_once() -> None:
     worker, _ = worker_that_notes()
-    run: Run[Any] = worker.run("Go.")
+    run: Run[object] = worker.run("Go.")
     for _ in range(3):
         run.pause()
         result = await run

@@ -148,10 +148,10 @@ async def test_the_runs_of_a_session_are_an_observable() -> None:
     seen: list[str] = []
     late: list[str] = []
 
-    def fail(_: Run[Any]) -> None:
+    def fail(_: Run[object]) -> None:
         raise ValueError("a defect of an observer")
 
-    runs: Observable[Run[Any]] = worker.runs  # those of its own session
+    runs: Observable[Run[object]] = worker.runs  # those of its own session
     runs.subscribe(fail)
     subscription = runs.subscribe(lambda run: seen.append(run.id))
     first = worker.run("1")
@@ -282,7 +282,7 @@ def test_a_verb_for_scripts_begins_the_run_of_a_subclass() -> None:
     begun: list[Any] = []
 
     class Noted(Worker):
-        def run(self, input: Any, *, output: Any = None) -> Run[Any]:  # noqa: A002
+        def run(self, input: Any, *, output: Any = None) -> Run[object]:  # noqa: A002
             begun.append(input)
             return super().run(input, output=output)
 

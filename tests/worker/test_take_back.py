@@ -74,7 +74,7 @@ def texts(worker: Worker) -> list[str]:
     return [message.text for message in worker.session.conversation.messages if message.text]
 
 
-async def check(worker: Worker, model: ScriptedModel, run: Run[Any]) -> None:
+async def check(worker: Worker, model: ScriptedModel, run: Run[object]) -> None:
     """The records say what is kept, and the next run goes out without what was held back."""
     with pytest.raises((RunAbortedError, HookError)):
         await run
@@ -87,7 +87,7 @@ async def check(worker: Worker, model: ScriptedModel, run: Run[Any]) -> None:
     assert all("hunter2" not in str(request) for request in model.requests)
 
 
-async def worker_records(run: Run[Any]) -> AsyncIterator[Record]:
+async def worker_records(run: Run[object]) -> AsyncIterator[Record]:
     try:
         async for record in run:
             yield record

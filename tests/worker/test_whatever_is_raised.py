@@ -106,7 +106,7 @@ class Scene:
                 assert not task.done()
 
     def play(
-        self, worker: Worker, watch: Callable[[Run[Any]], None] = lambda run: None
+        self, worker: Worker, watch: Callable[[Run[object]], None] = lambda run: None
     ) -> tuple[list[Record], BaseException | None]:
         try:
             return self.complete(self._play(worker, watch))
@@ -116,7 +116,7 @@ class Scene:
             self.loop.close()
 
     async def _play(
-        self, worker: Worker, watch: Callable[[Run[Any]], None]
+        self, worker: Worker, watch: Callable[[Run[object]], None]
     ) -> tuple[list[Record], BaseException | None]:
         run = worker.run("Where is it?")
         watch(run)
@@ -241,7 +241,7 @@ def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseEx
     def on_states(states: object) -> None:
         scene.fail()
 
-    def watch(run: Run[Any]) -> None:
+    def watch(run: Run[object]) -> None:
         match kind:
             case "observer":
                 run.subscribe(on_next)
@@ -269,7 +269,7 @@ def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseEx
 def test_a_watcher_may_raise_anything_at_its_end(kind: str, error: type[BaseException], fails: bool) -> None:
     scene = Scene(error)
 
-    def watch(run: Run[Any]) -> None:
+    def watch(run: Run[object]) -> None:
         source = {"observer": run, "follower": run.watch(), "events": run.events}[kind]
         source.subscribe(None, lambda e: scene.fail(), scene.fail)
 

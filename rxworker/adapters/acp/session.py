@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from typing import Any
 
 from msgspec.structs import replace
 from reactivex import operators as ops
@@ -153,7 +152,7 @@ class AcpSession:
                 for update in updates:
                     await self._notify(update)
 
-    async def _begin(self, message: Message) -> Run[Any] | None:
+    async def _begin(self, message: Message) -> Run[object] | None:
         """Start the run of a prompt; ``None`` if it was cancelled before that."""
         opened = self.opened
         before = await opened.catch_up("the client has come back")
@@ -177,13 +176,13 @@ class AcpSession:
             await self._notify(wire.SessionInfoUpdate(title))
         return run
 
-    async def _begun(self, run: Run[Any]) -> Run[Any]:
+    async def _begun(self, run: Run[object]) -> Run[object]:
         await run.barrier()
         if self._is_cancelled:
             await self.opened.cancel(CANCELLED)
         return run
 
-    async def _follow(self, run: Run[Any]) -> StopReason:
+    async def _follow(self, run: Run[object]) -> StopReason:
         """Show a run until it has ended, and request the decision that it pauses for."""
         while True:
             encoder = await self._show(run)
@@ -200,7 +199,7 @@ class AcpSession:
                 return "cancelled" if self._is_cancelled else "end_turn"
             run = resumed
 
-    async def _show(self, run: Run[Any]) -> AcpEncoder:
+    async def _show(self, run: Run[object]) -> AcpEncoder:
         name, encoder = self._shown or ("", AcpEncoder(self._cwd))
         if name != run.id:
             encoder = AcpEncoder(self._cwd)
@@ -248,7 +247,7 @@ class AcpSession:
 
     # Questions
 
-    async def _resume(self, pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[Any] | None:
+    async def _resume(self, pause: ViewPause, add: tuple[Message, ...] = ()) -> Run[object] | None:
         """Request the user's decisions about a paused run, and resume it; ``None`` if it is not to continue."""
         opened, pending = self.opened, self.opened.pending
         opened.decided.clear()  # of a prompt that was cancelled between two questions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from rxworker import __version__
 from rxworker.adapters.opentelemetry.content import Recorder, Redact
@@ -83,7 +83,7 @@ class OpenTelemetry:
         PROPAGATOR.inject(carrier)
         return carrier.get("traceparent", "")
 
-    def __call__(self, run: Run[Any]) -> None:
+    def __call__(self, run: Run[object]) -> None:
         """Trace a run. A run within a run that is traced is part of that trace already.
 
         The parent of its span is the current span. A run that was recovered, or taken from the queue, continues the

@@ -203,7 +203,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def __init__(
         self,
-        run: Run[Any],
+        run: Run[object],
         tracer: Tracer,
         names: Names,
         instruments: Instruments,
@@ -230,7 +230,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         self._scopes: dict[tuple[str, ...], _Scope] = {}
         self._seed = run.state if recorder is not None and run.first_seq > 1 else RunState()
 
-    def begin(self, run: Run[Any]) -> None:
+    def begin(self, run: Run[object]) -> None:
         """Take the records so far, and from then on each record within the task that emits it."""
         connect(run.entries(run.first_seq - 1, name="opentelemetry"), self)
         self._is_live = self._has_tracer

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -128,7 +128,7 @@ class Sent:
         self.queued: dict[asyncio.Future[None], str] = {}
         self._returned: list[str] = []
 
-    def send(self, run: Run[Any], message: Message, text: str, *, is_ending: bool) -> None:
+    def send(self, run: Run[object], message: Message, text: str, *, is_ending: bool) -> None:
         """Send a message into a run.
 
         Args:
@@ -284,7 +284,7 @@ class TerminalSession:
         self._first = first = begun.session
         self.worker = first.worker
         self.log = first.log or MemoryLog()
-        self.active: Run[Any] | None = None
+        self.active: Run[object] | None = None
         self.sent = Sent()
         self.latest = ""
         self.models = {model_name(each): each for each in (self.worker.model, *models)}
@@ -301,7 +301,7 @@ class TerminalSession:
         return self.opened.session
 
     @property
-    def paused(self) -> Paused[Any] | None:
+    def paused(self) -> Paused[object] | None:
         """The paused result that can be resumed, when its last records were shown."""
         return None if self.active is not None else self.opened.paused
 
@@ -579,7 +579,7 @@ class TerminalSession:
         title, text = advise(error, clean(one_line(self._wording(error))))
         return Lane("error", clean(title), stage="done", pieces=[clean(text)])
 
-    async def _end(self, ended: Run[Any]) -> Lane | None:
+    async def _end(self, ended: Run[object]) -> Lane | None:
         self._held, lane = totals_of(ended.state), None
         self.active, self.finished = None, False
         try:
@@ -597,7 +597,7 @@ class TerminalSession:
         self._cancelling = False
         return lane
 
-    def _started(self, begun: Run[Any]) -> None:
+    def _started(self, begun: Run[object]) -> None:
         self.active, self.latest = begun, begun.id
         self.pause_requested = self._cancelling = False
 

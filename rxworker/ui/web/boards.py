@@ -701,7 +701,7 @@ def _for_links(dashboard: Dashboard) -> Dashboard:
     return replace(dashboard, panels=panels, name=f"x-{secrets.token_hex(8)}")
 
 
-def _unseen(run: Run[Any] | Replica) -> Records:
+def _unseen(run: Run[object] | Replica) -> Records:
     """The records of a run.
 
     A board does not count as a watcher: a run that has no other may be cancelled, and a page does not list the board.

@@ -239,7 +239,7 @@ class ConversationEntry:
         assert self._session is not None  # `Runs.prepare` has begun it
         return self._session
 
-    def run(self, messages: tuple[Message, ...]) -> Run[Any]:
+    def run(self, messages: tuple[Message, ...]) -> Run[object]:
         """Start the next run."""
         session, output = self.session, self.output
         before = session.conversation
@@ -381,7 +381,7 @@ class RunEntry(ABC):
         self,
         id: str,  # noqa: A002 - what it is
         conversation: ConversationEntry,
-        here: Run[Any] | None,
+        here: Run[object] | None,
         settings: Settings,
     ) -> None:
         self.id = id
@@ -408,7 +408,7 @@ class RunEntry(ABC):
 
     @property
     @abstractmethod
-    def run(self) -> Run[Any] | Replica:
+    def run(self) -> Run[object] | Replica:
         """What clients watch."""
 
     @abstractmethod
@@ -555,7 +555,7 @@ def without_labels(record: Record) -> Record:
     return record
 
 
-def first_event(run: Run[Any] | Replica) -> Event:
+def first_event(run: Run[object] | Replica) -> Event:
     """Return the first event of a run."""
     first: list[Event] = []
     run.events.pipe(ops.take(1)).subscribe(first.append)
@@ -579,7 +579,7 @@ class LiveEntry(RunEntry):
 
     def __init__(
         self,
-        run: Run[Any],
+        run: Run[object],
         conversation: ConversationEntry,
         title: str,
         settings: Settings,
@@ -596,7 +596,7 @@ class LiveEntry(RunEntry):
         self._unread: dict[str, asyncio.Future[None]] = {}
 
     @property
-    def run(self) -> Run[Any]:
+    def run(self) -> Run[object]:
         """What clients watch."""
         return self._run
 
@@ -684,6 +684,6 @@ class LiveEntry(RunEntry):
         )
 
 
-def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherState, ...]:
+def watchers_of(run: Run[object] | Replica) -> tuple[WatcherState, ...]:
     """Return the watchers of a run."""
     return tuple(w for w in run.watchers.now if w.name != LIST_WATCHER)

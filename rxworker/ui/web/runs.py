@@ -547,7 +547,7 @@ class Runs:
 
     def _keep(
         self,
-        run: Run[Any] | str,
+        run: Run[object] | str,
         conversation: ConversationEntry,
         title: str,
         resumes: str | None = None,

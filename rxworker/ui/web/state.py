@@ -171,7 +171,7 @@ class ServerState:
 
     def add(
         self,
-        run: Run[Any],
+        run: Run[object],
         *,
         title: str | None = None,
         conversation: str | None = None,
@@ -239,7 +239,7 @@ class ServerState:
                 later.changed()
         self.store.keep(kept)
 
-    def _conversation_of(self, run: Run[Any], name: str | None, worker: str, owner: str | None) -> ConversationEntry:
+    def _conversation_of(self, run: Run[object], name: str | None, worker: str, owner: str | None) -> ConversationEntry:
         known = self.store.conversation_of(run)
         if known is None and name is not None:
             known = self.store.conversation(name, owner)
@@ -405,7 +405,7 @@ class ServerState:
         worker.name = info.row.worker
         return worker
 
-    async def _recovered(self, log: EventLog, run: Run[Any]) -> None:
+    async def _recovered(self, log: EventLog, run: Run[object]) -> None:
         info = await log.info(run.id)
         entry = None if info is None else self.store.note(info)
         if entry is None:

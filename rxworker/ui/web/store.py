@@ -164,7 +164,7 @@ OnRun: TypeAlias = Callable[[Run[Any]], object]
 LOGGED = (*callbacks.LOGGED, asyncio.CancelledError)
 
 
-def _log_failure(run: Run[Any], error: BaseException) -> None:
+def _log_failure(run: Run[object], error: BaseException) -> None:
     log_error(f"on_run failed for {run.id}", error, run=run.id)
 
 
@@ -202,7 +202,7 @@ class RunStore:
         self._storing: set[asyncio.Task[bool]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
         self._resuming: dict[str | None, dict[str, None]] = {}
-        self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
+        self._observers: dict[abc.ObserverBase[Run[object]], None] = {}
         self._closing = False
         self.runs: Observable[Run[Any]] = Unstaged(self._subscribe)
 
@@ -236,7 +236,7 @@ class RunStore:
         """Whether the client of this chat resumes."""
         return conversation.id in self._resuming.get(conversation.owner, ())
 
-    def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
+    def conversation_of(self, run: Run[object]) -> ConversationEntry | None:
         """Return the conversation of the run's session, if it is known."""
         every = self._conversations.values()
         return next((e for e in every if e.has_session and e.session is run.session), None)
@@ -491,7 +491,7 @@ class RunStore:
 
     def _subscribe(
         self,
-        observer: abc.ObserverBase[Run[Any]],
+        observer: abc.ObserverBase[Run[object]],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
         for entry in tuple(self._entries.values()):
@@ -507,7 +507,7 @@ class RunStore:
 
         return Disposable(leave)
 
-    def _inform(self, run: Run[Any], entry: RunEntry) -> None:
+    def _inform(self, run: Run[object], entry: RunEntry) -> None:
         """Call the program's observers and its callback.
 
         Exceptions are logged and affect neither the run nor its client.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -53,7 +53,7 @@ class StoredEntry(RunEntry):
         info: RunInfo,
         conversation: ConversationEntry,
         settings: Settings,
-        here: Run[Any] | None = None,
+        here: Run[object] | None = None,
     ) -> None:
         super().__init__(info.run_id, conversation, here, settings)
         self._show(info)

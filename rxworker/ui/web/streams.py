@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from math import inf
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 from reactivex import abc
@@ -42,7 +42,7 @@ def watch_run(entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", 
     return _watch(entry.run, after, DELIVERIES.get(delivery, entry.delivery), name)
 
 
-def _watch(run: Run[Any] | Replica, after: int, delivery: Delivery, name: str) -> Watch:
+def _watch(run: Run[object] | Replica, after: int, delivery: Delivery, name: str) -> Watch:
     if after > run.last_seq:
         message = f"the last record of the run is {run.last_seq}, so no client can have received {after}"
         raise ApiError(400, "bad_cursor", message)
@@ -88,7 +88,7 @@ class FollowedRun(Struct, frozen=True):
     """
 
     entry: RunEntry
-    run: Run[Any] | Replica
+    run: Run[object] | Replica
     encode: Callable[[Sequence[Record]], bytes]
     name: str
     delivery: DeliveryName = "coalesce"

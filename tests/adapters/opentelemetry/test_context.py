@@ -214,9 +214,9 @@ async def test_without_tracing_nothing_is_stored_and_a_damaged_context_is_not_a_
 
 
 async def test_the_observer_is_the_on_run_of_the_web_server(received: Received) -> None:
-    observer, begun = received.observer(), list[Run[Any]]()
+    observer, begun = received.observer(), list[Run[object]]()
 
-    def on_run(run: Run[Any]) -> None:
+    def on_run(run: Run[object]) -> None:
         observer(run)
         begun.append(run)
 

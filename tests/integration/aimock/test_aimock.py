@@ -8,7 +8,6 @@ servers of OpenAI's protocol do, counts no tokens, and knows no ids of calls. It
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -72,7 +71,7 @@ def ollama(base_url: str) -> Provider:
     return Ollama("a-model", base_url=base_url)
 
 
-def watch(run: Run[Any]) -> list[Record]:
+def watch(run: Run[object]) -> list[Record]:
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     return records

@@ -185,7 +185,7 @@ async def test_its_questions_pause_the_run_until_they_are_answered(command: list
             for decision in decisions:
                 assert isinstance(result, Paused)
                 assert result.reason.startswith("mcp-servers/everything (")
-                run = worker.resume(cast("Paused[Any]", result), decisions=[decision])
+                run = worker.resume(cast("Paused[object]", result), decisions=[decision])
                 result = await run
             assert isinstance(result, Finished)
             [answer] = [r for m in result.conversation.messages for r in m.tool_results]
@@ -203,7 +203,7 @@ async def test_a_call_that_waits_with_a_closed_connection_is_lost_and_not_made_a
         assert isinstance(paused, Paused)
     async with mcp_tools(command) as tools:
         other = Worker(ScriptedModel([say("Done.")]), tools=tools)
-        result = await other.resume(cast("Paused[Any]", paused), decisions=[Approve({"name": "Ada"})])
+        result = await other.resume(cast("Paused[object]", paused), decisions=[Approve({"name": "Ada"})])
     [answer] = [r for m in result.conversation.messages for r in m.tool_results]
     assert answer.is_error
     assert "the call cannot go on, and it was not made again" in answer.text

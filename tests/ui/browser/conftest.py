@@ -198,13 +198,13 @@ class Windows:
 class Recorder:
     """Writes down each run of a worker, also those that are resumed or recovered."""
 
-    def __init__(self, runs: list[Run[Any]]) -> None:
+    def __init__(self, runs: list[Run[object]]) -> None:
         self._runs = runs
 
     def traceparent(self) -> str:
         return ""
 
-    def __call__(self, run: Run[Any], /) -> None:
+    def __call__(self, run: Run[object], /) -> None:
         self._runs.append(run)
 
 
@@ -222,7 +222,7 @@ class Desk:
         self._taken: list[Page] = []
         self._listeners: dict[Page, list[tuple[Any, Callable[[Any], None]]]] = {}
         self.contexts: list[BrowserContext] = []
-        self.runs: list[Run[Any]] = []
+        self.runs: list[Run[object]] = []
         self.problems: list[str] = []
         self.received: dict[Page, list[Record]] = {}
         self.url = ""
@@ -348,11 +348,11 @@ class Desk:
         if message["type"] == "records":
             self.received[page] += msgspec.convert(message["records"], list[Record], str_keys=True)
 
-    def records_of(self, page: Page, run: Run[Any]) -> list[Record]:
+    def records_of(self, page: Page, run: Run[object]) -> list[Record]:
         """What a page got of a run."""
         return [record for record in self.received[page] if record.run_id == run.id]
 
-    def check(self, page: Page, run: Run[Any], *, after: int = 0) -> None:
+    def check(self, page: Page, run: Run[object], *, after: int = 0) -> None:
         """The page got every record once, and they come to the run."""
         records = self.records_of(page, run)
         for record in records:
@@ -362,7 +362,7 @@ class Desk:
         if records and records[0].first == 1:
             assert fold_run(records).conversation == run.state.conversation
 
-    async def split(self, page: Page, run: Run[Any]) -> None:
+    async def split(self, page: Page, run: Run[object]) -> None:
         """Wait until the page has received the records of a run that has ended one by one."""
         every = set(range(1, run.last_seq + 1))
         async with asyncio.timeout(WAIT / 1000):
@@ -370,7 +370,7 @@ class Desk:
                 await page.evaluate(FRAMES)
         await page.evaluate(FRAMES)
 
-    async def same(self, page: Page, run: Run[Any]) -> None:
+    async def same(self, page: Page, run: Run[object]) -> None:
         """The page shows what the run has come to, and got every record once."""
         await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
         self.check(page, run)
@@ -441,7 +441,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-def said(run: Run[Any]) -> list[str]:
+def said(run: Run[object]) -> list[str]:
     """The answers of a run's conversation."""
     messages = [m for m in run.state.conversation.messages if m.role == "assistant"]
     return [block.text for m in messages for block in m.content if isinstance(block, Text)]

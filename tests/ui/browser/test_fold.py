@@ -96,7 +96,7 @@ async def delete(path: str) -> str:
     return f"{path} is gone"
 
 
-async def watched(run: Run[Any], delivery: Delivery | None = None) -> Records:
+async def watched(run: Run[object], delivery: Delivery | None = None) -> Records:
     """All records of a run, however it ends."""
     records: Records = []
     try:
@@ -107,17 +107,17 @@ async def watched(run: Run[Any], delivery: Delivery | None = None) -> Records:
     return records
 
 
-async def plain() -> Run[Any]:
+async def plain() -> Run[object]:
     model = ScriptedModel([think("Hm.") + say("Let me look.") + call("look", where="here"), "Nothing."])
     return Worker(model, tools=[look], system="Be brief.").run("Is there anything?")
 
 
-async def two_at_once() -> Run[Any]:
+async def two_at_once() -> Run[object]:
     first = call("look", where="here") + call("broken") + call("unknown", a=1)
     return Worker(ScriptedModel([first, "Well."]), tools=[look, broken]).run("Go")
 
 
-async def looked_at() -> Run[Any]:
+async def looked_at() -> Run[object]:
     """Results that a hook may change come behind the ends of their calls."""
 
     @after_tool_call(matcher="look")
@@ -128,7 +128,7 @@ async def looked_at() -> Run[Any]:
     return Worker(ScriptedModel([first, "Well."]), tools=[look, broken], hooks=[mask]).run("Go")
 
 
-async def held_back() -> Run[Any]:
+async def held_back() -> Run[object]:
     @after_tool_call
     def stop(context: ToolResultContext) -> Abort:
         return Abort("no")
@@ -136,23 +136,23 @@ async def held_back() -> Run[Any]:
     return Worker(ScriptedModel([call("look", where="here")]), tools=[look], hooks=[stop]).run("Go")
 
 
-async def retracted() -> Run[Any]:
+async def retracted() -> Run[object]:
     half = think("I try") + say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
     return Worker(ScriptedModel([half, say("This goes well.")])).run("Go")
 
 
-async def failed() -> Run[Any]:
+async def failed() -> Run[object]:
     return Worker(ScriptedModel([say("Half a sen") + fail("No", "auth")])).run("Go")
 
 
-async def limited() -> Run[Any]:
+async def limited() -> Run[object]:
     from rxworker import Limits
 
     model = ScriptedModel(lambda _: call("look", where="again"))
     return Worker(model, tools=[look], limits=Limits(max_turns=2)).run("Go")
 
 
-async def nested() -> Run[Any]:
+async def nested() -> Run[object]:
     def make() -> Worker:
         replies = [think("A pond") + call("look", where="pond"), say("An old pond.")]
         return Worker(ScriptedModel(replies), tools=[look])
@@ -162,7 +162,7 @@ async def nested() -> Run[Any]:
     return Worker(ScriptedModel([both, "Here."]), tools=[write]).run("Verses, please.")
 
 
-async def shortened() -> Run[Any]:
+async def shortened() -> Run[object]:
     """Also inside another run; the summary has tokens of its own."""
 
     def make() -> Worker:
@@ -177,27 +177,27 @@ async def shortened() -> Run[Any]:
     return Worker(model, tools=[search], compact=Compact(at=100, keep=1)).run("A frog, please.")
 
 
-async def paused() -> Run[Any]:
+async def paused() -> Run[object]:
     first = say("May I?") + call("look", where="there") + call("delete", path="a.txt")
     return Worker(ScriptedModel([first]), tools=[look, delete]).run("Tidy up")
 
 
-async def _resumed(decision: Approve | Deny) -> Run[Any]:
+async def _resumed(decision: Approve | Deny) -> Run[object]:
     worker = Worker(ScriptedModel([call("delete", path="a.txt"), "Done."]), tools=[delete])
     result = await worker.run("Tidy up")
     assert isinstance(result, Paused)
     return worker.resume(decisions={result.pending[0].id: decision})
 
 
-async def approved() -> Run[Any]:
+async def approved() -> Run[object]:
     return await _resumed(Approve({"path": "b.txt"}))
 
 
-async def denied() -> Run[Any]:
+async def denied() -> Run[object]:
     return await _resumed(Deny("not that one"))
 
 
-async def cancelled() -> Run[Any]:
+async def cancelled() -> Run[object]:
     reached = asyncio.Event()
 
     @tool
@@ -214,24 +214,24 @@ async def cancelled() -> Run[Any]:
     return run
 
 
-async def second() -> Run[Any]:
+async def second() -> Run[object]:
     worker = Worker(ScriptedModel([call("look", where="here"), "No.", "Still no."]), tools=[look])
     await worker.run("Anything?")
     return worker.run("And now?")
 
 
-async def spoken_into() -> Run[Any]:
+async def spoken_into() -> Run[object]:
     run = Worker(ScriptedModel([call("look", where="here"), "Aha."]), tools=[look]).run("Go")
     run.send("Hurry up")
     return run
 
 
-async def odd_text() -> Run[Any]:
+async def odd_text() -> Run[object]:
     text = "<img src=x onerror=alert(1)>\n\u2028 \U0001f600 \x00 e\u0301 </script>"
     return Worker(ScriptedModel([say(text, chunk=1)])).run("<b>Go</b>")
 
 
-RUNS: list[Callable[[], Awaitable[Run[Any]]]] = [
+RUNS: list[Callable[[], Awaitable[Run[object]]]] = [
     plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, shortened, paused, approved, denied,
     cancelled, second, spoken_into, odd_text,
 ]  # fmt: skip

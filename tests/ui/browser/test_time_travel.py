@@ -111,7 +111,7 @@ async def look(where: str) -> str:
     return f"nothing {where}"
 
 
-async def records_of(run: Run[Any]) -> list[Record]:
+async def records_of(run: Run[object]) -> list[Record]:
     """The single records of a run that has ended."""
     return [record async for batch in run.watch(Reliable(None)).batches() for record in batch]
 

@@ -154,7 +154,7 @@ class Desk:
     @property
     def sessions(self) -> list[Session]:
         """The sessions of its runs in this process."""
-        runs: list[Run[Any]] = []
+        runs: list[Run[object]] = []
         self.server.runs.subscribe(runs.append).dispose()
         return list(dict.fromkeys(map(session_of, runs)))
 

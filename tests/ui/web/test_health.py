@@ -163,7 +163,7 @@ async def test_runs_are_recovered_again_after_a_defect(
 ) -> None:
     begun = asyncio.Queue[None]()
 
-    async def fail(*_: object) -> AsyncGenerator[Run[Any], None]:
+    async def fail(*_: object) -> AsyncGenerator[Run[object], None]:
         begun.put_nowait(None)
         raise KeyError("a defect")
         yield

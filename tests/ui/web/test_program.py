@@ -27,7 +27,7 @@ from rxworker.worker import submit
 if TYPE_CHECKING:
     from conftest import OpenDesk
 
-Runs = list[Run[Any]]
+Runs = list[Run[object]]
 
 
 async def test_a_run_of_the_program_is_shown_steered_and_approved(open_desk: OpenDesk) -> None:
@@ -183,7 +183,7 @@ async def test_a_run_that_is_not_loaded_is_refused(open_desk: OpenDesk) -> None:
 async def test_a_run_of_another_loop_user_or_session_is_refused(open_desk: OpenDesk) -> None:
     desk = await open_desk("one")
 
-    async def elsewhere() -> Run[Any]:
+    async def elsewhere() -> Run[object]:
         run = desk.make_worker().run("a")
         await run
         return run
@@ -237,7 +237,7 @@ async def test_the_program_is_informed_of_the_runs_of_clients() -> None:
 async def test_a_callback_that_raises_hurts_neither_run_nor_client(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    def on_run(_: Run[Any]) -> None:
+    def on_run(_: Run[object]) -> None:
         raise error("oh no")
 
     async with AsyncExitStack() as stack:
@@ -260,7 +260,7 @@ async def test_a_dashboard_sees_every_run_of_the_server(open_desk: OpenDesk) -> 
     def name(record: Record) -> str:
         return record.run_id
 
-    runs: Observable[Run[Any]] = desk.server.runs
+    runs: Observable[Run[object]] = desk.server.runs
     merge_runs(runs).pipe(ops.filter(is_end), ops.map(name)).subscribe(ended.append, on_completed=completed.set)
     await desk.ended((await desk.begin("after"))["id"])
     own = Worker(ScriptedModel(["Hi."])).run("own")
@@ -276,7 +276,7 @@ async def test_a_dashboard_that_raises_is_detached(open_desk: OpenDesk, caplog: 
     desk = await open_desk(always="Hello!")
     seen: Runs = []
 
-    def bad(_: Run[Any]) -> None:
+    def bad(_: Run[object]) -> None:
         raise RuntimeError("oh no")
 
     desk.server.runs.subscribe(bad)

@@ -170,7 +170,7 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
 
 
 async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_notified() -> None:
-    runs: list[Run[Any]] = []
+    runs: list[Run[object]] = []
     async with aiohttp.ClientSession() as http:
         async with WebServer(stalling, port=0, on_run=runs.append) as server:
             async with http.post(server.url + "api/runs", json={"input": "a"}) as response:
@@ -192,7 +192,7 @@ async def test_when_it_ends_its_runs_are_cancelled_and_their_watchers_notified()
 
 
 async def test_after_its_end_nothing_of_it_is_left() -> None:
-    alive: list[weakref.ref[Run[None]]] = []
+    alive: list[weakref.ref[Run[object]]] = []
     before = asyncio.all_tasks()
     async with aiohttp.ClientSession() as http:
         app = make_app(stalling, on_run=lambda run: alive.append(weakref.ref(run)))
