@@ -48,7 +48,7 @@ from rxworker.ui.clean import clean, format_error, one_line
 from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs, pending_of
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
 
@@ -151,13 +151,13 @@ class Calls:
         if params.request_state is None:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
-            waiting = await self._runs.find(params.request_state)
-            entry = await self._decide(waiting, params.input_responses or {})
+            entry = await self._decide(params.request_state, params.input_responses or {})
         progress = Progress(context)
         while (entry := await self._follow(progress, entry)).status == "paused":
-            pending = await pending_of(entry)
+            entry = await self._runs.find_paused(entry.id)
+            pending = entry.pending
             if pending.by_client:
-                entry = await self._runs.resume(entry.id, pending.without_client())
+                entry = await self._runs.resume(entry, pending.without_client())
                 continue
             forms = _forms_of(entry, pending)
             if not all(_can_show(context, form) for form in forms.values()):
@@ -165,9 +165,9 @@ class Calls:
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 requests: InputRequests = {k: ElicitRequest(params=f) for k, f in forms.items()}
                 return InputRequiredResult(input_requests=requests, request_state=entry.id)
-            async with _dismissed_when_cancelled(entry):
+            async with self._dismissed_when_cancelled(entry):
                 answers = {key: await _answer_to(context, form) for key, form in forms.items()}
-            entry = await self._decide(entry, answers)
+            entry = await self._decide(entry.id, answers)
         return tool.result(entry)
 
     async def _start(self, tool: ServedTool, given: Arguments) -> RunEntry:
@@ -195,23 +195,21 @@ class Calls:
                     for record in batch:
                         view.step(record)
                     await progress.report(entry, progress_line(view))
-            if entry.here is not None:
-                with suppress(Exception):
-                    await entry.here
-            return await self._runs.find(entry.id)
+            return await self._runs.settled(entry.id)
         except asyncio.CancelledError:
             if entry.here is not None and not entry.here.done():
                 entry.here.cancel(reason=LEFT)
             raise
 
-    async def _decide(self, entry: RunEntry, answers: Mapping[str, object]) -> RunEntry:
+    async def _decide(self, run_id: str, answers: Mapping[str, object]) -> RunEntry:
         """Resume a run with the answers of the client's user, or dismiss it.
 
         Raises:
             MCPError: An answer does not fit its form.
             ApiError: The run does not wait any more.
         """
-        pending = await pending_of(entry)
+        entry = await self._runs.find_paused(run_id)
+        pending = entry.pending
         keys = [_key_of(index) for index in pending.questions] or [APPROVAL]
         given = [each for key in keys if isinstance(each := answers.get(key), ElicitResult)]
         if len(given) < len(keys):
@@ -220,17 +218,28 @@ class Calls:
             replies: list[Decision | None] = [None] * len(pending.calls)
             for (index, question), answer in zip(pending.questions.items(), given, strict=True):
                 replies[index] = read_answer(question, answer.action, answer.content)
-            return await self._runs.resume(entry.id, replies)
+            return await self._runs.resume(entry, replies)
         answer = given[0]
         decision = read_form(answer.content) if answer.action == "accept" else Deny()
         if any(each.action == "cancel" for each in given) or (not pending.required and isinstance(decision, Deny)):
-            await entry.dismiss(REFUSED)
+            await self._runs.cancel(entry, REFUSED)
             return entry
         if isinstance(decision, Deny):
             decision = Deny(clean(decision.reason))
         # The form is about all of them.
         decided = [decision if at in pending.required else None for at in range(len(pending.calls))]
-        return await self._runs.resume(entry.id, decided)
+        return await self._runs.resume(entry, decided)
+
+    @asynccontextmanager
+    async def _dismissed_when_cancelled(self, entry: RunEntry) -> AsyncGenerator[None, None]:
+        """Context manager: a paused run is dismissed when the request that waits for a decision is cancelled."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            # The package cancels again at every await, unless it is shielded.
+            with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
+                await self._runs.cancel(entry, LEFT)
+            raise
 
 
 class Progress:
@@ -252,18 +261,6 @@ class Progress:
             self._number += 1
             hidden = msgspec.json.decode(entry.redact(msgspec.json.encode(line)))
             await self._session.report_progress(self._number, message=hidden)
-
-
-@asynccontextmanager
-async def _dismissed_when_cancelled(entry: RunEntry) -> AsyncGenerator[None, None]:
-    """Context manager: a paused run is dismissed when the request that waits for a decision is cancelled."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        # The package cancels again at every await, unless it is shielded.
-        with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
-            await entry.dismiss(LEFT)
-        raise
 
 
 Form = ElicitRequestFormParams | ElicitRequestURLParams

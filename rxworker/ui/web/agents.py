@@ -43,7 +43,7 @@ from rxworker.ui.web.responses import (
     json_response,
     read_json_bytes,
 )
-from rxworker.ui.web.runs import Runs, pending_of
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
 from rxworker.worker import QueuedWorker
@@ -290,7 +290,7 @@ async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
     if given.replies:
         if len({reply.run_id for reply in given.replies}) > 1:
             raise ApiError(400, "bad_request", "the answers belong to several runs: send them one by one")
-        entry = await runs.find(given.replies[0].run_id)
+        entry = await runs.settled(given.replies[0].run_id)
         if entry.conversation.id != given.conversation_id:
             message = "the question belongs to another conversation: send the answer there"
             raise ApiError(409, "other_conversation", message)
@@ -299,8 +299,7 @@ async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
     current = runs.current(given.conversation_id)
     if not given.results or current is None:
         return None
-    entry = await runs.find(current.id)
-    await runs.until_done(entry)
+    entry = await runs.settled(current.id)
     await entry.open()
     if answers_of(entry, given.results):
         return entry
@@ -312,7 +311,7 @@ async def _waiting(runs: Runs, given: RunRequest) -> RunEntry | None:
 async def _dismiss(runs: Runs, waiting: RunEntry, dismissal: Dismiss) -> RunEntry:
     """End a paused run that waits for no call."""
     entry = await runs.find_paused(waiting.id)
-    _check_no_call(await pending_of(entry))
+    _check_no_call(entry.pending)
     await runs.cancel(entry, dismissal.reason)
     return entry
 
@@ -366,7 +365,7 @@ def _results_for(given: RunRequest) -> tuple[Message, ...]:
 async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     """Resume a paused run with the replies of its client and the results of its tools."""
     await runs.prepare(waiting.conversation)
-    pending = await pending_of(waiting)
+    pending = waiting.pending
     if any(reply.decision is None for reply in given.replies):
         _check_no_call(pending)
     answers = answers_of(waiting, given.results)
@@ -380,7 +379,7 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
     equip(waiting.conversation, given.tools)
     messages = (*texts, *given.messages)
-    return await runs.resume(waiting.id, decided, messages, shared_state=given.shared_state)
+    return await runs.resume(waiting, decided, messages, shared_state=given.shared_state)
 
 
 def _go_back(conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]) -> None:

@@ -356,7 +356,7 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     runs = state.runs_of(request)
     body = await read_json_bytes(request)
     waiting = await runs.find_paused(request.params["id"])
-    entry = await runs.resume(waiting.id, read_resume(body))
+    entry = await runs.resume(waiting, read_resume(body))
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 

@@ -11,23 +11,21 @@ connection does not stop the run.
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import is_not
-from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import operators as ops
 
-from rxworker.errors import RunCancelledError
+from rxworker.desk.run import OpenRun
+from rxworker.errors import LogError
 from rxworker.events import Event, Fork, Record, RunResume, RunStart
-from rxworker.hub import Coalesce, WatcherState
+from rxworker.hub import Coalesce
 from rxworker.log import EventLog, Replica, RunInfo
+from rxworker.log.fleet import RowCosts, usage_of
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
@@ -37,24 +35,19 @@ from rxworker.protocols.socket import (
     AllowedTool,
     Branch,
     Marks,
+    PauseSummary,
     RunSummary,
     pause_of,
-    reason_of,
     records_message,
 )
 from rxworker.providers.models import cost_of
-from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
-from rxworker.turn.journal import NOT_WAITING
 from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import session_of
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
-
-"""The label of a run with the name of its user."""
 
 BRANCH = "branch"
 """The label of a run whose conversation replaces a message of another one.
@@ -132,13 +125,8 @@ class Clients:
         return self._run.cancel(reason=STOPPED)
 
 
-RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
-
 LIST_WATCHER = "list of runs"
 """The name of the watcher that feeds the list of runs. It is not shown."""
-
-MAX_UNREAD = 32
-"""The maximum number of messages that wait to be added to a run's conversation."""
 
 
 class ConversationEntry:
@@ -179,7 +167,7 @@ class ConversationEntry:
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
-        self.output: type[Any] | None = None
+        self.output: type[object] | None = None
         self.allowed: tuple[Pair, ...] = ()
         self.reads = self.newest = 0
         self.is_marking = False
@@ -344,19 +332,21 @@ def marked_row(marks: Marks, info: RunInfo) -> RunRow:
     return replace(info.row, labels={**info.row.labels, MARKS: encode_json(stored).decode()})
 
 
-class RunEntry(ABC):
+class RunEntry(OpenRun):
     """A run, and what the server keeps about it.
 
-    Attributes:
-        id: The run's id.
+    Args:
+        info: What a list shows of it.
         conversation: Its conversation.
+        settings: The settings of the server.
+        log: The log that has it; ``None`` for one that ends with this process.
         here: The run, if this process runs it, or has run it.
-        title: The beginning of its input.
-        started: When it began.
-        labels: The labels of its worker when it began.
+        is_added: Whether the program started it: the server does not count it among the runs of clients and does not
+            cancel it.
+
+    Attributes:
+        conversation: Its conversation.
         message_id: The id of the message that it continues, for a client of the UI Message Stream.
-        resumes: The id of the run that it resumes.
-        resumed_as: The id of the run that resumed it.
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
         frames: Encodes records as server-sent events, once for all clients.
@@ -368,30 +358,25 @@ class RunEntry(ABC):
         clients: The connections of the client of another protocol that it belongs to.
         left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None``
             if not since its answer was streamed.
-        is_added: Whether the program started it: the server does not count it among the runs of clients and does not
-            cancel it.
+        is_added: Whether the program started it.
     """
-
-    title: str
-    started: float
-    labels: Mapping[str, str]
-    resumes: str | None
 
     def __init__(
         self,
-        id: str,  # noqa: A002 - what it is
+        info: RunInfo,
         conversation: ConversationEntry,
-        here: Run[object] | None,
         settings: Settings,
+        log: EventLog | None = None,
+        here: Run[object] | None = None,
+        *,
+        is_added: bool = False,
     ) -> None:
-        self.id = id
+        super().__init__(info, log, here)
         self.conversation = conversation
-        self.here = here
         self.settings = settings
-        self.resumed_as: str | None = None
         self.message_id: str | None = None
         self.clients: Clients | None = None
-        self.is_added = False
+        self.is_added = is_added
         self.left_out_at: float | None = None
         hide = self.redact = json_redactor()
 
@@ -405,89 +390,8 @@ class RunEntry(ABC):
         rate = settings.writes_per_second
         self.delivery = Coalesce(every=None if rate is None else 1 / rate)
         self._known: bytes | None = None
-
-    @property
-    @abstractmethod
-    def run(self) -> Run[object] | Replica:
-        """What clients watch."""
-
-    @abstractmethod
-    def summary(self) -> RunSummary:
-        """Return the summary of the run."""
-
-    @property
-    @abstractmethod
-    def status(self) -> RunStatus:
-        """Its status. A run that was cancelled while it was paused is aborted."""
-
-    @property
-    @abstractmethod
-    def reason(self) -> str:
-        """The reason of the status: why it is paused, or why it ended early."""
-
-    @property
-    @abstractmethod
-    def is_over(self) -> bool:
-        """Whether it has ended, and its outcome is known."""
-
-    @property
-    def is_running_here(self) -> bool:
-        """Whether this process runs it."""
-        return self.here is not None and not self.here.done()
-
-    @property
-    def is_dismissed(self) -> bool:
-        """Whether it was cancelled while it was paused."""
-        return self.status == "aborted" and self.run.state.status == "paused"
-
-    @abstractmethod
-    async def open(self) -> None:
-        """Wait until ``run`` has what is stored."""
-
-    async def accepted(self) -> None:
-        """Wait until the run is stored, if it is to be.
-
-        Raises:
-            LogError: It could not be stored.
-        """
-        if self.here is not None:
-            await self.here.barrier()
-
-    @abstractmethod
-    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
-        """Send a message into the run, with an id by which it can be withdrawn.
-
-        Raises:
-            ApiError: Too many earlier messages still wait, or one with this id.
-            LocalProtocolError: The run has ended.
-            LogError: The run has ended.
-        """
-
-    @abstractmethod
-    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
-        """Withdraw the message that was sent with an id.
-
-        Raises:
-            ApiError: It does not wait.
-            LogError: The run has ended.
-        """
-
-    @abstractmethod
-    async def pause(self, reason: str) -> None:
-        """Request a pause of the run.
-
-        Raises:
-            LocalProtocolError: The run has ended.
-            LogError: The run has ended.
-        """
-
-    @abstractmethod
-    async def cancel(self, when: Literal["now", "after_turn"], reason: str, seconds: float) -> None:
-        """Cancel the run; with ``now``, wait for its end, for at most so many seconds."""
-
-    @abstractmethod
-    async def dismiss(self, reason: str) -> None:
-        """Cancel a paused run, which can no longer be resumed."""
+        self._pause: PauseSummary | None = None
+        self._grace: asyncio.TimerHandle | None = None
 
     def frames_of(self, records: Sequence[Record]) -> bytes:
         """Records as server-sent events."""
@@ -505,8 +409,19 @@ class RunEntry(ABC):
         """The server-sent event after the last record."""
         return self.redact(end_frame(self.status, self.reason))
 
-    def _summary(self, **numbers: Any) -> RunSummary:
-        """The summary, given the fields that depend on where the run is kept."""
+    def summary(self) -> RunSummary:
+        """Return the summary of the run."""
+        info, row, shown, prices = self.info, self.info.row, self.shown, self.settings.prices
+        seq, turns, tool_calls, cause = info.last_seq, row.turns, row.tool_calls, row.cause or self.waits_for or ""
+        if self.log is not None:
+            usage, cost = usage_of(row), RowCosts(prices).of(row)
+        else:
+            state = self.run.state
+            usage, cost = state.usage, cost_of(state.usage_by_model, state.prices, prices)
+            seq, turns, tool_calls, cause = state.seq, state.turns, state.all_tool_calls, row.cause or state.cause
+        pause = None
+        if self.status == "paused":
+            pause = self._pause if shown is None else pause_of(shown.state) or self._pause
         return RunSummary(
             id=self.id,
             conversation=self.conversation.id,
@@ -514,13 +429,23 @@ class RunEntry(ABC):
             status=self.status,
             title=self.title,
             started=self.started,
+            ended=ended_at(info) if self.is_over else None,
+            seq=seq,
+            turns=turns,
+            tool_calls=tool_calls,
+            usage=usage,
+            cost=cost.known,
+            unpriced=cost.unpriced,
             reason=self.reason,
+            cause=cause,
+            pause=pause,
             resumes=self.resumes,
             resumed_as=self.resumed_as,
+            watchers=() if shown is None else tuple(w for w in shown.watchers.now if w.name != LIST_WATCHER),
             allowed=self.conversation.allowed_tools,
+            can_requeue=self.log is not None and self.status == "aborted" and can_requeue(row),
             branch=self.conversation.branch,
             marks=self.conversation.marks,
-            **numbers,
         )
 
     def encoded(self) -> bytes:
@@ -539,10 +464,55 @@ class RunEntry(ABC):
             self.frames.clear()
             self.shared_frames.clear()
             self.message.clear()
+        if self.log is not None and not self.watching:
+            self.close_later()
+            self.limit_idle()
 
     def changed(self) -> None:
         """Discard the stored summary."""
         self._known = None
+
+    async def refresh(self) -> None:
+        """Read newer information from the log: the list may be a moment behind."""
+        await super().refresh()
+        await self.keep_pause()
+
+    async def keep_pause(self) -> None:
+        """Keep what a paused run of the log waits for, which the list shows."""
+        if self.log is not None and self._pause is None and self.status == "paused":
+            try:
+                await self.open()
+            except LogError:
+                return  # deleted meanwhile
+            self._pause = pause_of(self.run.state)
+            self.changed()
+
+    def limit_idle(self) -> None:
+        """Cancel a run that no client watches for the grace period of the settings."""
+        grace, here = self.settings.grace, self.here
+        if grace is None or here is None or self.is_added:
+            return
+        if self.log is None:
+            here.cancel_when_unobserved(grace=grace)
+        elif self._grace is None and not here.done():
+
+            def leave() -> None:
+                self._grace = None
+                if not self.watching and not here.done():
+                    here.cancel(reason=f"it had no watcher for {grace:g} seconds")
+
+            self._grace = asyncio.get_running_loop().call_later(grace, leave)
+
+    def is_looked_at(self) -> bool:
+        """Whether a client watches it."""
+        return self.watching > 0
+
+    def close(self) -> None:
+        """Close the replica, and stop the timers."""
+        super().close()
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
 
 
 def without_labels(record: Record) -> Record:
@@ -560,130 +530,3 @@ def first_event(run: Run[object] | Replica) -> Event:
     first: list[Event] = []
     run.events.pipe(ops.take(1)).subscribe(first.append)
     return first[0]
-
-
-class LiveEntry(RunEntry):
-    """A run without a log: it ends with this process.
-
-    Args:
-        run: The run.
-        conversation: Its conversation.
-        title: The beginning of its input.
-        settings: The settings of the server.
-        resumes: The id of the run that it resumes.
-
-    Attributes:
-        ended: When it ended.
-        dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
-    """
-
-    def __init__(
-        self,
-        run: Run[object],
-        conversation: ConversationEntry,
-        title: str,
-        settings: Settings,
-        resumes: str | None = None,
-    ) -> None:
-        super().__init__(run.id, conversation, run, settings)
-        self._run = run
-        self.title = title[:TITLE]
-        self.started = time.time()
-        self.ended: float | None = None
-        self.dismissed: str | None = None
-        self.resumes = resumes
-        self.labels = session_of(run).run_labels
-        self._unread: dict[str, asyncio.Future[None]] = {}
-
-    @property
-    def run(self) -> Run[object]:
-        """What clients watch."""
-        return self._run
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The messages of its conversation, without those of the runs before it."""
-        first = first_event(self._run)
-        before = first.conversation.messages if isinstance(first, RunStart | RunResume) else ()
-        known = [at for at, message in enumerate(before) if message.role == "assistant"]
-        return self._run.state.conversation.messages[known[-1] + 1 if known else 0 :]
-
-    async def open(self) -> None:
-        """Do nothing: it has all."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, and its outcome is known."""
-        return self.ended is not None
-
-    @property
-    def is_dismissed(self) -> bool:
-        """Whether it was cancelled while it was paused."""
-        return self.dismissed is not None
-
-    @property
-    def status(self) -> RunStatus:
-        """Its status."""
-        if self.dismissed is not None:
-            return "aborted"
-        status = self.run.state.status
-        return "running" if not self.run.done() or status == "new" else status
-
-    @property
-    def reason(self) -> str:
-        """The reason of the status."""
-        return reason_of(self.run.state) if self.dismissed is None else self.dismissed
-
-    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
-        """Send a message into the run."""
-        if len(self._unread) >= MAX_UNREAD:
-            problem = f"{len(self._unread)} messages wait to be read: wait until the model answers"
-            raise ApiError(429, "too_many_messages", problem)
-        if id in self._unread:
-            raise ApiError(409, "conflict", "a message with this id waits already")
-        key = id or uuid.uuid4().hex
-        self._unread[key] = self.run.send(message)
-        self._unread[key].add_done_callback(lambda _: self._unread.pop(key))
-
-    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
-        """Withdraw a message that waits."""
-        waiting = self._unread.get(id)
-        if waiting is None or not waiting.cancel():
-            raise ApiError(409, "conflict", NOT_WAITING)
-
-    async def pause(self, reason: str) -> None:
-        """Request a pause of the run."""
-        self.run.pause(reason=reason)
-
-    async def cancel(self, when: Literal["now", "after_turn"], reason: str, seconds: float) -> None:
-        """Cancel the run."""
-        ended = self.run.cancel(when, reason=reason)
-        if when == "now":
-            await asyncio.wait({ended}, timeout=seconds)
-
-    async def dismiss(self, reason: str) -> None:
-        """Cancel a paused run."""
-        self.dismissed = str(RunCancelledError(reason))
-        self.changed()
-
-    def summary(self) -> RunSummary:
-        """Return the summary of the run."""
-        state = self.run.state
-        cost = cost_of(state.usage_by_model, state.prices, self.settings.prices)
-        return self._summary(
-            ended=self.ended,
-            seq=state.seq,
-            turns=state.turns,
-            tool_calls=state.all_tool_calls,
-            usage=state.usage,
-            cost=cost.known,
-            unpriced=cost.unpriced,
-            cause="cancel" if self.is_dismissed else state.cause,
-            pause=None if self.is_dismissed else pause_of(state),
-            watchers=watchers_of(self.run),
-        )
-
-
-def watchers_of(run: Run[object] | Replica) -> tuple[WatcherState, ...]:
-    """Return the watchers of a run."""
-    return tuple(w for w in run.watchers.now if w.name != LIST_WATCHER)

@@ -48,7 +48,7 @@ from rxworker.ui.web.responses import (
     json_response,
     read_json_bytes,
 )
-from rxworker.ui.web.runs import Runs, pending_of
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import batches_of, watch_run
 
@@ -251,8 +251,7 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
     for known in () if not names else list(runs) if before is None else (before,):
         if known.resumed_as is not None or (known.is_over and known.status != "paused"):
             continue
-        entry = await runs.find(known.id)  # a list of stored runs may be behind
-        await runs.until_done(entry)
+        entry = await runs.settled(known.id)  # a list of stored runs may be behind
         pause = entry.summary().pause if entry.conversation.name == given.model else None
         if pause is None or not any(call.id in names for call in pause.pending):
             continue
@@ -262,8 +261,7 @@ async def _waiting(runs: Runs, given: OpenAIRequest, before: RunEntry | None) ->
             if not _begins_with(sent, _kept_of(entry).sent):
                 continue
             await entry.open()
-            pending = (await pending_of(entry)).calls
-            if not all(_is_made(call, made, entry) for call in pending if call.id in names):
+            if not all(_is_made(call, made, entry) for call in entry.pending.calls if call.id in names):
                 continue
         found.append(entry)
     return found[0] if len(found) == 1 else None
@@ -288,7 +286,8 @@ def _begins_with(sent: Sequence[Message], digest: str) -> bool:
 
 async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEntry:
     """Resume a paused run with the results of its client's tools."""
-    pending = await pending_of(before)
+    await before.open()
+    pending = before.pending
     answers = answers_of(before, given.results, is_shown=False)
     tools = _kept_of(before).tools
     for index, call in enumerate(pending.calls):
@@ -301,7 +300,7 @@ async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEnt
     await runs.prepare(before.conversation)
     _equip(before.conversation, given)
     decided = [answers.get(index) for index in range(len(pending.calls))]
-    return await runs.resume(before.id, decided, without_results(given.input))
+    return await runs.resume(before, decided, without_results(given.input))
 
 
 async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from rxworker.decisions import Decided, PendingCalls, decide, granted_by
-from rxworker.desk.conversation import STOP_SECONDS
+from rxworker.decisions import Decided, decide, granted_by
+from rxworker.desk.conversation import resume_run
+from rxworker.desk.run import STOP_SECONDS
 from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.errors import (
     CommandConflictError,
@@ -21,26 +21,27 @@ from rxworker.errors import (
     SessionBusyError,
 )
 from rxworker.log import RunInfo
-from rxworker.log.permissions import set_given
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
-from rxworker.log.values import OPEN, RunRow
+from rxworker.log.values import OPEN
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
-from rxworker.resume.stored import TITLE, title_of
-from rxworker.run.run import Run
-from rxworker.turn.result import Paused
-from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
+from rxworker.resume.stored import title_of
+from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
 from rxworker.ui.web.store import RunFeed, RunStore
-from rxworker.ui.web.stored import StoredEntry
 from rxworker.ui.web.workers import WorkerInfo, WorkerSource
-from rxworker.worker import Decisions, QueuedWorker, session_of
+from rxworker.worker import Decisions, session_of
 from rxworker.worker.definition import Definition
-from rxworker.worker.queue import QueuedSession, end_of
+from rxworker.worker.queue import QueuedSession
 from rxworker.worker.session import Session
+
+MAX_UNREAD = 32
+"""The maximum number of messages that wait to be added to a run's conversation."""
+MAX_COMMANDS = 1000
+"""The maximum number of commands of clients to one run."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,26 +76,36 @@ class Runs:
             ApiError: There is none.
         """
         entry = self.get(run_id)
-        if self.store.log is not None and not isinstance(entry, LiveEntry):
+        if self.store.log is not None and (entry is None or entry.log is not None):
             info = await self.store.log.listed(run_id)
             if info is not None and info.last_seq:
                 self.store.note(info)
             entry = self.get(run_id)
-            if isinstance(entry, StoredEntry):
+            if entry is not None:
                 await entry.keep_pause()
         if entry is None:
-            raise ApiError(404, "no_run", "there is no such run: it was dropped, or the server was restarted")
+            raise _no_run()
+        return entry
+
+    async def settled(self, run_id: str) -> RunEntry:
+        """Return the run with this id; one whose last record is published, when it is released.
+
+        Raises:
+            ApiError: There is none.
+        """
+        entry = await self.find(run_id)
+        await entry.done()
         return entry
 
     async def find_paused(self, run_id: str) -> RunEntry:
-        """Return the run with this id, which waits.
+        """Return the run with this id, which waits, opened: every door finds it so, and decides about it by `resume`.
 
         Raises:
             ApiError: There is none, it is not paused, or it was resumed already.
         """
-        entry = await self.find(run_id)
-        await self.until_done(entry)
+        entry = await self.settled(run_id)
         _check_paused(entry)
+        await entry.open()
         return entry
 
     async def latest(self, run_id: str) -> RunEntry:
@@ -134,11 +145,11 @@ class Runs:
         log, words = self.store.log, words_of(query.text)
         found: dict[str, FoundRun] = {}
         for entry in self:
-            if not isinstance(entry, LiveEntry):
+            if entry.log is not None:
                 if words and not query.tool and matches(words, noted_in(entry)):
                     found[entry.id] = FoundRun(entry, "")
                 continue
-            texts = texts_in(entry.messages)
+            texts = texts_in(entry.run)
             is_match = matches(words, f"{entry.title}\n{noted_in(entry)}\n{texts.text}")
             if is_match and (not query.tool or query.tool in texts.tools):
                 found[entry.id] = FoundRun(entry, excerpt(words, entry.title, texts.text))
@@ -164,14 +175,13 @@ class Runs:
         """
         entry = None if conversation is None else conversation.current
         if entry is not None:
-            await self.until_done(entry)
-        if conversation is None or not isinstance(entry, StoredEntry):
+            await entry.done()
+        if conversation is None or entry is None or entry.log is None:
             return
         session = self._session_of(conversation)
         if entry.here is not None and entry.here.session is session and not isinstance(session, QueuedSession):
             return
-        log = self.store.log
-        info = None if log is None else await log.info(entry.id)
+        info = await entry.log.info(entry.id)
         if info is not None:
             self.store.note(info)
         await entry.open()
@@ -316,21 +326,28 @@ class Runs:
         self.check_room()
         self.check_free(entry)
         run = entry.run(messages)
-        return self._keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
+        return self.store.keep(run, entry, title_of(run.state.conversation.messages[-len(messages) :]))
 
     async def send(self, entry: RunEntry, message: Message, id: str = "") -> None:  # noqa: A002
         """Send a message into a run. To a stored one as its worker has changed it: the log keeps what is sent.
 
         Raises:
-            ApiError: Too many messages were sent to it.
+            ApiError: Too many messages were sent to it, or wait in it.
+            LocalProtocolError: The run has ended, or a message with this id waits.
             LogError: The log cannot be written.
         """
-        worker = self.worker_of(entry) if isinstance(entry, StoredEntry) else None
-        await entry.send(message if worker is None else worker.mapped((message,))[0], id)
+        most, problem = MAX_UNREAD, "messages wait to be read: wait until the model answers"
+        if entry.log is not None:
+            most, problem = MAX_COMMANDS, "messages were sent to this run: start another one"
+            worker = self.worker_of(entry)
+            message = message if worker is None else worker.mapped((message,))[0]
+        if entry.status == "running" and entry.sent >= most:
+            raise ApiError(429, "too_many_messages", f"{entry.sent} {problem}")
+        await entry.send(message, id)
 
     async def resume(
         self,
-        run_id: str,
+        before: RunEntry,
         decisions: Decisions,
         add: tuple[Message, ...] = (),
         *,
@@ -341,64 +358,43 @@ class Runs:
         A shared state replaces that of the run, unless the worker runs in other processes.
 
         Args:
-            run_id: The id of the run.
+            before: The run, as it was found.
             decisions: The decisions about the calls that wait. `ApproveAlways` also allows calls of the tool from now
                 on in this conversation.
             add: Messages to add.
             shared_state: The new shared state.
 
         Raises:
-            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
+            ApiError: It was dropped, is not paused, was resumed already, or too many runs are running.
             DecisionError: A decision is about no call that waits, or a call needs a decision and has none; or a call is
                 always allowed that cannot be; or there is neither a result of a call that a client runs nor a message,
                 so that the run would pause again.
         """
-        before = await self.find_paused(run_id)
+        _check_paused(before)
         self.check_room()
         self.check_free(before.conversation)
-        pending = await pending_of(before)
+        pending = before.pending
         decided = decide(pending, decisions)
         if pending.by_client and not add and not any(decided):
             names = ", ".join(dict.fromkeys(pending.calls[at].name for at in pending.by_client))
             raise DecisionError(
                 f"the run waits until its client runs {names}: answer the call with its result, or deny it"
             )
-        always = granted_by(pending, Decided(decided))
-        entry = await self._resume(before, decided, add, shared_state)
-        if always is not None:
-            await self.store.refresh(entry.conversation, always)
-        return entry
-
-    async def _resume(
-        self,
-        before: RunEntry,
-        decisions: Decisions,
-        add: tuple[Message, ...],
-        shared_state: Json,
-    ) -> RunEntry:
-        run = before.id
-        if isinstance(before, LiveEntry):
-            paused = await before.run
-            _check_paused(before)  # still: it may have been cancelled meanwhile
-            assert isinstance(paused, Paused)
-            resumed = before.conversation.session.resume(
-                paused, decisions=decisions, add=add, shared_state=shared_state
-            )
-        else:
-            await self.prepare(before.conversation)
-            session, queue = before.conversation.session, before.conversation.worker
-            try:
-                if isinstance(queue, QueuedWorker):
-                    resumed = await queue.decide_later(
-                        run, decisions, add=add, shared_state=shared_state, log=session.log
-                    )
-                else:
-                    resumed = await session.decide(run, decisions, add=add, shared_state=shared_state).started()
-            except (CommandConflictError, SessionBusyError) as error:
-                raise ApiError(409, "conflict", f"{run} was resumed already") from error
-        entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
+        given = Decided(decided, add, shared_state)
+        always = granted_by(pending, given)
+        await self.prepare(before.conversation)
+        if self.get(before.id) is not before:  # it was deleted meanwhile
+            raise _no_run()
+        _check_paused(before)
+        try:
+            run = await resume_run(before.conversation.session, before, given)
+        except (CommandConflictError, SessionBusyError) as error:
+            raise ApiError(409, "conflict", f"{before.id} was resumed already") from error
+        entry = self.store.keep(run, before.conversation, before.title, resumes=before.id)
         before.resumed_as = entry.id
         before.changed()
+        if always is not None:
+            await self.store.refresh(entry.conversation, always)
         return entry
 
     async def disallow(self, conversation: str, allowed: AllowedTool) -> None:
@@ -413,14 +409,8 @@ class Runs:
             await self.store.refresh(found)
         if found is None or pair not in found.allowed:
             raise ApiError(404, "not_allowed", f"{allowed.tool} is not always allowed in this conversation")
-        current = found.current
-        if isinstance(current, StoredEntry):
-            assert self.store.log is not None
-            # A run that is queued just now is not in the log yet.
-            run = current.id if current.info.revision >= 0 else current.info.row.resumes
-            await set_given(self.store.log, current.info.row.labels, pair, run, is_allowed=False)
-        else:
-            await found.session.disallow(*pair)
+        assert found.current is not None  # it has a run
+        await found.current.disallow(pair)
         await self.store.refresh(found)
 
     async def mark(self, conversation: str, **changes: Any) -> Marks:
@@ -449,8 +439,8 @@ class Runs:
 
         entries = [entry for run in found.runs if (entry := self.get(run)) is not None]
         for entry in entries:
-            await self.until_done(entry)
-        running = [entry.id for entry in entries if _is_running(entry)]
+            await entry.done()
+        running = [entry.id for entry in entries if entry.is_running]
         log = self.store.log
         stored = [] if log is None else await stored_runs(log, is_of_it, nested=True)
         running += [info.run_id for info in stored if info.status in OPEN]
@@ -479,33 +469,34 @@ class Runs:
         Raises:
             ApiError: The server has no log, or there is no such record or worker.
         """
-        log = self.store.log
-        if log is None or not isinstance(before, StoredEntry):
+        if before.log is None:
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
         if not 1 <= seq <= before.info.last_seq:
             raise ApiError(400, "no_record", f"the run has records 1 to {before.info.last_seq}, not {seq}")
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
         forked = await conversation.session.fork(before.id, seq).started()
-        return self._keep(forked, conversation, before.title)
+        return self.store.keep(forked, conversation, before.title)
 
     async def cancel(self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
-        """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed."""
-        if entry.status == "paused":
-            await entry.dismiss(reason)
-            self.store.changed(entry)
-        else:
-            await entry.cancel(when, reason, STOP_SECONDS)
+        """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed.
+
+        Raises:
+            ApiError: It was paused, and resumed meanwhile.
+        """
+        try:
+            await entry.cancel(reason, when)
+        except CommandConflictError as error:
+            raise ApiError(409, "resumed", str(error)) from error
+        self.store.changed(entry)
 
     async def requeue(self, entry: RunEntry, reason: str) -> None:
         """Put an aborted run back, so that a process continues it under its id.
 
         Raises:
-            ApiError: The server has no log.
+            LocalProtocolError: The server has no log.
             RunStatusError: It is not aborted.
         """
-        if not isinstance(entry, StoredEntry):
-            raise ApiError(409, "no_log", "only stored runs can be put back: give the server a log")
         await entry.requeue(reason)
         self.store.changed(entry)
 
@@ -517,15 +508,6 @@ class Runs:
         """
         self.store.check_room(self.owner)
 
-    async def until_done(self, entry: RunEntry) -> None:
-        """If the last record of a run is published, wait until the run is done.
-
-        Until then it is stored as ended, but not released.
-        """
-        run = entry.here
-        if run is not None and not run.done() and run.state.status not in ("new", "running"):
-            await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
-
     def check_free(self, conversation: ConversationEntry) -> None:
         """Check that a conversation has no running run.
 
@@ -533,7 +515,7 @@ class Runs:
             ApiError: It has one.
         """
         current = conversation.current
-        if current is not None and _is_running(current):
+        if current is not None and current.is_running:
             message = f"{current.id} of this conversation is running: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
 
@@ -544,33 +526,6 @@ class Runs:
             return
         if await current.clients.have_left():
             await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
-
-    def _keep(
-        self,
-        run: Run[object] | str,
-        conversation: ConversationEntry,
-        title: str,
-        resumes: str | None = None,
-    ) -> RunEntry:
-        """Keep a run of this process, or the id of one that another process will begin, before the log lists it."""
-        log, settings, now = self.store.log, self.store.settings, time.time()
-        if isinstance(run, Run) and (log is None or session_of(run).log is not log):
-            return self.store.keep(LiveEntry(run, conversation, title, settings, resumes))
-        assert log is not None
-        row = RunRow(
-            title=title[:TITLE],
-            worker=conversation.name,
-            resumes=resumes or "",
-            labels=conversation.session.run_labels if conversation.has_session else {},
-            allowed=conversation.allowed,
-        )
-        if isinstance(run, str):
-            row = replace(row, status="queued")
-            info, here = RunInfo(run, row, 0, 0, "", 0.0, now, now, 0, -1, 0), None
-        else:
-            until, last = now + log.lease, run.last_seq
-            info, here = RunInfo(run.id, row, 1, last, log.owner, until, now, now, 0, 0, 0), run
-        return self.store.keep(StoredEntry(log, info, conversation, settings, here))
 
 
 def _check_paused(run: RunEntry) -> None:
@@ -586,18 +541,8 @@ def _check_paused(run: RunEntry) -> None:
         raise ApiError(409, "not_paused", f"only a paused run can be resumed, and this one is {run.status}")
 
 
-async def pending_of(paused: RunEntry) -> PendingCalls:
-    """The calls that a paused run waits for."""
-    await paused.open()
-    pause = paused.run.state.pause
-    return PendingCalls() if pause is None else PendingCalls.of(pause)
-
-
-def _is_running(entry: RunEntry) -> bool:
-    """Whether a run is running, here or in another process."""
-    if entry.here is not None and not isinstance(entry.here.session, QueuedSession):
-        return not entry.here.done()
-    return entry.status == "running"
+def _no_run() -> ApiError:
+    return ApiError(404, "no_run", "there is no such run: it was dropped, or the server was restarted")
 
 
 def is_said(message: Message) -> bool:

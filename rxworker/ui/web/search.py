@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
 
+from rxworker.desk.run import RunStatus
+from rxworker.events import RunResume, RunStart
+from rxworker.log import Replica
 from rxworker.log.search import Texts
-from rxworker.messages import Message, Text, ToolCall, ToolResult
+from rxworker.messages import Text, ToolCall, ToolResult
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import RunSummary
-from rxworker.ui.web.entry import RunEntry, RunStatus
+from rxworker.run.run import Run
+from rxworker.ui.web.entry import RunEntry, first_event
 
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
 Finite: TypeAlias = Annotated[float, Meta(ge=-1e15, le=1e15)]
@@ -88,11 +92,14 @@ class RunQuery(Struct, frozen=True):
         return [one for _, one in listed[start:end]], end < len(listed)
 
 
-def texts_in(messages: Iterable[Message]) -> Texts:
-    """What is searched of a run that is not stored."""
+def texts_in(run: Run[object] | Replica) -> Texts:
+    """What is searched of a run that is not stored: the messages of its conversation, without those before it."""
+    first = first_event(run)
+    before = first.conversation.messages if isinstance(first, RunStart | RunResume) else ()
+    start = max([at + 1 for at, message in enumerate(before) if message.role == "assistant"], default=0)
     texts: list[str] = []
     tools: dict[str, None] = {}
-    for message in messages:
+    for message in run.state.conversation.messages[start:]:
         for block in message.content:
             match block:
                 case Text(text):

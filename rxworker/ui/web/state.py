@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypedDict
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.boards import AlertChange, Dashboard, Published
@@ -21,7 +22,7 @@ from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.resume.stored import last_input, title_of
 from rxworker.run.run import Run
 from rxworker.ui.web.boards import Boards
-from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
+from rxworker.ui.web.entry import ConversationEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import Guard, User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
@@ -225,19 +226,19 @@ class ServerState:
         if title is None:
             known = first if isinstance(first, RunStart | RunResume) else run.state
             title = title_of(last_input(known.conversation.messages)) if before is None else before.title
-        kept = LiveEntry(run, entry, title, self.settings, None if before is None else before.id)
-        kept.is_added = True
         if before is not None:
             before.resumed_as = run.id
             before.changed()
+        resumed_as = None
         for later in self.store.of(owner):
-            if not isinstance(later, LiveEntry):
+            if later.log is not None:
                 continue
             its_first = first_event(later.run)
             if isinstance(its_first, RunResume) and its_first.resumes == run.id:
-                kept.resumed_as, later.resumes = later.id, run.id
-                later.changed()
-        self.store.keep(kept)
+                resumed_as = later.id
+                later.update(replace(later.info, row=replace(later.info.row, resumes=run.id)))
+        resumes = None if before is None else before.id
+        self.store.keep(run, entry, title, resumes=resumes, resumed_as=resumed_as, is_added=True)
 
     def _conversation_of(self, run: Run[object], name: str | None, worker: str, owner: str | None) -> ConversationEntry:
         known = self.store.conversation_of(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
@@ -14,21 +13,21 @@ import msgspec
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from rxworker.desk.conversation import DRAIN_SECONDS
+from rxworker.desk.run import DRAIN_SECONDS, new_info
 from rxworker.desk.stored import conversation_id
 from rxworker.errors import LogError
 from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo
-from rxworker.log.permissions import Pair, allowed_in
+from rxworker.log.permissions import Pair
 from rxworker.log.recover import change_row
-from rxworker.log.values import LISTED, USER
+from rxworker.log.values import LISTED, USER, RunRow
 from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
+from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
 from rxworker.ui.web.entry import (
     LIST_WATCHER,
     ConversationEntry,
-    LiveEntry,
     RunEntry,
     StoredMarks,
     branch_in,
@@ -36,7 +35,6 @@ from rxworker.ui.web.entry import (
 )
 from rxworker.ui.web.responses import ApiError, log_error, logger
 from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.stored import StoredEntry
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
 
@@ -143,7 +141,7 @@ def _may_change(entry: RunEntry) -> bool:
 
     The log reports changes of stored runs.
     """
-    if isinstance(entry, StoredEntry):
+    if entry.log is not None:
         return False
     return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
 
@@ -272,17 +270,45 @@ class RunStore:
                 message = f"{count} {what} are running, and no more are allowed: wait for one, or cancel one"
                 raise ApiError(429, "too_many_runs", message)
 
-    def keep(self, entry: RunEntry) -> RunEntry:
-        """Store a run that has just started, and report it to all observers."""
-        conversation = self._register(entry)
+    def keep(
+        self,
+        run: Run[object] | str,
+        conversation: ConversationEntry,
+        title: str,
+        *,
+        resumes: str | None = None,
+        resumed_as: str | None = None,
+        is_added: bool = False,
+    ) -> RunEntry:
+        """Store a run that has just started, and report it to all observers.
+
+        Args:
+            run: The run, or the id of one that another process will begin, before the log lists it.
+            conversation: Its conversation.
+            title: The beginning of its input.
+            resumes: The id of the run that it resumes.
+            resumed_as: The id of the run that resumes it.
+            is_added: Whether the program started it.
+        """
+        session = conversation.session
+        is_stored = isinstance(run, str) or (not is_added and session.log is self.log)
+        log = self.log if is_stored else None
+        row = RunRow(
+            title=title[:TITLE],
+            worker=conversation.name,
+            resumes=resumes or "",
+            labels=session.run_labels,
+            allowed=conversation.allowed,
+        )
+        here = None if isinstance(run, str) else run
+        entry = RunEntry(new_info(run, row, log), conversation, self.settings, log, here, is_added=is_added)
+        entry.resumed_as = resumed_as
+        self._register(entry)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
-        if isinstance(entry, LiveEntry):
-            if self.settings.grace is not None and not entry.is_added:
-                entry.run.cancel_when_unobserved(grace=self.settings.grace)
+        entry.limit_idle()
+        if entry.log is None:
             self._begin(self._follow(entry), entry.id)
-        elif isinstance(entry, StoredEntry):
-            entry.limit_idle()
         self.feed(conversation.owner).add(entry)
         if entry.here is not None:
             self._inform(entry.here, entry)
@@ -306,15 +332,15 @@ class RunStore:
             if entry is not None:
                 self.drop(entry)
             return None
-        if info.row.outer or isinstance(entry, LiveEntry) or self.log is None:
+        if info.row.outer or self.log is None or (entry is not None and entry.log is None):
             return entry
-        if isinstance(entry, StoredEntry):
+        if entry is not None:
             entry.update(info)
         else:
             entry = self._stored_entry(self.log, info)
             conversation = self._register(entry)
             current = conversation.current
-            if not isinstance(current, StoredEntry) or current.info.created <= info.created:
+            if current is None or current.log is None or current.started <= entry.started:
                 conversation.current = entry
         conversation = entry.conversation
         if conversation.current is entry and is_new and not conversation.newest:
@@ -348,10 +374,7 @@ class RunStore:
         entry = conversation.current
         conversation.reads += 1
         number = conversation.reads
-        if isinstance(entry, StoredEntry) and self.log is not None:
-            found = await allowed_in(self.log, entry.id, entry.info.row)
-        else:
-            found = await conversation.session.allowed_now()
+        found = () if entry is None else await entry.allowed()
         if number < conversation.newest:
             return  # one that began later has ended before
         conversation.newest = number
@@ -368,11 +391,11 @@ class RunStore:
         """
         self._mark(conversation, marks)
 
-        entry, log = conversation.current, self.log
-        if not isinstance(entry, StoredEntry) or log is None or conversation.is_marking:
+        entry = conversation.current
+        if entry is None or entry.log is None or conversation.is_marking:
             return
         conversation.is_marking = True
-        storing = asyncio.get_running_loop().create_task(self._keep_stored(log, conversation))
+        storing = asyncio.get_running_loop().create_task(self._keep_stored(entry.log, conversation))
         self._storing.add(storing)
         storing.add_done_callback(self._storing.discard)
         await entry.refresh()
@@ -425,16 +448,16 @@ class RunStore:
             return None
         return self._entries.get(info.run_id) or self._stored_entry(self.log, info)
 
-    def _stored_entry(self, log: EventLog, info: RunInfo) -> StoredEntry:
+    def _stored_entry(self, log: EventLog, info: RunInfo) -> RunEntry:
         owner, id_ = self.owner_of(info), conversation_id(info)
         conversation = self._conversations.get((owner, id_))
         if conversation is None:
             branch = branch_in(info.row.labels)
             conversation = ConversationEntry(id_, info.row.worker, owner=owner, branch=branch)
             conversation.marks = StoredMarks.of(info.row.labels).marks
-        return StoredEntry(log, info, conversation, self.settings)
+        return RunEntry(info, conversation, self.settings, log)
 
-    async def _keep_pause(self, entry: StoredEntry) -> None:
+    async def _keep_pause(self, entry: RunEntry) -> None:
         await entry.keep_pause()
         self.changed(entry)
 
@@ -457,7 +480,7 @@ class RunStore:
         for entry in self._entries.values():
             if entry.here is None or entry.here.done() or entry.is_added:
                 continue
-            if isinstance(entry, StoredEntry):
+            if entry.log is not None:
                 ends.append(entry.here.hand_over(reason=reason, seconds=DRAIN_SECONDS))
                 seconds = DRAIN_SECONDS + CLOSING_SECONDS
             else:
@@ -484,8 +507,7 @@ class RunStore:
     def forget(self) -> None:
         """Drop all runs and sessions."""
         for entry in self._entries.values():
-            if isinstance(entry, StoredEntry):
-                entry.close()
+            entry.close()
         self._entries.clear()
         self._conversations.clear()
 
@@ -521,11 +543,9 @@ class RunStore:
         if self._on_run is not None and not entry.is_added:
             self._on_run(run)
 
-    async def _follow(self, entry: LiveEntry) -> None:
+    async def _follow(self, entry: RunEntry) -> None:
         """Wait for a run's end, and store its outcome."""
-        with suppress(Exception):  # the records contain the reason
-            await entry.run
-        entry.ended = time.time()
+        await entry.ended()
         entry.settle()
         self._forget_oldest()
         self.changed(entry)
@@ -565,8 +585,7 @@ class RunStore:
 
     def _drop(self, entry: RunEntry) -> None:
         del self._entries[entry.id]
-        if isinstance(entry, StoredEntry):
-            entry.close()
+        entry.close()
         conversation = entry.conversation
         conversation.runs.remove(entry.id)
         if not conversation.runs:

@@ -554,7 +554,8 @@ async def test_a_person_decides_before_the_client_continues() -> None:
         with pytest.raises(openai.ConflictError, match="has to decide about delete"):
             await continued()
         deleted = first.output[0]
-        resumed = await server.state.runs.resume(first.id, {deleted.id or "": Approve()})
+        runs = server.state.runs
+        resumed = await runs.resume(await runs.find_paused(first.id), {deleted.id or "": Approve()})
         assert resumed.here is not None
         await resumed.here
         second = await client.responses.retrieve(resumed.id)

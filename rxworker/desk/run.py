@@ -1,0 +1,411 @@
+"""A run at a door: in this process, in a log, or in both; how it stands, and the verbs for it.
+
+Theory of operation. Of a run of a log a door shows a replica, which is there while it is looked at, and a verb becomes
+a command in the log, whichever process runs it. A run without that log is shown and steered itself. ``info`` is what a
+list shows of either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import aclosing
+from functools import partial
+from math import inf
+from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from rxworker.decisions import PendingCalls
+from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError
+from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
+from rxworker.log.permissions import Pair, allowed_in, set_given
+from rxworker.log.values import OPEN, RunRow
+from rxworker.messages import Message
+from rxworker.resume.stored import row_of
+from rxworker.run.run import Run
+from rxworker.turn.journal import NOT_WAITING
+from rxworker.worker.queue import QueuedSession, end_cancelled, end_of
+from rxworker.worker.session import session_of
+
+RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
+
+STOP_SECONDS = 5.0
+"""Seconds that a run has to end."""
+DRAIN_SECONDS = 20.0
+"""Seconds that its tools have to end before it is handed over."""
+LINGER = 5.0
+"""Seconds for which the replica of a run remains without a watcher."""
+WAITS = {
+    "queued": "it waits for a process that runs it",
+    "recovering": "its process has ended, and the run is being recovered",
+}
+"""The causes and the reasons of running runs without an owner."""
+
+
+def new_info(run: Run[object] | str, row: RunRow, log: EventLog | None) -> RunInfo:
+    """What a list shows of a run that has just begun, or that another process will begin, before its log does.
+
+    >>> new_info("run-1", RunRow(title="Hi"), None).status
+    'queued'
+    """
+    now = time.time()
+    if isinstance(run, str):
+        return RunInfo(run, replace(row, status="queued"), 0, 0, "", 0.0, now, now, 0, -1, 0)
+    owner, until = ("", inf) if log is None else (log.owner, now + log.lease)
+    return RunInfo(run.id, row, 1, run.last_seq, owner, until, now, now, 0, 0, 0)
+
+
+class OpenRun:
+    """A run, opened at a door.
+
+    Args:
+        info: What a list shows of it.
+        log: The log that has it; ``None`` for one that this process alone has.
+        here: The run, if this process runs it, or has run it.
+
+    Attributes:
+        id: The run's id.
+        info: What a list shows of it, as it was read last.
+        log: The log that has it.
+        here: The run, if this process runs it, or has run it.
+        resumed_as: The id of the run that resumed it.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     run = Worker(ScriptedModel(["Hello."])).run("Hi")
+        ...     opened = OpenRun(new_info(run, RunRow(title="Hi"), None), here=run)
+        ...     await opened.ended()
+        ...     print(opened.title, opened.status, opened.is_over)
+        >>> asyncio.run(main())
+        Hi finished True
+    """
+
+    def __init__(self, info: RunInfo, log: EventLog | None = None, here: Run[object] | None = None) -> None:
+        self.id = info.run_id
+        self.info = info
+        self.log = log
+        self.here = here
+        self.resumed_as: str | None = None
+        self._sent: dict[str, asyncio.Future[None]] = {}
+        self._replica: Replica | None = None
+        self._linger: asyncio.TimerHandle | None = None
+
+    @property
+    def run(self) -> Run[object] | Replica:
+        """What is shown of it."""
+        return self._its_own if self.log is None else self._followed(self.log)
+
+    @property
+    def _its_own(self) -> Run[object]:
+        assert self.here is not None  # a run without a log is one of this process
+        return self.here
+
+    def _followed(self, log: EventLog) -> Replica:
+        if self._replica is None:
+            barrier = None
+            if self.here is not None and self.is_running_here:
+                barrier = self.here.barrier
+            elif not self.info.last_seq:
+                barrier = partial(until_begun, log, self.id)
+            self._replica = Replica(log, self.id, barrier=barrier)
+        return self._replica
+
+    @property
+    def shown(self) -> Run[object] | Replica | None:
+        """What is shown of it, unless nothing is now."""
+        return self.here if self.log is None else self._replica
+
+    @property
+    def title(self) -> str:
+        """The beginning of its input."""
+        return self.info.row.title
+
+    @property
+    def started(self) -> float:
+        """When it began, in seconds since the epoch."""
+        return self.info.created
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its worker when it began."""
+        return self.info.row.labels
+
+    @property
+    def resumes(self) -> str | None:
+        """The id of the run that it resumes."""
+        return self.info.row.resumes or None
+
+    @property
+    def is_running_here(self) -> bool:
+        """Whether this process runs it."""
+        return self.here is not None and not self.here.done()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is running, here or in another process."""
+        if self.here is not None and not isinstance(self.here.session, QueuedSession):
+            return not self.here.done()
+        return self.status == "running"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and its outcome is known."""
+        return self.info.status not in OPEN
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it was cancelled while it was paused."""
+        return self.status == "aborted" and self.run.state.status == "paused"
+
+    @property
+    def status(self) -> RunStatus:
+        """Its status; what is shown may be ahead of the list. One that was cancelled while it was paused is aborted."""
+        status = self.info.status
+        if status == "running" and self.shown is not None and self.shown.done():
+            status = self.shown.state.status
+        return "running" if status in ("queued", "running", "new", "deleted") else status
+
+    @property
+    def reason(self) -> str:
+        """The reason of the status: why it is paused, or why it ended early."""
+        if self.info.error:
+            return self.info.error
+        if self.status == "running":
+            waits = self.waits_for
+            return "" if waits is None else self.info.row.reason or WAITS[waits]
+        return (self.info.row if self.is_over else row_of(self.run.state, self.info.row)).reason
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why no process runs it; ``None`` if one does, or it has ended."""
+        if self.is_running_here or self.info.error or not self.info.is_cut_off():
+            return None
+        return "queued" if self.info.status == "queued" else "recovering"
+
+    @property
+    def pending(self) -> PendingCalls:
+        """The calls that it has paused for; it must be open."""
+        pause = self.run.state.pause
+        return PendingCalls() if pause is None else PendingCalls.of(pause)
+
+    def changed(self) -> None:
+        """Called after each change."""
+
+    def update(self, info: RunInfo) -> None:
+        """Take newer information about it."""
+        if info.revision >= self.info.revision:
+            self.info = info
+            replica = self._replica
+            if replica is not None and replica.done() and info.last_seq > replica.last_seq:
+                replica.close()  # the run was put back after its end
+                self._replica = None
+            self.changed()
+
+    async def refresh(self) -> None:
+        """Read newer information from the log: the list may be a moment behind.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        info = None if self.log is None else await self.log.listed(self.id)
+        if info is not None:
+            self.update(info)
+
+    async def open(self) -> None:
+        """Wait until ``run`` has what is stored. It remains for a moment, also without a watcher.
+
+        Raises:
+            LogError: The log has no such run, or cannot be read.
+        """
+        if self.log is not None:
+            self.close_later()
+            await self._followed(self.log).ready()
+
+    async def accepted(self) -> None:
+        """Wait until the run is stored, if it is to be.
+
+        Raises:
+            LogError: It could not be stored.
+        """
+        if self.here is not None:
+            await self.here.barrier()
+
+    async def done(self) -> None:
+        """If its last record is published, wait until the run is done, which is then released."""
+        run = self.here
+        if run is not None and not run.done() and run.state.status not in ("new", "running"):
+            await asyncio.wait({asyncio.ensure_future(end_of(run))}, timeout=STOP_SECONDS)
+
+    async def ended(self) -> None:
+        """Wait until a run without a log has ended, and note how."""
+        await end_of(self._its_own)
+        row = self.info.row
+        if row.status == "running":  # it was not dismissed
+            row = row_of(self._its_own.state, row)
+        self.update(replace(self.info, row=row, updated=time.time()))
+
+    def _check_running(self) -> None:
+        if self.status != "running":
+            raise LocalProtocolError(f"this run is {self.status}: start another one")
+
+    @property
+    def sent(self) -> int:
+        """How many messages wait in a run without a log; otherwise how many commands were sent to it."""
+        return len(self._sent) if self.log is None else self.info.sent
+
+    async def send(self, message: Message, id: str = "") -> None:  # noqa: A002 - what it is
+        """Send a message into the run, with an id by which it can be withdrawn.
+
+        Raises:
+            LocalProtocolError: The run has ended, or a message with this id waits.
+            LogError: The run has ended, or the log cannot be written.
+        """
+        self._check_running()
+        if self.log is not None:
+            await self._followed(self.log).send(message, id=id)
+            return
+        if id in self._sent:
+            raise LocalProtocolError("a message with this id waits already")
+        key = id or uuid.uuid4().hex
+        self._sent[key] = self._its_own.send(message)
+        self._sent[key].add_done_callback(lambda _: self._sent.pop(key))
+
+    async def withdraw(self, id: str) -> None:  # noqa: A002 - what it is
+        """Withdraw a message, in whichever process the run runs. The records of a stored one state if it was too late.
+
+        Raises:
+            LocalProtocolError: The run has ended, or it does not wait.
+            LogError: As for ``send``.
+        """
+        if self.log is not None:
+            self._check_running()
+            await self._followed(self.log).withdraw(id)
+        elif (waiting := self._sent.get(id)) is None or not waiting.cancel():
+            raise LocalProtocolError(NOT_WAITING)
+
+    async def pause(self, reason: str) -> None:
+        """Request a pause of the run.
+
+        Raises:
+            LocalProtocolError: The run has ended.
+            LogError: As for ``send``.
+        """
+        self._check_running()
+        if self.log is None:
+            self._its_own.pause(reason=reason)
+        else:
+            await self._followed(self.log).pause(reason=reason)
+
+    async def cancel(self, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
+        """Cancel the run, in whichever process it runs; with ``now``, wait a moment for its end.
+
+        A paused run can no longer be resumed.
+
+        Raises:
+            CommandConflictError: It was paused, and resumed meanwhile.
+            LogError: As for ``send``.
+        """
+        if self.status == "paused":
+            await self._dismiss(str(RunCancelledError(reason)))
+            return
+        if self.log is None:
+            ended = self._its_own.cancel(when, reason=reason)
+            if when == "now":
+                await asyncio.wait({ended}, timeout=STOP_SECONDS)
+        elif not self.is_over:
+            await self._cancel(self.log, when, reason)
+
+    async def _cancel(self, log: EventLog, when: Literal["now", "after_turn"], reason: str) -> None:
+        replica = self._followed(log)
+        await replica.cancel(when, reason=reason)
+        if self.here is not None and isinstance(self.here.session, QueuedSession):
+            await asyncio.wait({self.here.hand_over()})
+        await self.refresh()
+        if self.waits_for == "queued":
+            await end_cancelled(log, self.id)
+        if when == "now":
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._followed(log).ended()
+            except TimeoutError:
+                pass  # a tool takes longer to stop
+            await self.refresh()
+
+    async def _dismiss(self, text: str) -> None:
+        if self.resumed_as is not None:
+            raise CommandConflictError(f"{self.id} was resumed already as {self.resumed_as}")
+        if self.log is not None:
+            await dismiss_run(self.log, self.id, text)
+        row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
+        self.update(replace(self.info, row=row))
+
+    async def allowed(self) -> tuple[Pair, ...]:
+        """What is always allowed in its conversation now, if it is the last run of it.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        if self.log is None:
+            return await session_of(self._its_own).allowed_now()
+        return await allowed_in(self.log, self.id, self.info.row)
+
+    async def disallow(self, pair: Pair) -> None:
+        """Withdraw what is always allowed in its conversation, if it is the last run of it: from the next call on.
+
+        Raises:
+            LogError: The log cannot be written.
+        """
+        if self.log is None:
+            await session_of(self._its_own).disallow(*pair)
+        else:
+            # A run that is queued just now is not in the log yet.
+            run = self.id if self.info.revision >= 0 else self.info.row.resumes
+            await set_given(self.log, self.labels, pair, run, is_allowed=False)
+
+    async def requeue(self, reason: str) -> None:
+        """Put the run back, so that a process continues it.
+
+        Raises:
+            LocalProtocolError: No log has it.
+            RunStatusError: It is not aborted.
+        """
+        if self.log is None:
+            raise LocalProtocolError("only stored runs can be put back: give the server a log")
+        await self.log.requeue(self.id, reason=reason)
+        await self.refresh()
+
+    def is_looked_at(self) -> bool:
+        """Whether its replica is needed."""
+        return False
+
+    def close_later(self) -> None:
+        """Close the replica soon, unless it is looked at then."""
+        if self._linger is not None:
+            self._linger.cancel()
+        self._linger = asyncio.get_running_loop().call_later(LINGER, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if not self.is_looked_at():
+            self.close()
+
+    def close(self) -> None:
+        """Close the replica."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._replica is not None:
+            self._replica.close()
+            self._replica = None
+
+
+async def until_begun(log: EventLog, run_id: str) -> None:
+    """Wait until a process has begun a run."""
+    async with aclosing(log.changes(every=0.05)) as changes:
+        async for infos in changes:
+            if any(info.run_id == run_id and info.last_seq for info in infos):
+                return
