@@ -15,7 +15,7 @@ import nats
 
 from rxworker.log.format import Entry
 from rxworker.log.nats import NatsLog
-from rxworker.log.nats_session import Session
+from rxworker.log.nats.session import Session
 from tests.log.nats_server import MISSING, NatsServer, find_server
 
 ROUNDS = 5

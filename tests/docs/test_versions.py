@@ -10,8 +10,8 @@ from pathlib import Path
 import api_pages
 import rxworker
 import rxworker.log.format
-import rxworker.log.nats_connection
-import rxworker.log.nats_format
+import rxworker.log.nats.connection
+import rxworker.log.nats.format
 import rxworker.log.postgres_connection
 import rxworker.log.postgres_tables
 import rxworker.log.sqlite
@@ -47,12 +47,12 @@ def test_the_page_of_versions_has_the_formats_and_systems_of_the_code() -> None:
         "a saved pause (`save_paused`)": rxworker.resume.paused.VERSION,
         "an SQLite file": log.sqlite.FORMAT,
         "a schema in Postgres": log.postgres_tables.FORMAT,
-        "streams in NATS": log.nats_format.FORMAT,
+        "streams in NATS": log.nats.format.FORMAT,
     }
     for what, version in written.items():
         assert rows[what].startswith(f"version {version} |"), what
     assert rows["Postgres"] == f"{log.postgres_connection.OLDEST} or later"
-    oldest = ".".join(map(str, log.nats_connection.OLDEST))
+    oldest = ".".join(map(str, log.nats.connection.OLDEST))
     assert rows["NATS"] == f"nats-server {oldest} or later"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pythons = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))

@@ -21,11 +21,12 @@ from msgspec import structs
 from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
-from rxworker.log import Claim, EventLog, nats_connection, open_log
+from rxworker.log import Claim, EventLog, open_log
 from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.log.nats import NatsLog
-from rxworker.log.nats_format import Address
-from rxworker.log.nats_owned import OwnedRuns
+from rxworker.log.nats import connection as nats_connection
+from rxworker.log.nats.format import Address
+from rxworker.log.nats.owned import OwnedRuns
 from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, Message
 from tests.log.clerk import Clerk

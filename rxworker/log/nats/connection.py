@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LogError
-from rxworker.log.nats_format import Address
+from rxworker.log.nats.format import Address
 
 try:
     from nats.aio.client import Client

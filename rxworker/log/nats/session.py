@@ -23,7 +23,7 @@ from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
 from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
-from rxworker.log.nats_connection import (
+from rxworker.log.nats.connection import (
     EXPECTED,
     NOT_FOUND,
     TAKEN,
@@ -32,7 +32,7 @@ from rxworker.log.nats_connection import (
     SequenceError,
     Stored,
 )
-from rxworker.log.nats_format import (
+from rxworker.log.nats.format import (
     FORMAT,
     NOTHING,
     STREAMS,

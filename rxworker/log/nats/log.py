@@ -1,6 +1,6 @@
 """A log in NATS JetStream, for many machines.
 
-Theory of operation. `nats_format` describes what is stored. A claim is a message under the owner's subject of a run.
+Theory of operation. `format` describes what is stored. A claim is a message under the owner's subject of a run.
 Each append expects that this subject has not changed since (`Nats-Expected-Last-Subject-Sequence` with `-Subject`), so
 that the server refuses the appends of an owner that was taken over, also those that were delayed in a network. Appends
 of different runs are published without waiting for each other; those of one run one after the other, since a lost one
@@ -14,13 +14,8 @@ The lease of a claim begins with the time that the server gave to the claim, or 
 holds it. Both are compared with the server's time now, so that the clocks of the machines that run workers do not
 matter.
 
-Requests that are repeated, and acknowledgements that are lost, are in `nats_connection`; single messages in
-`nats_session`; followers in `nats_feed`; lists in `nats_index`; renewals in `nats_lease`.
-
-The last values of all runs of a NATS log, in memory.
-
-They are read at the first request for a list, and followed from then on: a list of 10,000 runs costs one request. A
-list contains everything that was stored before its request.
+Requests that are repeated, and acknowledgements that are lost, are in `connection`; single messages and renewals in
+`session`; the runs of this process in `owned`; followers in `feed`; lists in `Index`.
 """
 
 from __future__ import annotations
@@ -46,9 +41,9 @@ from rxworker.log.follow import ALL_RUNS, CALLS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
-from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError, Stored
-from rxworker.log.nats_feed import Feed, Tail
-from rxworker.log.nats_format import (
+from rxworker.log.nats.connection import EXPECTED, PATIENCE, Connection, SequenceError, Stored
+from rxworker.log.nats.feed import Feed, Tail
+from rxworker.log.nats.format import (
     NAME,
     NOTHING,
     Address,
@@ -62,8 +57,8 @@ from rxworker.log.nats_format import (
     from_raw,
     subject_token,
 )
-from rxworker.log.nats_owned import OwnedRuns
-from rxworker.log.nats_session import Renewer, ServerClock, Session, lease_end
+from rxworker.log.nats.owned import OwnedRuns
+from rxworker.log.nats.session import Renewer, ServerClock, Session, lease_end
 from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 
@@ -75,7 +70,10 @@ logger = logging.getLogger("rxworker.log")
 
 
 class Index(Feed):
-    """The last values of all runs.
+    """The last values of all runs, in memory.
+
+    They are read at the first request for a list, and followed from then on: a list of 10,000 runs costs one request. A
+    list contains everything that was stored before its request.
 
     Args:
         session: The messages of the log.

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from rxworker.errors import FencedError, LogError, RunStatusError
 from rxworker.log.base import already_stored, no_run
 from rxworker.log.memory import check_status, refusal
-from rxworker.log.nats_connection import EXPECTED, EXPECTED_OF, Connection, SequenceError
-from rxworker.log.nats_format import (
+from rxworker.log.nats.connection import EXPECTED, EXPECTED_OF, Connection, SequenceError
+from rxworker.log.nats.format import (
     NOTHING,
     Head,
     Listed,
@@ -24,7 +24,7 @@ from rxworker.log.nats_format import (
     as_raw,
     from_raw,
 )
-from rxworker.log.nats_session import Known, Ownership, ServerClock, Session
+from rxworker.log.nats.session import Known, Ownership, ServerClock, Session
 from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
 

@@ -1,0 +1,5 @@
+"""A log in NATS JetStream, for many machines."""
+
+from rxworker.log.nats.log import NatsLog
+
+__all__ = ["NatsLog"]
