@@ -1,5 +1,3 @@
 """A log in NATS JetStream, for many machines."""
 
-from rxworker.log.nats.log import NatsLog
-
-__all__ = ["NatsLog"]
+from rxworker.log.nats.log import NatsLog as NatsLog
