@@ -36,6 +36,7 @@ from rxworker.boards.panel import (
 from rxworker.boards.xray import XRay, source_of
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
+from rxworker.messages import JsonObject
 from rxworker.operators import Span
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Sink, Source, connect
@@ -186,7 +187,7 @@ class Cell:
         self._emitted = 0
         self._values: dict[str, Any] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[JsonObject] = []
         self._missing: dict[str, tuple[str, ...]] = {}
         self._series: dict[str, Series] = {}
         self._alerts = _Alerts(panel, self._clock, self._report)
@@ -387,12 +388,12 @@ class Cell:
         else:
             self._values[name] = self._of_group(name, _row(self.panel, value))
 
-    def _of_group(self, name: str, row: dict[str, Any]) -> dict[str, Any]:
+    def _of_group(self, name: str, row: JsonObject) -> JsonObject:
         """A row with a column of the name of its group, unless it has such a column."""
         column = self._column
         return {column: name, **row} if column and column not in row else row
 
-    def _add_row(self, row: dict[str, Any]) -> None:
+    def _add_row(self, row: JsonObject) -> None:
         self._rows.append(row)
         if len(self._rows) > MAX_ROWS:
             del self._rows[0]
@@ -405,7 +406,7 @@ class Cell:
         if panel.view in ("table", "lane"):
             rows = [*self._rows]
             for each in values.values():
-                rows += cast("list[dict[str, Any]]", each if isinstance(each, list) else [each])
+                rows += cast("list[JsonObject]", each if isinstance(each, list) else [each])
             return rows[-MAX_ROWS:] if self._changed else None
         if "" in values and panel.group is None:
             return values[""]
@@ -434,7 +435,7 @@ def _column(group: Group) -> str:
     return name.removesuffix("_of") if str(name).isidentifier() else "group"
 
 
-def _row(panel: Panel, value: object) -> dict[str, Any]:
+def _row(panel: Panel, value: object) -> JsonObject:
     if not isinstance(value, Struct | Mapping):
         raise misfit(panel, value, "Structs or mappings, or a sequence of them")
     # As a dict, also a mapping of another class, and a Struct that is written as an array.
@@ -445,10 +446,10 @@ def _row(panel: Panel, value: object) -> dict[str, Any]:
         if value.__struct_config__.array_like
         else value
     )
-    return cast("dict[str, Any]", msgspec.to_builtins(given, str_keys=True, enc_hook=str))
+    return cast("JsonObject", msgspec.to_builtins(given, str_keys=True, enc_hook=str))
 
 
-def _span_row(name: str, value: object, panel: Panel) -> dict[str, Any]:
+def _span_row(name: str, value: object, panel: Panel) -> JsonObject:
     if not isinstance(value, Span):
         raise misfit(panel, value, "Spans")
     return {"lane": name or value.begin.run_id, "from": value.begin.time, "to": value.end.time}

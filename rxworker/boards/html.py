@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from rxworker.boards.panel import (
     MAX_SHOWN,
@@ -13,11 +12,13 @@ from rxworker.boards.panel import (
     PanelState,
     cell,
     columns_of,
+    lanes_of,
     number,
     ranked,
     reading_of,
     without,
 )
+from rxworker.messages import Json
 
 WIDTH, HEIGHT = 300.0, 48.0
 COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#8b5cf6", "#ef4444", "#06b6d4")
@@ -70,7 +71,7 @@ def _card(panel: Panel, state: PanelState) -> str:
     return f'<div style="{CARD}{border}">{title}{body}{error}</div>'
 
 
-def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
+def _groups(panel: Panel, state: PanelState, value: Mapping[str, object]) -> str:
     shown = ranked(panel, state)
     most = max((each for _, each in shown if isinstance(each, int | float)), default=0)
     colours = _colours(state.points)
@@ -81,14 +82,14 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any]) -> str:
         known = NOT_KNOWN if each is None else number(each, panel.unit)
         bar = ""
         if panel.view == "bar" and most > 0:
-            share = f"{100 * max(each or 0, 0) / most:.1f}%"
+            share = f"{100 * max(each, 0) / most if isinstance(each, int | float) else 0:.1f}%"
             bar = f'<td style="width:10em"><div style="height:.8em;width:{share};background:{COLOURS[0]}"></div></td>'
         rows.append(f"<tr><td{style}>{_text(name)}</td>{bar}<td>{_text(known)}{mark}</td></tr>")
     more = f"<small>and {len(value) - MAX_SHOWN} more</small>" if len(value) > MAX_SHOWN else ""
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table(rows: Sequence[Mapping[str, Json]]) -> str:
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
@@ -99,18 +100,18 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>{more}"
 
 
-def _lanes(rows: Sequence[Mapping[str, Any]]) -> str:
+def _lanes(rows: Sequence[Mapping[str, Json]]) -> str:
     """The spans of each lane on one axis of time."""
-    first = min((row["from"] for row in rows), default=0.0)
-    scale = WIDTH / (max((row["to"] for row in rows), default=0.0) - first or 1.0)
-    lanes: dict[str, str] = {}
-    for row in rows:
-        at, wide = (row["from"] - first) * scale, max((row["to"] - row["from"]) * scale, 1.0)
-        rect = f'<rect x="{at:.1f}" y="2" width="{wide:.1f}" height="10" fill="{COLOURS[0]}"/>'
-        lanes[str(row["lane"])] = lanes.get(str(row["lane"]), "") + rect
-    lines = [
-        f"<tr><td>{_text(name)}</td><td>{_svg(rects, 14)}</td></tr>" for name, rects in [*lanes.items()][:MAX_SHOWN]
-    ]
+    lanes, begin, length = lanes_of(rows)
+    scale = WIDTH / length
+    lines: list[str] = []
+    for name, spans in [*lanes.items()][:MAX_SHOWN]:
+        rects = [
+            f'<rect x="{(first - begin) * scale:.1f}" y="2" width="{max((last - first) * scale, 1.0):.1f}" height="10"'
+            f' fill="{COLOURS[0]}"/>'
+            for first, last in spans
+        ]
+        lines.append(f"<tr><td>{_text(name)}</td><td>{_svg(''.join(rects), 14)}</td></tr>")
     return f"<table>{''.join(lines)}</table>"
 
 

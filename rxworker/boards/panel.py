@@ -22,6 +22,7 @@ from rxworker.events import (
     RunResume,
     RunStart,
 )
+from rxworker.messages import Json
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
@@ -149,7 +150,7 @@ class Partial(Struct, frozen=True):
     missing: tuple[str, ...]
 
 
-Shown: TypeAlias = float | str | Mapping[str, float | None] | Mapping[str, str] | list[dict[str, Any]] | None
+Shown: TypeAlias = float | str | Mapping[str, float | None] | Mapping[str, str] | Sequence[Mapping[str, Json]] | None
 """What a panel shows: a number or a text, one of them for each group, or rows.
 
 A number that is not known is ``None``.
@@ -357,7 +358,7 @@ def panel(
     return Panel(title, pipeline, view, name, unit, group, alert)
 
 
-def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple[str, Any]]:
+def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple[str, float | str | None]]:
     """The groups that are shown, at most so many: those beyond their limit, and then of bars and lines the greatest.
 
     Of steps of time the newest.
@@ -366,14 +367,14 @@ def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple
     >>> ranked(cost, PanelState("cost", value={"a": 1, "b": 3, "c": 2}), 2)
     [('b', 3), ('c', 2)]
     """
-    items: list[tuple[str, Any]] = [*cast("Mapping[str, Any]", state.value).items()]
+    items = [*cast("Mapping[str, float | str | None]", state.value).items()]
     if all("Z/PT" in name for name, _ in items):
         return sorted(items)[-most:]
 
-    def rank(item: tuple[str, Any]) -> tuple[bool, float]:
+    def rank(item: tuple[str, float | str | None]) -> tuple[bool, float]:
         name, value = item
-        is_number = panel.view in NUMBERS - {"number"} and isinstance(value, int | float)
-        return name in state.alerts, value if is_number else float("-inf")
+        is_ranked = panel.view in NUMBERS - {"number"}
+        return name in state.alerts, value if is_ranked and isinstance(value, int | float) else float("-inf")
 
     return sorted(items, key=rank, reverse=True)[:most]
 
@@ -388,7 +389,21 @@ def without(state: PanelState, group: str = "") -> str:
     return f"without {', '.join(missing)}" if missing else ""
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def lanes_of(rows: Sequence[Mapping[str, Json]]) -> tuple[dict[str, list[tuple[float, float]]], float, float]:
+    """The spans of each lane, when the first begins, and how long they take together: of one axis of time.
+
+    >>> lanes_of([{"lane": "look", "from": 1.0, "to": 3.0}])
+    ({'look': [(1.0, 3.0)]}, 1.0, 2.0)
+    """
+    lanes: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        lanes.setdefault(str(row["lane"]), []).append(cast("tuple[float, float]", (row["from"], row["to"])))
+    spans = [span for each in lanes.values() for span in each]
+    begin = min((first for first, _ in spans), default=0.0)
+    return lanes, begin, max((last for _, last in spans), default=0.0) - begin or 1.0
+
+
+def columns_of(rows: Sequence[Mapping[str, Json]]) -> list[str]:
     """The columns of a table: those in which a row has a value, or all if none has.
 
     >>> columns_of([{"title": "Hi", "unpriced": ""}, {"title": "", "unpriced": ""}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from rxworker.boards.dashboard import Dashboard
 from rxworker.boards.panel import (
@@ -13,6 +13,7 @@ from rxworker.boards.panel import (
     PanelState,
     cell,
     columns_of,
+    lanes_of,
     number,
     ranked,
     reading_of,
@@ -52,7 +53,7 @@ def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable
     mark = " (!)" if state.alerts else ""
     if isinstance(value, Mapping):
         yield f"{panel.title}{mark}"
-        yield from _groups(panel, state, cast("Mapping[str, Any]", value), width)
+        yield from _groups(panel, state, cast("Mapping[str, float | str | None]", value), width)
     elif isinstance(value, list):
         yield f"{panel.title}{mark}"
         yield from _rows(panel, value, width)
@@ -67,7 +68,7 @@ def _lines(panel: Panel, state: PanelState, margin: int, width: int) -> Iterable
         yield f"  has stopped: {state.error}"
 
 
-def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: int) -> Iterable[str]:
+def _groups(panel: Panel, state: PanelState, value: Mapping[str, float | str | None], width: int) -> Iterable[str]:
     items = ranked(panel, state)
     shown = {n: NOT_KNOWN if each is None else number(each, panel.unit) for n, each in items}
     names = max((len(_name(name)) for name in shown), default=0)
@@ -78,7 +79,8 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: in
         if name in state.points:
             bar = _spark(state.points[name], room)
         elif panel.view == "bar" and most > 0:
-            bar = "█" * round(room * (max(value[name] or 0, 0) / most))
+            each = value[name]
+            bar = "█" * round(room * (max(each, 0) / most)) if isinstance(each, int | float) else ""
         column = f"{bar:<{room}}  " if panel.view in ("bar", "line", "area") else ""
         mark = " (!)" if name in state.alerts else ""
         yield f"  {_name(name):<{names}}  {column}{text}{mark}"
@@ -86,7 +88,7 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, Any], width: in
         yield f"  and {len(value) - MAX_SHOWN} more"
 
 
-def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+def _rows(panel: Panel, rows: Sequence[Mapping[str, Json]], width: int) -> Iterable[str]:
     if panel.view == "lane":
         yield from _lanes(rows, width)
         return
@@ -104,21 +106,17 @@ def _rows(panel: Panel, rows: list[dict[str, Any]], width: int) -> Iterable[str]
         yield f"  and {len(rows) - MAX_SHOWN} earlier ones"
 
 
-def _lanes(rows: list[dict[str, Any]], width: int) -> Iterable[str]:
+def _lanes(rows: Sequence[Mapping[str, Json]], width: int) -> Iterable[str]:
     """The spans of each lane on one axis of time."""
-    lanes: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        lanes.setdefault(_name(str(row["lane"])), []).append((row["from"], row["to"]))
-    begin = min((row["from"] for row in rows), default=0.0)
-    scale = max((row["to"] for row in rows), default=0.0) - begin or 1.0
-    names = max(map(len, lanes), default=0)
+    lanes, begin, length = lanes_of(rows)
+    names = max((len(_name(name)) for name in lanes), default=0)
     room = max(width - names - 4, 1)
     for name, spans in [*lanes.items()][:MAX_SHOWN]:
         line = [" "] * room
         for first, last in spans:
-            at, end = (min(int((t - begin) / scale * room), room - 1) for t in (first, last))
+            at, end = (min(int((t - begin) / length * room), room - 1) for t in (first, last))
             line[at : end + 1] = "█" * (end + 1 - at)
-        yield f"  {name:<{names}}  {''.join(line)}".rstrip()
+        yield f"  {_name(name):<{names}}  {''.join(line)}".rstrip()
 
 
 def _spark(points: Sequence[tuple[float, float]], room: int) -> str:

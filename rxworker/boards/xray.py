@@ -113,7 +113,7 @@ class Probe(Stage[Any]):
 
     if not TYPE_CHECKING:  # the base's knows its types
 
-        def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+        def pipe(self, *operators: Callable[[Any], object]) -> Any:
             """Compose operators, from left to right, in sight."""
             if self._is_opaque:
                 return super().pipe(*operators)
@@ -125,7 +125,7 @@ class Probe(Stage[Any]):
                 self._scope.made.append(result)
             return result
 
-    def apply(self, operator: Callable[[Any], Any], caller: FrameType | None = None, index: int = 0) -> Any:
+    def apply(self, operator: Callable[[Any], object], caller: FrameType | None = None, index: int = 0) -> Any:
         """Apply an operator as a part of the graph.
 
         Args:
@@ -170,7 +170,7 @@ class Probe(Stage[Any]):
             if isinstance(value, Probe):
                 yield value
 
-    def _call(self, operator: Callable[[Any], Any], scope: Scope, node: Node | None) -> Any:
+    def _call(self, operator: Callable[[Any], object], scope: Scope, node: Node | None) -> Any:
         source = Probe(self.live, self.inner, self.producer, scope, node, is_inner=self.is_inner)
         try:
             result = operator(source)

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 from reactivex import ConnectableObservable, GroupedObservable, Observable, abc
@@ -26,6 +26,8 @@ from rxworker.boards.operator_names import explained
 from rxworker.events import Record
 from rxworker.events.deltas import Deltas, Parts, flatten
 from rxworker.operators.kernel import TRAMPOLINE, Guard, Scheduler, Sink, Source, many
+
+A = TypeVar("A")
 
 SAMPLE = 256
 """The time of operators is measured for one item of the source in so many."""
@@ -223,11 +225,11 @@ class Tap(Struct, frozen=True):
     producer: Node
     consumer: Node | None
     edge: Edge
-    given: Callable[[Node, Any], Any]
+    given: Callable[[Node, object], object]
 
     def sink(
-        self, observer: abc.ObserverBase[Any], scheduler: Scheduler, *, is_guarded: bool
-    ) -> tuple[Sink[Any], Guard[Any]]:
+        self, observer: abc.ObserverBase[object], scheduler: Scheduler, *, is_guarded: bool
+    ) -> tuple[Sink[object], Guard[object]]:
         """The observer in front of another, and its guard, which has to begin if it is used.
 
         Args:
@@ -241,7 +243,7 @@ class Tap(Struct, frozen=True):
         clock = scheduler or TRAMPOLINE
         has_plain = False  # the first item was not an observable, so the others are not either
 
-        def on_next(value: Any) -> None:
+        def on_next(value: object) -> None:
             nonlocal has_plain
             if guard._is_stopped:
                 return
@@ -258,7 +260,7 @@ class Tap(Struct, frozen=True):
                 live.blame(consumer, error)
                 raise
 
-        def from_source(value: Any) -> None:
+        def from_source(value: object) -> None:
             if not guard._is_stopped:
                 edge.items += 1
                 self._begin(push, self._seen(value), value, clock)
@@ -280,12 +282,12 @@ class Tap(Struct, frozen=True):
 
         is_source = producer is live.source
         push_one = from_source if is_source else on_next
-        guard = Guard[Any](push_one, on_error, observer.on_completed)
+        guard = Guard[object](push_one, on_error, observer.on_completed)
         if is_guarded:
-            return Sink[Any](push_one, guard.on_error, guard.on_completed, on_many), guard
-        return Sink[Any](push_one, on_error, observer.on_completed, on_many), guard
+            return Sink[object](push_one, guard.on_error, guard.on_completed, on_many), guard
+        return Sink[object](push_one, on_error, observer.on_completed, on_many), guard
 
-    def _go_on(self, push: Callable[[Any], None], pushed: Any, last: Any, clock: abc.SchedulerBase) -> None:
+    def _go_on(self, push: Callable[[A], None], pushed: A, last: object, clock: abc.SchedulerBase) -> None:
         """Push what is timed, several items, or an observable."""
         live = self.live
         timed_at = live.timed_at
@@ -301,15 +303,15 @@ class Tap(Struct, frozen=True):
             if timed_at is not None:
                 live.charge(self.consumer)
 
-    def _begin(self, push: Callable[[Any], None], pushed: Any, last: Any, clock: abc.SchedulerBase) -> None:
+    def _begin(self, push: Callable[[A], None], pushed: A, last: object, clock: abc.SchedulerBase) -> None:
         live = self.live
-        live.begin(self.edge, last if last.__class__ is Record else clock.now)
+        live.begin(self.edge, last if isinstance(last, Record) else clock.now)
         try:
             self._go_on(push, pushed, last, clock)
         finally:
             live.at = live.timed_at = None
 
-    def _seen(self, value: Any) -> Any:
+    def _seen(self, value: object) -> object:
         if self.consumer is None or value.__class__ not in OBSERVABLES:
             return value
         return self.given(self.consumer, value)
@@ -335,7 +337,7 @@ class CountedSource(Source[Record]):
         self._consumers[observer.on_next] = consumer
         return self._subscribe_core(observer)
 
-    def _remove(self, observer: abc.ObserverBase[Any]) -> None:
+    def _remove(self, observer: abc.ObserverBase[object]) -> None:
         super()._remove(observer)
         self._consumers.pop(observer.on_next, None)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from rxworker import Session, Worker
@@ -15,10 +17,9 @@ from rxworker.log import EventLog, Replica, open_log
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
 
-try:
-    from rxworker.resume.stored import read_run
-except ImportError:  # the older version
-    from rxworker.worker.stored import read_run  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+STORED = "rxworker.resume.stored" if find_spec("rxworker.resume") else "rxworker.worker.stored"
+"""The module of `read_run`, which has moved since the older version."""
+read_run: Any = import_module(STORED).read_run
 
 
 class Process:
