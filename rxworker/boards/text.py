@@ -19,6 +19,7 @@ from rxworker.boards.panel import (
     reading_of,
     without,
 )
+from rxworker.messages import Json
 
 BARS = "▁▂▃▄▅▆▇█"
 
