@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from rxworker.decisions import Decided, Decision, PendingCalls
-from rxworker.desk.run import DRAIN_SECONDS, STOP_SECONDS, OpenRun
+from rxworker.desk.run import DRAIN_SECONDS, STOP_SECONDS, resumed
 from rxworker.desk.stored import conversation_id
 from rxworker.errors import LocalProtocolError, RunCancelledError, SessionBusyError
 from rxworker.log import RunInfo, dismiss_run
@@ -22,7 +22,7 @@ from rxworker.messages.message import Input
 from rxworker.resume.stored import LoadedRun, read_run
 from rxworker.run.run import Run
 from rxworker.turn.result import Paused
-from rxworker.worker.queue import QueuedWorker, end_of
+from rxworker.worker.queue import end_of
 from rxworker.worker.session import Session
 
 MAX_NEW = 100
@@ -176,7 +176,7 @@ class OpenConversation:
         for place, decision in self.decided.items():
             decisions[place] = decision
         self.decided.clear()
-        return self._take(_resumed(self.session, paused.run_id, Decided(decisions, add), paused))
+        return self._take(resumed(self.session, paused.run_id, Decided(decisions, add), paused))
 
     async def recover(self, run_id: str, reason: str) -> Run[object]:
         """Continue a run whose process has ended.
@@ -216,35 +216,3 @@ class OpenConversation:
         self.known.setdefault(run.id)
         self.decided.clear()
         return run
-
-
-def _resumed(session: Session, run_id: str, given: Decided, paused: Paused[object] | None = None) -> Run[object]:
-    """The run that resumes a paused one: by a stored decision, or as it is kept where there is no log."""
-    decisions, add, shared_state = given.decisions, given.add, given.shared_state
-    if session.log is None and paused is not None:
-        return session.resume(paused, decisions=decisions, add=add, shared_state=shared_state)
-    return session.decide(run_id, decisions, add=add, shared_state=shared_state)
-
-
-async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[object] | str:
-    """Resume a paused run in a session of its conversation, or leave it to the processes that run its worker.
-
-    Args:
-        session: The session.
-        waiting: The run.
-        given: What is decided.
-
-    Returns:
-        The run that resumes it, or the id of the one that another process will begin.
-
-    Raises:
-        CommandConflictError: It was decided about before, here or in another process.
-        RxWorkerError: As for `Session.resume` and `Session.decide`.
-    """
-    worker = session.worker
-    if isinstance(worker, QueuedWorker):
-        more, state = given.add, given.shared_state
-        return await worker.decide_later(waiting.id, given.decisions, add=more, shared_state=state, log=session.log)
-    paused = None if waiting.here is None or session.log is not None else waiting.here.result()
-    assert paused is None or isinstance(paused, Paused)
-    return await _resumed(session, waiting.id, given, paused).started()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 from math import inf
@@ -18,17 +17,19 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.decisions import PendingCalls
+from rxworker.decisions import Decided, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
 from rxworker.log.values import OPEN, RunRow
 from rxworker.messages import Message
+from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
 from rxworker.run.run import Run
 from rxworker.turn.journal import NOT_WAITING
-from rxworker.worker.queue import QueuedSession, end_cancelled, end_of
-from rxworker.worker.session import session_of
+from rxworker.turn.result import Paused
+from rxworker.worker.queue import QueuedSession, QueuedWorker, end_cancelled, end_of
+from rxworker.worker.session import Session, session_of
 
 RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
 
@@ -72,6 +73,7 @@ class OpenRun:
         log: The log that has it.
         here: The run, if this process runs it, or has run it.
         resumed_as: The id of the run that resumed it.
+        watching: How many clients look at it: its replica remains.
 
     Example:
         >>> from rxworker import Worker
@@ -80,7 +82,7 @@ class OpenRun:
         ...     run = Worker(ScriptedModel(["Hello."])).run("Hi")
         ...     opened = OpenRun(new_info(run, RunRow(title="Hi"), None), here=run)
         ...     await opened.ended()
-        ...     print(opened.title, opened.status, opened.is_over)
+        ...     print(opened.info.row.title, opened.status, opened.is_over)
         >>> asyncio.run(main())
         Hi finished True
     """
@@ -91,6 +93,7 @@ class OpenRun:
         self.log = log
         self.here = here
         self.resumed_as: str | None = None
+        self.watching = 0
         self._sent: dict[str, asyncio.Future[None]] = {}
         self._replica: Replica | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -121,19 +124,9 @@ class OpenRun:
         return self.here if self.log is None else self._replica
 
     @property
-    def title(self) -> str:
-        """The beginning of its input."""
-        return self.info.row.title
-
-    @property
     def started(self) -> float:
         """When it began, in seconds since the epoch."""
         return self.info.created
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """The labels of its worker when it began."""
-        return self.info.row.labels
 
     @property
     def resumes(self) -> str | None:
@@ -296,10 +289,7 @@ class OpenRun:
             LogError: As for ``send``.
         """
         self._check_running()
-        if self.log is None:
-            self._its_own.pause(reason=reason)
-        else:
-            await self._followed(self.log).pause(reason=reason)
+        await awaited(self.run.pause(reason=reason))
 
     async def cancel(self, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
         """Cancel the run, in whichever process it runs; with ``now``, wait a moment for its end.
@@ -365,7 +355,7 @@ class OpenRun:
         else:
             # A run that is queued just now is not in the log yet.
             run = self.id if self.info.revision >= 0 else self.info.row.resumes
-            await set_given(self.log, self.labels, pair, run, is_allowed=False)
+            await set_given(self.log, self.info.row.labels, pair, run, is_allowed=False)
 
     async def requeue(self, reason: str) -> None:
         """Put the run back, so that a process continues it.
@@ -379,10 +369,6 @@ class OpenRun:
         await self.log.requeue(self.id, reason=reason)
         await self.refresh()
 
-    def is_looked_at(self) -> bool:
-        """Whether its replica is needed."""
-        return False
-
     def close_later(self) -> None:
         """Close the replica soon, unless it is looked at then."""
         if self._linger is not None:
@@ -390,7 +376,7 @@ class OpenRun:
         self._linger = asyncio.get_running_loop().call_later(LINGER, self._close_idle)
 
     def _close_idle(self) -> None:
-        if not self.is_looked_at():
+        if not self.watching:
             self.close()
 
     def close(self) -> None:
@@ -409,3 +395,35 @@ async def until_begun(log: EventLog, run_id: str) -> None:
         async for infos in changes:
             if any(info.run_id == run_id and info.last_seq for info in infos):
                 return
+
+
+def resumed(session: Session, run_id: str, given: Decided, paused: Paused[object] | None = None) -> Run[object]:
+    """The run that resumes a paused one: by a stored decision, or as it is kept where there is no log."""
+    decisions, add, shared_state = given.decisions, given.add, given.shared_state
+    if session.log is None and paused is not None:
+        return session.resume(paused, decisions=decisions, add=add, shared_state=shared_state)
+    return session.decide(run_id, decisions, add=add, shared_state=shared_state)
+
+
+async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[object] | str:
+    """Resume a paused run in a session of its conversation, or leave it to the processes that run its worker.
+
+    Args:
+        session: The session.
+        waiting: The run.
+        given: What is decided.
+
+    Returns:
+        The run that resumes it, or the id of the one that another process will begin.
+
+    Raises:
+        CommandConflictError: It was decided about before, here or in another process.
+        RxWorkerError: As for `Session.resume` and `Session.decide`.
+    """
+    worker = session.worker
+    if isinstance(worker, QueuedWorker):
+        more, state = given.add, given.shared_state
+        return await worker.decide_later(waiting.id, given.decisions, add=more, shared_state=state, log=session.log)
+    paused = None if waiting.here is None or session.log is not None else waiting.here.result()
+    assert paused is None or isinstance(paused, Paused)
+    return await resumed(session, waiting.id, given, paused).started()

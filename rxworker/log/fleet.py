@@ -33,6 +33,14 @@ def usage_of(row: RunRow) -> Usage:
     )
 
 
+def can_requeue(row: RunRow) -> bool:
+    """Whether a run has failed, or was set aside, so that putting it back may help.
+
+    One that was cancelled or stopped by a limit ended as it should.
+    """
+    return row.status == "aborted" and row.cause == "error" and not row.outer
+
+
 class RowCosts:
     """What stored runs cost: as their workers have counted it, unless there are prices that they have not.
 

@@ -8,8 +8,7 @@ import pytest
 
 from rxworker import Run, Worker, tool
 from rxworker.decisions import Approve, Decided
-from rxworker.desk.conversation import resume_run
-from rxworker.desk.run import OpenRun, new_info
+from rxworker.desk.run import OpenRun, new_info, resume_run
 from rxworker.errors import CommandConflictError, LocalProtocolError
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow

@@ -30,13 +30,13 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.boards import BoardFeed, BoardQuery, FollowedBoard, encode_state
+from rxworker.ui.web.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.published import DurableItems, FollowedStream
+from rxworker.ui.web.published import DurableItems
 from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -54,7 +54,7 @@ from rxworker.ui.web.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
-from rxworker.ui.web.streams import RETRY, FollowedRun
+from rxworker.ui.web.streams import RETRY, follow_run
 
 B = TypeVar("B", bound=Struct)
 
@@ -457,7 +457,7 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
     frames = entry.frames if request.link is None else entry.shared_frames
-    followed = FollowedRun(entry, entry.run, frames, f"events {request.remote or ''}".strip())
+    followed = follow_run(entry, frames, f"events {request.remote or ''}".strip())
     followed.watch(after)  # refuses a number that the run does not have
     with state.streams.take(entry):
         await state.streams.follow(request, followed, after, entry.end_frame)
@@ -515,7 +515,7 @@ async def get_items(state: ServerState, request: WebRequest) -> web.Response | N
         return web.Response(status=204)
     with state.streams.take(), state.streams.endless():
         name = f"events {request.remote or ''}".strip()
-        followed = FollowedStream(entry, entry.frames, name, query.delivery)
+        followed = entry.followed(entry.frames, name, query.delivery)
         await state.streams.follow(request, followed, after, entry.end_frame)
     return None
 
@@ -579,7 +579,7 @@ async def _follow_board(
     with state.streams.take(), state.streams.endless():
         entries = await state.boards.open(runs, query)
         with feed_of(dashboard, runs, query, entries) as feed:
-            followed = FollowedBoard(feed, f"events {request.remote or ''}".strip())
+            followed = feed.followed(f"events {request.remote or ''}".strip())
             await state.streams.follow(request, followed, feed.hub.last_seq, bytes, feed.first)
     return None
 

@@ -54,6 +54,7 @@ from rxworker.ui.web.entry import RunEntry, without_labels
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunStore
+from rxworker.ui.web.streams import Followed
 
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
@@ -165,6 +166,25 @@ class BoardFeed:
         """All panels, as a server-sent event."""
         return frame_of(self._newest.values())
 
+    def followed(self, name: str) -> Followed:
+        """The board for a client."""
+        hub = self.hub
+
+        def watch(after: int) -> Watch:
+            return hub.watch(Coalesce(), after=after, name=name)
+
+        return Followed(watch, self.encode, lambda: hub.last_seq, lambda: hub.ended)
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        """The newest state of each panel in changes. A client that has missed changes receives all panels."""
+        events: list[Any] = [record.event for record in records]
+        if records[-1].seq - records[0].seq >= len(records) or any(event.__class__ is not Item for event in events):
+            return self.first()
+        changed: dict[str, bytes] = {}
+        for event in events:
+            changed.update(event.value)
+        return frame_of(changed.values())
+
     def _encode(self, state: PanelState) -> bytes:
         self.encoded += 1
         return self._redact(encode_state(state))
@@ -260,42 +280,6 @@ def encode_state(state: PanelState) -> bytes:
 def frame_of(states: Iterable[bytes]) -> bytes:
     """States as a server-sent event."""
     return b"data: [" + b",".join(states) + b"]\n\n"
-
-
-class FollowedBoard(Struct, frozen=True):
-    """A board that a client follows.
-
-    Attributes:
-        feed: The board.
-        name: The name of the watcher.
-    """
-
-    feed: BoardFeed
-    name: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is computed no more."""
-        return self.feed.hub.ended
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the last change."""
-        return self.feed.hub.last_seq
-
-    def watch(self, after: int) -> Watch:
-        """Watch it."""
-        return self.feed.hub.watch(Coalesce(), after=after, name=self.name)
-
-    def encode(self, records: Sequence[Record]) -> bytes:
-        """The newest state of each panel in changes. A client that has missed changes receives all panels."""
-        events: list[Any] = [record.event for record in records]
-        if records[-1].seq - records[0].seq >= len(records) or any(event.__class__ is not Item for event in events):
-            return self.feed.first()
-        changed: dict[str, bytes] = {}
-        for event in events:
-            changed.update(event.value)
-        return frame_of(changed.values())
 
 
 class Boards:

@@ -23,9 +23,8 @@ from reactivex import operators as ops
 from rxworker.desk.run import OpenRun
 from rxworker.errors import LogError
 from rxworker.events import Event, Fork, Record, RunResume, RunStart
-from rxworker.hub import Coalesce
 from rxworker.log import EventLog, Replica, RunInfo
-from rxworker.log.fleet import RowCosts, usage_of
+from rxworker.log.fleet import RowCosts, can_requeue, usage_of
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
@@ -43,7 +42,6 @@ from rxworker.protocols.socket import (
 from rxworker.providers.models import cost_of
 from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.fleet import can_requeue
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.settings import Settings
 from rxworker.worker.session import Session
@@ -353,8 +351,6 @@ class RunEntry(OpenRun):
         shared_frames: As `frames`, for the clients of read-only links: without labels, of which one may be the name of
             a user, and without the trace of the caller.
         message: Encodes records as a message of a WebSocket, once for all clients.
-        delivery: The default delivery policy of its watchers.
-        watching: The number of clients that watch it.
         clients: The connections of the client of another protocol that it belongs to.
         left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None``
             if not since its answer was streamed.
@@ -386,9 +382,6 @@ class RunEntry(OpenRun):
         self.encode = EncodedRecords(encode=encode)
         self.frames, self.message = OncePerBatch(self.frames_of), OncePerBatch(self.message_of)
         self.shared_frames = OncePerBatch(self.shared_frames_of)
-        self.watching = 0
-        rate = settings.writes_per_second
-        self.delivery = Coalesce(every=None if rate is None else 1 / rate)
         self._known: bytes | None = None
         self._pause: PauseSummary | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -427,7 +420,7 @@ class RunEntry(OpenRun):
             conversation=self.conversation.id,
             worker=self.conversation.name,
             status=self.status,
-            title=self.title,
+            title=row.title,
             started=self.started,
             ended=ended_at(info) if self.is_over else None,
             seq=seq,
@@ -443,7 +436,7 @@ class RunEntry(OpenRun):
             resumed_as=self.resumed_as,
             watchers=() if shown is None else tuple(w for w in shown.watchers.now if w.name != LIST_WATCHER),
             allowed=self.conversation.allowed_tools,
-            can_requeue=self.log is not None and self.status == "aborted" and can_requeue(row),
+            can_requeue=self.log is not None and can_requeue(row),
             branch=self.conversation.branch,
             marks=self.conversation.marks,
         )
@@ -502,10 +495,6 @@ class RunEntry(OpenRun):
                     here.cancel(reason=f"it had no watcher for {grace:g} seconds")
 
             self._grace = asyncio.get_running_loop().call_later(grace, leave)
-
-    def is_looked_at(self) -> bool:
-        """Whether a client watches it."""
-        return self.watching > 0
 
     def close(self) -> None:
         """Close the replica, and stop the timers."""

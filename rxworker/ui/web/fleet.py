@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from rxworker.errors import LogError
 from rxworker.log import EventLog, Fleet, RunInfo
-from rxworker.log.fleet import RowCosts, Totals
+from rxworker.log.fleet import RowCosts, Totals, can_requeue
 from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
@@ -301,14 +301,6 @@ def _taken(totals: Totals) -> Taken:
 
 def _is_over(row: RunRow) -> bool:
     return row.status in ("finished", "aborted")
-
-
-def can_requeue(row: RunRow) -> bool:
-    """Whether a run has failed, or was set aside, so that putting it back may help.
-
-    One that was cancelled or stopped by a limit ended as it should.
-    """
-    return row.status == "aborted" and row.cause == "error" and not row.outer
 
 
 def _row(info: RunInfo, costs: RowCosts, *, is_resumed: bool) -> FleetRow:

@@ -345,7 +345,7 @@ class _Kept(Struct, frozen=True, omit_defaults=True):
 def _kept_of(entry: RunEntry) -> _Kept:
     kept = _Kept()
     with suppress(msgspec.DecodeError):
-        kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
+        kept = msgspec.json.decode(entry.info.row.labels.get(LABEL, "{}"), type=_Kept)
     return kept
 
 

@@ -39,7 +39,7 @@ from rxworker.ui.web.stored_streams import (
     read_offset,
     write_offset,
 )
-from rxworker.ui.web.streams import DELIVERIES
+from rxworker.ui.web.streams import DELIVERIES, Followed
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
 
@@ -156,6 +156,14 @@ class StreamEntry:
                 if not self.is_over:
                     raise
 
+    def followed(
+        self, encode: Callable[[Sequence[Record]], bytes], name: str, delivery: DeliveryName | None = None
+    ) -> Followed:
+        """The stream for a client."""
+        hub = self.published.hub
+        watch = partial(self.watch, delivery=delivery, name=name)
+        return Followed(watch, encode, lambda: hub.last_seq, lambda: hub.ended)
+
     # Encoded, once for all clients.
 
     def item(self, record: Record) -> bytes:
@@ -197,36 +205,6 @@ def _keep(known: dict[int, bytes], seq: int, data: bytes) -> bytes:
         del known[next(iter(known))]
     known[seq] = data
     return data
-
-
-class FollowedStream(Struct, frozen=True):
-    """A published stream that a client follows.
-
-    Attributes:
-        entry: The stream.
-        encode: Encodes items.
-        name: The name of the watcher.
-        delivery: The delivery; ``None`` for that of the stream.
-    """
-
-    entry: StreamEntry
-    encode: Callable[[Sequence[Record]], bytes]
-    name: str
-    delivery: DeliveryName | None = None
-
-    @property
-    def last_seq(self) -> int:
-        """The number of its last item."""
-        return self.entry.published.hub.last_seq
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self.entry.is_over
-
-    def watch(self, after: int) -> Watch:
-        """Watch it."""
-        return self.entry.watch(after, self.delivery, self.name)
 
 
 class DurableItems:

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
 from rxworker.decisions import Decided, decide, granted_by
-from rxworker.desk.conversation import resume_run
-from rxworker.desk.run import STOP_SECONDS
+from rxworker.desk.run import STOP_SECONDS, resume_run
 from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.errors import (
     CommandConflictError,
@@ -150,9 +149,9 @@ class Runs:
                     found[entry.id] = FoundRun(entry, "")
                 continue
             texts = texts_in(entry.run)
-            is_match = matches(words, f"{entry.title}\n{noted_in(entry)}\n{texts.text}")
+            is_match = matches(words, f"{entry.info.row.title}\n{noted_in(entry)}\n{texts.text}")
             if is_match and (not query.tool or query.tool in texts.tools):
-                found[entry.id] = FoundRun(entry, excerpt(words, entry.title, texts.text))
+                found[entry.id] = FoundRun(entry, excerpt(words, entry.info.row.title, texts.text))
         if log is not None:
             async with aclosing(log.search(query.text, tool=query.tool)) as stored:
                 read = 0
@@ -390,7 +389,7 @@ class Runs:
             run = await resume_run(before.conversation.session, before, given)
         except (CommandConflictError, SessionBusyError) as error:
             raise ApiError(409, "conflict", f"{before.id} was resumed already") from error
-        entry = self.store.keep(run, before.conversation, before.title, resumes=before.id)
+        entry = self.store.keep(run, before.conversation, before.info.row.title, resumes=before.id)
         before.resumed_as = entry.id
         before.changed()
         if always is not None:
@@ -413,7 +412,7 @@ class Runs:
         await found.current.disallow(pair)
         await self.store.refresh(found)
 
-    async def mark(self, conversation: str, **changes: Any) -> Marks:
+    async def mark(self, conversation: str, **changes: object) -> Marks:
         """Note something about a conversation: other values of `Marks`.
 
         Raises:
@@ -476,7 +475,7 @@ class Runs:
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
         forked = await conversation.session.fork(before.id, seq).started()
-        return self.store.keep(forked, conversation, before.title)
+        return self.store.keep(forked, conversation, before.info.row.title)
 
     async def cancel(self, entry: RunEntry, reason: str, when: Literal["now", "after_turn"] = "now") -> None:
         """Cancel a run; with ``now``, wait a moment for its end. A paused run can no longer be resumed.

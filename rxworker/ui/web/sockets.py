@@ -19,11 +19,11 @@ from aiohttp import WSCloseCode
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError
 from rxworker.protocols import socket as wire
-from rxworker.ui.web.published import FollowedStream, PublishedStreams
+from rxworker.ui.web.published import PublishedStreams
 from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError, log_error
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.streams import CLOSE_SECONDS, FollowedRun, Streams, send_records
+from rxworker.ui.web.streams import CLOSE_SECONDS, Streams, follow_run, send_records
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -195,7 +195,7 @@ class Connection:
         with self.streams.take(entry):
             await entry.open()
             name = request.name or self.who
-            followed = FollowedRun(entry, entry.run, entry.message, name, request.delivery)
+            followed = follow_run(entry, entry.message, name, request.delivery)
             await send_records(self, followed, request.after)
         end = wire.RunEnd(request.run_id, entry.status, entry.reason)
         await self._send(entry.redact(wire.socket_message(end)))
@@ -207,7 +207,7 @@ class Connection:
             await self._send_message(wire.StreamGone(request.stream))
             return
         with self.streams.take():
-            followed = FollowedStream(entry, entry.message, request.name or self.who, request.delivery)
+            followed = entry.followed(entry.message, request.name or self.who, request.delivery)
             await send_records(self, followed, entry.after(request.after))
         await self._send(entry.end_message())
 

@@ -225,7 +225,7 @@ class ServerState:
         before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
             known = first if isinstance(first, RunStart | RunResume) else run.state
-            title = title_of(last_input(known.conversation.messages)) if before is None else before.title
+            title = title_of(last_input(known.conversation.messages)) if before is None else before.info.row.title
         if before is not None:
             before.resumed_as = run.id
             before.changed()

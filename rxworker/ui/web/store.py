@@ -249,7 +249,6 @@ class RunStore:
 
     def changed(self, entry: RunEntry) -> None:
         """Report a change of a run."""
-        entry.changed()
         self.feed(entry.conversation.owner).changed(entry)
 
     def check_room(self, owner: str | None) -> None:
@@ -489,7 +488,7 @@ class RunStore:
             await asyncio.wait(ends, timeout=seconds)
         if self._storing:
             await asyncio.wait(self._storing, timeout=CLOSING_SECONDS)
-        tasks: list[asyncio.Task[Any]] = [*self._following, *self._storing]
+        tasks: list[asyncio.Task[object]] = [*self._following, *self._storing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

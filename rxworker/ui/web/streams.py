@@ -13,7 +13,7 @@ from reactivex import abc
 
 from rxworker.errors import LogError
 from rxworker.events import Record
-from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
+from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.hub.reader import Reader
 from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
@@ -33,83 +33,62 @@ DELIVERIES: dict[DeliveryName, Delivery] = {
 }
 
 
-def watch_run(entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = "") -> Watch:
+class Followed(Struct, frozen=True):
+    """What a client follows: a run, a published stream or a board, and how it is encoded for the client.
+
+    Attributes:
+        watch: Watches it after a number; refuses one that it does not have yet.
+        encode: Encodes records.
+        last_seq: Returns the number of its last record.
+        is_over: Returns whether it has ended, and its last record is here.
+    """
+
+    watch: Callable[[int], Watch]
+    encode: Callable[[Sequence[Record]], bytes]
+    last_seq: Callable[[], int]
+    is_over: Callable[[], bool]
+
+
+def watch_run(
+    entry: RunEntry,
+    after: int,
+    delivery: DeliveryName = "coalesce",
+    name: str = "",
+    run: Run[object] | Replica | None = None,
+) -> Watch:
     """Watch a run. By default its deltas are merged and arrive at the rate of the server's settings.
+
+    Args:
+        entry: The run.
+        after: The number of the last record to skip.
+        delivery: The delivery.
+        name: The name of the watcher.
+        run: Its records; by default those that are shown now.
 
     Raises:
         ApiError: The run has no such record yet.
     """
-    return _watch(entry.run, after, DELIVERIES.get(delivery, entry.delivery), name)
-
-
-def _watch(run: Run[object] | Replica, after: int, delivery: Delivery, name: str) -> Watch:
+    run, rate = run or entry.run, entry.settings.writes_per_second
     if after > run.last_seq:
         message = f"the last record of the run is {run.last_seq}, so no client can have received {after}"
         raise ApiError(400, "bad_cursor", message)
-    return run.watch(delivery=delivery, after=after, name=name)
+    chosen = DELIVERIES.get(delivery) or Coalesce(every=None if rate is None else 1 / rate)
+    return run.watch(delivery=chosen, after=after, name=name)
 
 
-class Followed(Protocol):
-    """What a client follows, a run or a published stream, and how it is encoded for the client."""
+def follow_run(
+    entry: RunEntry, encode: Callable[[Sequence[Record]], bytes], name: str, delivery: DeliveryName = "coalesce"
+) -> Followed:
+    """A run for a client: its records are those that the client began with, also when the run is dropped."""
+    run = entry.run
 
-    @property
-    def last_seq(self) -> int:
-        """The number of its last record."""
-        ...
+    def watch(after: int) -> Watch:
+        return watch_run(entry, after, delivery, name, run)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-    @property
-    def encode(self) -> Callable[[Sequence[Record]], bytes]:
-        """Encodes records."""
-        ...
-
-    def watch(self, after: int) -> Watch:
-        """Watch it.
-
-        Raises:
-            ApiError: It has no such record yet.
-        """
-        ...
-
-
-class FollowedRun(Struct, frozen=True):
-    """A run that a client follows.
-
-    Attributes:
-        entry: The run.
-        run: Its records: those that the client began with, also when the run is dropped.
-        encode: Encodes records.
-        name: The name of the watcher.
-        delivery: The delivery.
-    """
-
-    entry: RunEntry
-    run: Run[object] | Replica
-    encode: Callable[[Sequence[Record]], bytes]
-    name: str
-    delivery: DeliveryName = "coalesce"
-
-    @property
-    def last_seq(self) -> int:
-        """The number of its last record."""
-        return self.run.last_seq
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, and its last record is here.
-
-        What follows a log ends also when that fails or is closed.
-        """
-        run = self.run
+    def is_over() -> bool:  # what follows a log ends also when that fails or is closed
         return run.done() and (isinstance(run, Run) or run.state.status not in ("new", "running"))
 
-    def watch(self, after: int) -> Watch:
-        """Watch it."""
-        return _watch(self.run, after, DELIVERIES.get(self.delivery, self.entry.delivery), self.name)
+    return Followed(watch, encode, lambda: run.last_seq, is_over)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
@@ -168,7 +147,7 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
     reader = followed.watch(after).reader()
     try:
         while True:
-            if outlet.writes_now and reader.seen >= followed.last_seq:
+            if outlet.writes_now and reader.seen >= followed.last_seq():
                 viewer = Viewer(outlet, followed, reader.seen)
                 with viewer.pushed_to():
                     reader.dispose()
@@ -177,11 +156,11 @@ async def send_records(outlet: Outlet, followed: Followed, after: int) -> None:
                 batch = await reader.next()
             except Exception:
                 # The last record contains the error that ended the run.
-                if not followed.is_over:
+                if not followed.is_over():
                     raise
                 return
             if batch is None:
-                if not followed.is_over:
+                if not followed.is_over():
                     raise LogError(CUT_OFF)
                 return
             for at in range(0, len(batch), AT_ONCE):

@@ -19,7 +19,7 @@ from reactivex.subject import Subject
 from rxworker.boards import publish
 from rxworker.hub import Reliable
 from rxworker.ui.web import Settings, WebRequest
-from rxworker.ui.web.published import FollowedStream, StreamEntry
+from rxworker.ui.web.published import StreamEntry
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.streams import Streams
 
@@ -77,7 +77,7 @@ def follow(entry: StreamEntry, response: Response, after: int = 0) -> asyncio.Ta
     settings = Settings()
     streams = Streams(settings, RunStore(settings))
     request = cast("WebRequest", Request(response))
-    followed = FollowedStream(entry, entry.frames, "")
+    followed = entry.followed(entry.frames, "")
     return asyncio.create_task(streams.follow(request, followed, after, entry.end_frame))
 
 
@@ -182,7 +182,7 @@ async def test_a_client_that_leaves_before_the_response_begins_is_not_an_error(
     entry = StreamEntry(publish("count", Subject[int]()), None)
     streams = Streams(Settings(), RunStore(Settings()))
     request = cast("WebRequest", Leaving(Response([])))
-    followed = FollowedStream(entry, entry.frames, "")
+    followed = entry.followed(entry.frames, "")
     with nullcontext() if error is ConnectionResetError else pytest.raises(error):
         await streams.follow(request, followed, 0, entry.end_frame)
     assert not caplog.records

@@ -33,7 +33,7 @@ from rxworker.ui.web import boards as web_boards
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.request import Route
 from rxworker.ui.web.responses import ERROR_HEADER
-from rxworker.ui.web.streams import FollowedRun
+from rxworker.ui.web.streams import follow_run
 from tests.whole import IS_WHOLE
 
 ADA, BOB = {"X-User": "ada"}, {"X-User": "bob"}
@@ -374,7 +374,7 @@ async def test_a_client_that_is_behind_when_its_run_is_dropped_ends(when: str) -
         entry = await scene.server.state.runs_of(cast("Any", _Ada())).find(run)
         await entry.open()
         outlet = _Behind()
-        followed = FollowedRun(entry, entry.run, entry.frames, "slow")
+        followed = follow_run(entry, entry.frames, "slow")
         streams = scene.server.state.streams
         request = cast("Any", _Request(outlet))
         following = asyncio.create_task(streams.follow(request, followed, 0, entry.end_frame))

@@ -14,7 +14,7 @@ from rxworker.events import Record, TurnStop
 from rxworker.hub import Hub, Watch
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
-from rxworker.ui.web.streams import AT_ONCE, send_records
+from rxworker.ui.web.streams import AT_ONCE, Followed, send_records
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk
@@ -114,16 +114,12 @@ async def test_a_long_run_is_encoded_in_pieces_with_a_turn_of_the_loop_between_t
             turns.append(len(sizes))
             await asyncio.sleep(0)
 
-    class Followed:
-        last_seq = 5_000
-        is_over = True
+    def watch(after: int) -> Watch:
+        return hub.watch(after=after)
 
-        def watch(self, after: int) -> Watch:
-            return hub.watch(after=after)
-
-        def encode(self, records: Sequence[Record]) -> bytes:
-            sizes.append(len(records))
-            return b""
+    def encode(records: Sequence[Record]) -> bytes:
+        sizes.append(len(records))
+        return b""
 
     class Reading:
         writes_now = False
@@ -135,7 +131,7 @@ async def test_a_long_run_is_encoded_in_pieces_with_a_turn_of_the_loop_between_t
             raise AssertionError
 
     counting = asyncio.create_task(count_turns())
-    await send_records(Reading(), Followed(), 0)
+    await send_records(Reading(), Followed(watch, encode, lambda: 5_000, lambda: True), 0)
     counting.cancel()
     assert sum(sizes) == 5_000
     assert max(sizes) <= AT_ONCE
