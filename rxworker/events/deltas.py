@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, repeat
 from operator import sub
-from typing import Any, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, TypeAlias, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.kinds import MERGEABLE
@@ -138,7 +138,8 @@ def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
     gathered: list[Any] = []
     start = 0  # of the neighbours at the end
     like: Any = None  # the first of them, if they can be merged
-    for event in cast("Iterable[Any]", events):
+    each: Iterable[Any] = events
+    for event in each:
         kind = event.__class__
         is_more = kind is like.__class__ and event.index == like.index  # `adds_to_same`, without a call for each
         if not is_more or (kind is not InputJsonDelta and event.choice != like.choice):

@@ -12,8 +12,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import cast
+from typing import TypeGuard
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
 
 from rxworker.messages.json import Json, JsonObject
 
@@ -43,7 +46,7 @@ def _is_size(value: Json) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _are_texts(value: Json) -> bool:
+def _are_texts(value: Json) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(map(_is_text, value))
 
 
@@ -120,7 +123,7 @@ def check_form(schema: JsonObject) -> str:
         return "it is not an object with properties"
     if unknown := sorted(schema.keys() - MEMBERS):
         return f"its member {unknown[0]!r} is not known"
-    if not _are_texts(required) or not properties.keys() >= set(cast("list[str]", required)):
+    if not _are_texts(required) or not properties.keys() >= set(required):
         return "a required property is none of its properties"
     if not all(_is_text(schema.get(name, "")) for name in ("title", "description")):
         return "its title or its description is not a string"
@@ -139,23 +142,27 @@ def check_form(schema: JsonObject) -> str:
     return ""
 
 
-def form_problem(schema: JsonObject, content: object) -> str:
+class _Form(Struct, frozen=True):
+    properties: dict[str, JsonObject]
+    required: list[str] = []
+
+
+def form_problem(schema: JsonObject, content: Json) -> str:
     """Why a content does not fit a form that `check_form` accepts; empty if it does.
 
     >>> form_problem({"properties": {"age": {"type": "integer", "minimum": 18}}}, {"age": 9})
     'input.age is below 18'
     """
-    properties = cast("dict[str, JsonObject]", schema["properties"])
+    form = msgspec.convert(schema, _Form)
     if not isinstance(content, dict):
         return "input is not an object"
-    given = cast("JsonObject", content)
-    for name in cast("list[str]", schema.get("required", [])):
-        if name not in given:
+    for name in form.required:
+        if name not in content:
             return f"input.{name} is missing"
-    for name, value in given.items():
-        if name not in properties:
-            return f"input.{name}: the form has no such property; it has: {', '.join(properties)}"
-        if problem := _problem(properties[name], value):
+    for name, value in content.items():
+        if name not in form.properties:
+            return f"input.{name}: the form has no such property; it has: {', '.join(form.properties)}"
+        if problem := _problem(form.properties[name], value):
             return f"input.{name} {problem}"
     return ""
 
@@ -206,7 +213,7 @@ def _problem(schema: JsonObject, value: Json) -> str:
 def _choices(schema: Mapping[str, Json]) -> list[Json]:
     """The values of a choice; none if it is not one."""
     items = schema.get("items")
-    of = cast("JsonObject", items) if isinstance(items, dict) else schema
+    of = items if isinstance(items, dict) else schema
     if isinstance(values := of.get("enum"), list):
         return values
     titled = of.get("oneOf") or of.get("anyOf")

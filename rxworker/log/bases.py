@@ -19,7 +19,6 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Collection
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -99,8 +98,7 @@ class Bases:
                 entry = again
             else:
                 (record,) = records_of([entry], run_id)
-                event: Any = record.event
-                return with_conversation(entry, _joined(event.conversation, base, before))
+                return with_conversation(entry, _joined(_begin(record), base, before))
         return entry
 
     async def _conversation(self, base: Base) -> Conversation:
@@ -121,8 +119,8 @@ class Bases:
             own = base_of(entries[0], one.run)
             records = [each for each in records_of(entries, one.run) if each.seq <= one.seq]
             if own is not None and found is not None:
-                event: Any = records[0].event
-                whole = replace(event, conversation=_joined(event.conversation, own, found))
+                event = _begin(records[0])
+                whole = replace(event, conversation=_joined(event, own, found))
                 records[0] = replace(records[0], event=whole)
             found = self._known[one.run, one.seq] = fold_run(records).conversation
             if len(self._known) > KEPT:
@@ -151,7 +149,7 @@ class Bases:
                 at = base_of((await self._read(at.run, 0, 1))[0], at.run)
             if at is not None:
                 (record,) = records_of([whole], run)
-                event: Any = record.event
+                event = _begin(record)
                 count = _common(event.conversation, await self._conversation(at))
                 base = Base(at.run, at.seq, count) if count else None
                 if base is not None:
@@ -164,6 +162,12 @@ class Bases:
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
         found = await self._store._read(run_id, after, limit)
         return self._encoding.decode_entries(found, run_id)
+
+
+def _begin(record: Record) -> RunStart | RunResume:
+    """The event of the first record of a run, which has its conversation."""
+    assert isinstance(record.event, RunStart | RunResume)
+    return record.event
 
 
 def _common(conversation: Conversation, before: Conversation) -> int:
@@ -181,7 +185,8 @@ def _rest(event: RunStart | RunResume, base: Base) -> Conversation:
     return replace(rest, **HEAD) if base.head else rest
 
 
-def _joined(rest: Conversation, base: Base, before: Conversation) -> Conversation:
+def _joined(event: RunStart | RunResume, base: Base, before: Conversation) -> Conversation:
     """The inverse of `_rest`."""
+    rest = event.conversation
     head = before if base.head else rest
     return replace(head, messages=before.messages[: base.messages] + rest.messages)

@@ -230,6 +230,6 @@ def _essence(value: Any, ids: dict[str, str]) -> object:
     return value
 
 
-def _known(name: Any, ids: dict[str, str]) -> str:
+def _known(name: str, ids: dict[str, str]) -> str:
     """An id, by its place in the order in which they appear."""
     return ids.setdefault(name, f"#{len(ids)}")

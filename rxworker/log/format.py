@@ -24,7 +24,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
 from math import isfinite
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -119,7 +119,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
     """
 
     held: ToolResult | None = None
-    variables: dict[str, Any] | None = None
+    variables: dict[str, object] | None = None
     answered: tuple[tuple[int, ToolResult], ...] = ()
     agreed: tuple[str, ...] = ()
     approved: bool = False
@@ -215,7 +215,7 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     time = round_time(record.time)
     lengths = times = None
     if event.__class__ is Deltas:
-        deltas = cast("Deltas[Any]", event)
+        deltas: Deltas[Any] = event
         event = deltas.with_text(deltas.text())
         lengths = deltas.lengths()
         if deltas.times is not None:
@@ -357,8 +357,8 @@ def _read_body(entry: Entry) -> _Body:
         return _unknown(entry)
     try:
         if entry.version == 1 and entry.kind in ("run_pause", "run_resume"):
-            body = msgspec.convert(_loads(entry.body), dict[str, Any])
-            event = msgspec.convert(body.get("event"), dict[str, Any])
+            body = msgspec.convert(_loads(entry.body), dict[str, object])
+            event = msgspec.convert(body.get("event"), dict[str, object])
             return msgspec.convert({**body, "event": upgrade_pause(event)}, _Body)
         return _decode(entry.body)
     except msgspec.ValidationError:
@@ -434,7 +434,7 @@ class _Pause1(Struct, frozen=True):
         )
 
 
-def upgrade_pause(members: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_pause(members: Mapping[str, object]) -> dict[str, Any]:
     """The members of a paused run, or of an event of one, as they are since version 2 of the entries.
 
     The parts of the pause are one of them.
@@ -539,15 +539,14 @@ def _read_line(line: bytes | str) -> _Line:
         raise
     except msgspec.DecodeError:
         # Half of a surrogate pair, which msgspec does not read.
-        members = _loads(line)
-        if not isinstance(members, dict):
+        read = _loads(line)
+        if not isinstance(read, dict):
             raise
-        read = cast("dict[str, Any]", members)
         body = json.dumps(read.get("body"), separators=(",", ":")).encode()
         return msgspec.convert({**read, "body": msgspec.Raw(body)}, _Line)
 
 
-def _loads(data: bytes | str) -> object:
+def _loads(data: bytes | str) -> Json:
     """JSON that may have half of a surrogate pair, which msgspec does not read."""
 
     def refuse(name: str) -> None:

@@ -61,6 +61,7 @@ from rxworker.log.store import Append
 from rxworker.log.values import LISTED, Claim, StoredStatus
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
@@ -76,7 +77,7 @@ BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
 """The queries that read for several jobs at once."""
 
 
-class _Job(Generic[T]):
+class _Job(Generic[T_co]):
     """One thing for the server to do, and the future of its result.
 
     Args:
@@ -90,7 +91,7 @@ class _Job(Generic[T]):
         self,
         query: LiteralString,
         values: Sequence[object] | Mapping[str, object],
-        judge: Callable[[Any, bool], T],
+        judge: Callable[[Any, bool], T_co],
         *,
         durable: bool = False,
     ) -> None:
@@ -99,7 +100,7 @@ class _Job(Generic[T]):
         self.judge = judge
         self.durable = durable
         self.is_repeated = False
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[T_co] = asyncio.get_running_loop().create_future()
 
     def done(self, row: object) -> None:
         """Set the result."""
@@ -140,10 +141,10 @@ class _Pump:
         work: Does jobs on it, and sets their results.
     """
 
-    def __init__(self, link: Link, work: Callable[[AsyncConnection, Sequence[_Job[Any]]], Awaitable[None]]) -> None:
+    def __init__(self, link: Link, work: Callable[[AsyncConnection, Sequence[_Job[object]]], Awaitable[None]]) -> None:
         self._link = link
         self._work = work
-        self._waiting: list[_Job[Any]] = []
+        self._waiting: list[_Job[object]] = []
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -174,7 +175,7 @@ class _Pump:
                     job.future.cancel()
                 raise
 
-    async def _do(self, jobs: Sequence[_Job[Any]]) -> None:
+    async def _do(self, jobs: Sequence[_Job[object]]) -> None:
         try:
             await self._link.run(lambda connection: self._work(connection, jobs))
         except Exception as error:
@@ -513,7 +514,7 @@ class PostgresLog(EventLog):
         self._own_pid = connection.info.backend_pid
         self._is_new = True
 
-    async def _write(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+    async def _write(self, connection: AsyncConnection, jobs: Sequence[_Job[object]]) -> None:
         is_new, self._is_new = self._is_new, False
         try:
             lost = [job for _, appends in self._unflushed for job in appends] if is_new else []
@@ -523,14 +524,14 @@ class PostgresLog(EventLog):
                 job.is_repeated = True
             raise
 
-    async def _write_once(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]], is_new: bool) -> None:
+    async def _write_once(self, connection: AsyncConnection, jobs: Sequence[_Job[object]], is_new: bool) -> None:
         appends = [job for job in jobs if isinstance(job, _AppendJob)]
         others = [job for job in jobs if not isinstance(job, _AppendJob)]
         # Rows are locked in this order by everything that locks several of them.
         appends.sort(key=lambda job: job.append.claim.run_id)
         is_full = self._unflushed_size > UNFLUSHED
         flushes = is_new or is_full or any(job.durable for job in jobs)
-        found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
+        found: list[tuple[Sequence[_Job[object]], psycopg.AsyncCursor[Row]]] = []
         async with pipelined(connection) as pipeline:
             if appends:
                 cursor = await connection.execute(sql.APPEND, _arrays(appends), prepare=True, binary=True)
@@ -565,10 +566,10 @@ class PostgresLog(EventLog):
 
     # Reading
 
-    async def _read_together(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+    async def _read_together(self, connection: AsyncConnection, jobs: Sequence[_Job[object]]) -> None:
         """Read the pages of all runs with one query, and so on."""
-        together: dict[LiteralString, list[_Job[Any]]] = {}
-        queries: list[tuple[LiteralString, Any, Sequence[_Job[Any]]]] = []
+        together: dict[LiteralString, list[_Job[object]]] = {}
+        queries: list[tuple[LiteralString, Sequence[object] | Mapping[str, object], Sequence[_Job[object]]]] = []
         for job in jobs:
             if job.query in BATCHED:
                 together.setdefault(job.query, []).append(job)
@@ -753,7 +754,7 @@ def _arrays(appends: Sequence[_AppendJob]) -> Sequence[Sequence[object]]:
     )
 
 
-def _columns(query: LiteralString, jobs: Sequence[_Job[Any]]) -> Sequence[object]:
+def _columns(query: LiteralString, jobs: Sequence[_Job[object]]) -> Sequence[object]:
     """The parameters of a query for several jobs: each has a row for each of its jobs, first their numbers from 1."""
     runs, *more = map(list, zip(*(job.values for job in jobs), strict=True))
     if query == sql.ENTRIES:

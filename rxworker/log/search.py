@@ -14,13 +14,14 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from rxworker.log.codec import StoredRow
 from rxworker.log.values import RunInfo
+from rxworker.messages import Json
 
 MAX_TEXT = 200_000
 """The maximum number of characters of a run that are searched."""
@@ -183,15 +184,14 @@ def _said(messages: list[Any]) -> list[str]:
     return [part["text"] for one in users for part in one.get("content", []) if part["type"] == "text"]
 
 
-def _plain(value: object) -> str:
+def _plain(value: Json) -> str:
     """A value of JSON as text: texts as they are, of the content of a result only the texts."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        parts = cast("list[dict[str, Any]]", value)
-        return "\n".join(part.get("text", "") for part in parts)
+        return "\n".join(str(part.get("text", "")) for part in value if isinstance(part, dict))
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -29,7 +29,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 from msgspec.structs import astuple
 
@@ -46,6 +46,7 @@ from rxworker.log.values import LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FORMAT = 1
 """The version of the tables."""
@@ -134,18 +135,18 @@ _REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
 """An assignment for each change of a run, in the order of the commits."""
 
 
-class _Job:
+class _Job(Generic[T_co]):
     """One thing for a thread to do, and the future of its result."""
 
     __slots__ = ("_future", "_loop", "durable", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, durable: bool = False) -> None:
+    def __init__(self, work: Callable[[sqlite3.Connection], T_co], *, durable: bool = False) -> None:
         self.work = work
         self.durable = durable
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Any] = self._loop.create_future()
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[object, None, T_co]:
         return self._future.__await__()
 
     def done(self, result: object, error: BaseException | None) -> None:
@@ -209,8 +210,8 @@ class SQLiteLog(EventLog):
         self._index: SearchIndex | None = None
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
-        self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_Job[object] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="rxworker log writer", daemon=True)
         self._reader = threading.Thread(target=self._read_on, name="rxworker log reader", daemon=True)
         self._writer.start()
@@ -571,7 +572,7 @@ class SQLiteLog(EventLog):
         """Take what waits into one transaction, until the log is closed."""
         is_closing = False
         while not is_closing:
-            jobs: list[_Job] = []
+            jobs: list[_Job[object]] = []
             job = self._writes.get()
             while job is not None:
                 jobs.append(job)
@@ -583,7 +584,7 @@ class SQLiteLog(EventLog):
             if jobs:
                 self._commit(jobs)
 
-    def _commit(self, jobs: Sequence[_Job]) -> None:
+    def _commit(self, jobs: Sequence[_Job[object]]) -> None:
         db, durable = self._writing, any(job.durable for job in jobs)
         results: list[tuple[object, BaseException | None]]
         count = 0
@@ -608,7 +609,7 @@ class SQLiteLog(EventLog):
         for job, (result, error) in zip(jobs, results, strict=True):
             job.done(result, error)
 
-    def _in_savepoint(self, db: sqlite3.Connection, job: _Job) -> tuple[object, BaseException | None]:
+    def _in_savepoint(self, db: sqlite3.Connection, job: _Job[object]) -> tuple[object, BaseException | None]:
         """Do one job, so that its failure undoes it alone. A failure of the store fails them all."""
         db.execute("SAVEPOINT job")
         try:

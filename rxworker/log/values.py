@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct, field
@@ -324,8 +324,7 @@ def to_sent(*given: Input) -> tuple[Message, ...]:
     ['Keep it short.']
     """
     messages = read_input(given[0] if len(given) == 1 else given)
-    data: dict[str, Any] = {"messages": messages}
-    checked_command(Command("send", data))
+    checked_command(send_command(messages))
     return messages
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -184,7 +184,7 @@ None has a default there: one that is missing may be misspelt.
 
 def _upgraded(state: bytes) -> bytes:
     """A run of version 2 in the present version."""
-    members = msgspec.json.decode(state, type=dict[str, Any])
+    members = msgspec.json.decode(state, type=dict[str, object])
     for name in sorted(IN_2.difference(members)):
         raise ValueError(f"{name} is missing: what may run is not known, so it is not resumed")
     members["signatures"] = members.pop("seals")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import cast
 from weakref import ref
 
 import msgspec
@@ -215,17 +214,16 @@ def _sha256(value: object) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
 
 
-def _without_texts(schema: object) -> object:
+def _without_texts(schema: Json) -> object:
     """A schema without what it has for readers. The names of properties are not such texts."""
     if isinstance(schema, list | tuple):
-        return [_without_texts(each) for each in cast("Sequence[object]", schema)]
+        return [_without_texts(each) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
     left: dict[str, object] = {}
-    for key, value in cast("Mapping[str, object]", schema).items():
+    for key, value in schema.items():
         if key in NAMED and isinstance(value, Mapping):
-            named = cast("Mapping[str, object]", value)
-            left[key] = {name: _without_texts(each) for name, each in named.items()}
+            left[key] = {name: _without_texts(each) for name, each in value.items()}
         elif key in DATA:
             left[key] = value
         elif key not in TEXTS:

@@ -30,7 +30,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Generic, TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from reactivex import Observable
 
@@ -56,6 +56,8 @@ from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, TurnScope, end_reports
 from rxworker.turn.result import Paused, RunResult, T_co, result_of
 from rxworker.turn.stages import perform_turn
+
+A = TypeVar("A")
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
@@ -94,15 +96,15 @@ Only a run without a log ends without the phase ENDING, and only when it has fin
 """
 
 
-def _wake(waiting: Sequence[asyncio.Future[Any]], error: Exception | None = None, result: object = None) -> None:
+def _wake(waiting: Sequence[asyncio.Future[A]], outcome: A | Exception) -> None:
     """Wake the tasks that wait for these futures."""
     for each in waiting:
         if each.done():
             continue
-        if error is None:
-            each.set_result(result)
+        if isinstance(outcome, Exception):
+            each.set_exception(outcome)
         else:
-            each.set_exception(error)
+            each.set_result(outcome)
 
 
 class RunDriver(Generic[T_co]):
@@ -178,7 +180,7 @@ class RunDriver(Generic[T_co]):
             error = self._failure(cause)
         else:
             self._open(context, scope)
-            _wake(self._starting)
+            _wake(self._starting, None)
             try:
                 await asyncio.sleep(0)  # a task that waits for this acts before the first turn
             except asyncio.CancelledError as cause:
@@ -508,7 +510,7 @@ class RunDriver(Generic[T_co]):
             if error is not None:
                 self.is_awaited = self.is_awaited or any(not each.done() for each in self._starting)
             _wake(self._starting, error)
-            _wake(self._waiting, error, outcome)
+            _wake(self._waiting, outcome)
         if error is not None:
             self._log(error)
 

@@ -54,6 +54,8 @@ F = TypeVar("F")
 G = TypeVar("G")
 _SCRIPT = "or worker.{}(...) in a script without an event loop"
 Step: TypeAlias = Callable[[A], B]
+AnyStep: TypeAlias = Callable[[Any], Any]
+"""A step of more than the type checker follows."""
 
 
 class Beginning(Struct, frozen=True):
@@ -74,7 +76,7 @@ class Beginning(Struct, frozen=True):
     scope: TurnScope
     called: Sequence[str] = ()
     allowed: Sequence[tuple[str, str]] = ()
-    output: Output[Any] | None = None
+    output: Output[object] | None = None
     shared_state: Json = None
     stored: LoggedRun | None = None
     run_id: str = ""
@@ -314,18 +316,18 @@ class Run(Generic[T_co]):
     @overload
     def pipe(
         self,
-        op1: Step[Observable[Record], Any],
-        op2: Step[Any, Any],
-        op3: Step[Any, Any],
-        op4: Step[Any, Any],
-        op5: Step[Any, Any],
-        op6: Step[Any, Any],
-        op7: Step[Any, Any],
-        op8: Step[Any, Any],
+        op1: AnyStep,
+        op2: AnyStep,
+        op3: AnyStep,
+        op4: AnyStep,
+        op5: AnyStep,
+        op6: AnyStep,
+        op7: AnyStep,
+        op8: AnyStep,
         /,
-        *operators: Step[Any, Any],
+        *operators: AnyStep,
     ) -> Any: ...
-    def pipe(self, *operators: Step[Any, Any]) -> Any:
+    def pipe(self, *operators: AnyStep) -> Any:
         """Apply operators to the records, from left to right: ``run.records.pipe(...)``."""
         return self.records.pipe(*operators)
 

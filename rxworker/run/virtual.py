@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from reactivex import abc
 from reactivex.scheduler import VirtualTimeScheduler
+from reactivex.scheduler.scheduleditem import ScheduledItem
 
 from rxworker.errors import LocalProtocolError
 from rxworker.tools.function import ToolThread
@@ -75,7 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, scheduler: VirtualTimeScheduler) -> None:
         self.scheduler = scheduler
-        self._queue: Any = scheduler._queue  # it has no public way to see what is next
+        self._queue = scheduler._queue  # it has no public way to see what is next
         self._in_executor = 0
         selector = _Selector()
         selector.loop = self
@@ -128,13 +129,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         left = (due.duetime - self.scheduler.now).total_seconds()
         return left if timeout is None else min(timeout, left)
 
-    def _next(self) -> Any:
+    def _next(self) -> ScheduledItem | None:
         while self._queue and self._queue.peek().is_cancelled():
             self._queue.dequeue()
         return self._queue.peek() if self._queue else None
 
 
-def run_in(scheduler: abc.SchedulerBase | None, main: Coroutine[Any, Any, A]) -> A:
+def run_in(scheduler: abc.SchedulerBase | None, main: Coroutine[object, object, A]) -> A:
     """Run a coroutine to its end in an event loop of its own: in virtual time, if the scheduler has it."""
     if not isinstance(scheduler, VirtualTimeScheduler):
         return asyncio.run(main)

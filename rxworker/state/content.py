@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import msgspec
 
@@ -111,7 +110,7 @@ def _opaque(state: BlockState) -> Content:
 
 def _any_json(text: str) -> Json:
     try:
-        return cast(Json, msgspec.json.decode(text))
+        return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
 

@@ -16,6 +16,7 @@ from rxworker.tools.json_decoder import JsonDecoder
 from rxworker.tools.schema import HINT, schema_of
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FENCE = "```"
 TYPES: Mapping[str, tuple[type, ...]] = {
@@ -29,7 +30,7 @@ TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-class Output(Generic[T]):
+class Output(Generic[T_co]):
     """The type of an answer.
 
     Providers require an object at the root. Any other type is wrapped in an object, as its only member.
@@ -49,11 +50,11 @@ class Output(Generic[T]):
     [1, 2]
     """
 
-    def __init__(self, type_: type[T]) -> None:
+    def __init__(self, type_: type[T_co]) -> None:
         name: str = getattr(type_, "__name__", "output")
         try:
             schema = schema_of(type_)
-            self._decoder: JsonDecoder[T] | _SchemaDecoder = JsonDecoder(type_)
+            self._decoder: JsonDecoder[T_co] | _SchemaDecoder = JsonDecoder(type_)
         except (TypeError, ValueError) as error:
             message = f"{type_!r} cannot be the output of a run: {error}; {HINT}"
             raise ConfigurationError(message) from error
@@ -79,7 +80,7 @@ class Output(Generic[T]):
         output.format = form
         return output
 
-    def decode(self, text: str) -> T:
+    def decode(self, text: str) -> T_co:
         """Decode the text.
 
         Raises:
@@ -113,7 +114,7 @@ class Output(Generic[T]):
         return None
 
 
-def output_of(type_: type[Any] | None) -> Output[Any] | None:
+def output_of(type_: type[T] | None) -> Output[T] | None:
     """The type of an answer, if one is requested."""
     return None if type_ is None else Output(type_)
 

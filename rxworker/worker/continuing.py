@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -68,7 +68,7 @@ def resumed(
     session: SessionBase,
     waiting: Paused[object],
     given: Decided,
-    output: Output[Any] | None,
+    output: Output[object] | None,
     *,
     claim: ClaimFn | None = None,
     source: RunRow | None = None,
@@ -143,7 +143,7 @@ async def decided(
     log: EventLog,
     run_id: str,
     given: Decided,
-    output: Output[Any] | None,
+    output: Output[object] | None,
 ) -> Beginning:
     """What the run begins with that resumes a stored one, after the decisions are stored."""
     _check_performs(session)
@@ -164,7 +164,7 @@ async def _applied(
     log: EventLog,
     paused: Paused[object],
     given: Decided,
-    output: Output[Any] | None,
+    output: Output[object] | None,
     row: RunRow,
     held: Claim | None = None,
 ) -> Beginning:
@@ -194,7 +194,7 @@ async def forked(
     seq: int,
     new: str,
     reason: str,
-    output: Output[Any] | None,
+    output: Output[object] | None,
 ) -> Beginning:
     """What a fork continues from, after it is stored."""
     await log.existing(run_id)
@@ -250,7 +250,7 @@ async def recovered(
     run_id: str,
     reason: str,
     claim: Claim | None = None,
-    output: Output[Any] | None = None,
+    output: Output[object] | None = None,
 ) -> Beginning:
     """What a stored run continues from. This process claims it."""
     is_of_next = claim is not None and claim.run_id != run_id  # it is that of the run that resumes it

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -84,8 +84,8 @@ class WorkerTool:
         """
         task = _task_of(input_json, self.meta.name)
         given = self._worker
-        made = cast("object", given if isinstance(given, Worker) else given())
-        if not isinstance(made, Worker):
+        made = given if isinstance(given, Worker) else given()
+        if not isinstance(made, Worker):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise ConfigurationError(f"{given!r} made {made!r}, which is not a worker")
         # A session of its own for each call, so that calls run in parallel.
         return await _run(made.new_session(), task, context, self.meta.name)

@@ -71,7 +71,7 @@ async def submit(
     conversation: Conversation | None = None,
     tracing: Tracing | None = None,
     run_id: str | None = None,
-    output: type[Any] | None = None,
+    output: type[object] | None = None,
     map_input: Callable[[Message], Message] | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
@@ -134,7 +134,7 @@ class QueuedSession(Session):
         self,
         input: Input,  # noqa: A002 - as in `Worker.run`
         run_id: str,
-        output: type[Any] | None = None,
+        output: type[object] | None = None,
     ) -> str:
         """Store a run, once for each id.
 
@@ -176,7 +176,7 @@ class QueuedSession(Session):
         known: RunInfo,
         given: Conversation,
         added: tuple[Message, ...],
-        output: Output[Any] | None,
+        output: Output[object] | None,
     ) -> None:
         """Check that a stored run is the one that this worker would store.
 
@@ -397,7 +397,7 @@ async def work(
     if concurrency < 1:
         raise ConfigurationError(f"concurrency={concurrency}: give at least 1")
     called = None if on_run is None else Callback(on_run, _log_failure)
-    running: dict[asyncio.Future[Any], Run[object]] = {}
+    running: dict[asyncio.Task[None], Run[object]] = {}
 
     def note(run: Run[object] | None) -> None:
         if run is not None:

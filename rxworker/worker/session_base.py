@@ -149,7 +149,7 @@ class SessionBase:
         self._current: Run[object] | None = None
         self._last = ""
         self.paused: Paused[object] | None = None
-        self._paused_output: Output[Any] | None = None
+        self._paused_output: Output[object] | None = None
         self._resumed: set[str] = set()
         self._observers: list[abc.ObserverBase[Run[object]]] = []
 
@@ -267,7 +267,7 @@ class SessionBase:
     def _start(
         self,
         added: tuple[Message, ...],
-        output: Output[Any] | None = None,
+        output: Output[object] | None = None,
         log: EventLog | None = None,
         run_id: str = "",
     ) -> Run[Any]:

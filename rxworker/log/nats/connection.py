@@ -58,7 +58,7 @@ ATTEMPT = 2.0
 BATCH = 500
 """Messages of one read."""
 BATCH_BYTES = 4 << 20
-CONNECTING: dict[str, Any] = {
+CONNECTING: dict[str, object] = {
     "connect_timeout": 2,
     "reconnect_time_wait": 0.1,
     "max_reconnect_attempts": -1,
@@ -148,7 +148,7 @@ class Connection:
     def __init__(
         self,
         address: Address,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         *,
         label: str,
         patience: float = PATIENCE,
@@ -242,7 +242,7 @@ class Connection:
                 self._on_return()
 
         # It is typed in part.
-        connect = cast("Callable[..., Coroutine[Any, Any, None]]", client.connect)
+        connect = cast("Callable[..., Coroutine[object, object, None]]", client.connect)
         connecting = self.loop.create_task(
             connect(
                 self._address.servers,

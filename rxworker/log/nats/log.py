@@ -30,7 +30,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from msgspec.structs import replace
 
@@ -205,7 +205,7 @@ class NatsLog(EventLog):
         name: str = NAME,
         replicas: int | None = None,
         streams: int | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
         patience: float = PATIENCE,
         codec: Codec | None = None,
         owner: str = "",
@@ -279,7 +279,7 @@ class NatsLog(EventLog):
         if self._session is not None and self._marks:
             self._start(self._receive_marks(self._session))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -13,7 +13,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -124,7 +124,7 @@ class Renewer:
         owner: The name of this process in claims.
     """
 
-    def __init__(self, address: Address, options: Mapping[str, Any], owner: str) -> None:
+    def __init__(self, address: Address, options: Mapping[str, object], owner: str) -> None:
         self._address = address
         self._options = options
         self._name = address.name
@@ -175,7 +175,7 @@ class Renewer:
                 lost += [one.run_id for one in owners if one.epoch > epochs[one.run_id]]
         return lost
 
-    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, work: Callable[[], Coroutine[object, object, T]]) -> T:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="rxworker log heartbeat", daemon=True)
