@@ -64,7 +64,7 @@ from rxworker.operators import (
 from rxworker.operators.gauges import UsageChanges
 from rxworker.operators.kernel import Operator
 from rxworker.operators.window import slide
-from rxworker.providers.models import prices_of
+from rxworker.providers.models import currency_of, prices_of
 from rxworker.resume.stored import last_input, title_of
 from rxworker.state.inner import RunningTool, step_tools
 
@@ -827,7 +827,7 @@ def _has_failed_tool(stop: ToolStop) -> bool:
 
 
 def _currency(prices: Mapping[str, Prices] | None) -> str:
-    return next((each.currency for each in (prices or {}).values()), "USD")
+    return currency_of(prices) or "USD"
 
 
 def _coster(prices: Mapping[str, Prices] | None) -> Callable[[UsageChange], float | None]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rxworker.log.values import OPEN, TENANT, RunInfo, RunRow, StoredStatus, counts_of
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage, as_sum
-from rxworker.providers.models import Cost, cost_of
+from rxworker.providers.models import Cost, cost_of, currency_of
 from rxworker.state.run_state import TOOL_BOUNDS
 
 
@@ -50,7 +50,7 @@ class RowCosts:
         table: The prices by the names of models.
 
     Attributes:
-        currency: That of the first model of the table.
+        currency: Their currency.
 
     >>> row = RunRow(input_tokens=1_000_000, by_model={"mine": (1_000_000, 0, 0, 0)}, unpriced=("mine",))
     >>> RowCosts({"mine": Prices(input=1.0, output=2.0)}).of(row)
@@ -59,7 +59,7 @@ class RowCosts:
 
     def __init__(self, table: Mapping[str, Prices]) -> None:
         self._table = table
-        self.currency = next((prices.currency for prices in table.values()), "")
+        self.currency = currency_of(table)
 
     def is_estimate(self, row: RunRow) -> bool:
         """Whether the worker of a run has not counted its cost by these prices."""
@@ -79,7 +79,7 @@ class RowCosts:
         model = next(iter(by_model)) if len(by_model) == 1 else ""
         by_model[model] = by_model.get(model, Usage()) + Usage(*rest)
         sums = {name: as_sum(each) for name, each in by_model.items()}
-        return cost_of(sums, row.prices, self._table, self.currency)
+        return cost_of(sums, row.prices, self._table)
 
 
 MAX_RUNS = 100_000

@@ -645,25 +645,33 @@ def prices_of(
     return model_info(model).prices if found is None and model not in recorded else found
 
 
+def currency_of(table: Mapping[str, Prices] | None) -> str:
+    """The currency of all figures by a table of prices: that of its first prices; empty without any.
+
+    >>> currency_of({"mine": Prices(1.0, 2.0, currency="EUR"), "other": Prices(1.0, 2.0)})
+    'EUR'
+    """
+    return next((prices.currency for prices in (table or {}).values()), "")
+
+
 def cost_of(
     by_model: Mapping[str, Usage],
     recorded: Mapping[str, Prices | None],
     table: Mapping[str, Prices] | None = None,
-    currency: str = "",
 ) -> Cost:
     """What the tokens of models cost, each by its own prices; see `prices_of`.
 
     Args:
         by_model: The tokens by the names of the models.
         recorded: As for `prices_of`.
-        table: As for `prices_of`.
-        currency: The currency; by default that of the first prices.
+        table: As for `prices_of`. The currency is that of `currency_of`, or else that of the first prices.
 
     >>> cost_of({"mine": Usage(1_000_000, 0), "other": Usage(5, 5)}, {"mine": Prices(1.5, 2.0)})
     Cost(known=1.5, currency='USD', unpriced=('other',))
     """
     known: float | None = None
     unpriced: list[str] = []
+    currency = currency_of(table)
     for model, usage in by_model.items():
         if not usage.input_tokens and not usage.output_tokens:
             continue

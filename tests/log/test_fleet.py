@@ -17,6 +17,8 @@ from rxworker.log.fleet import Totals
 from rxworker.log.leases import Leases
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.messages import Prices
+from rxworker.messages.usage import Usage
+from rxworker.providers.models import cost_of
 from rxworker.testing import ScriptedModel, call, say
 
 NOW = 1_000_000 * 60.0
@@ -38,6 +40,12 @@ def info(
 def one(fleet: Fleet) -> tuple[dict[StoredStatus, int], Totals]:
     [group] = fleet.groups.values()
     return dict(+group.runs), group.totals
+
+
+def test_costs_have_the_currency_of_the_first_prices_of_the_table() -> None:
+    table = {"a": Prices(1.0, 2.0, currency="EUR"), "b": Prices(1.0, 2.0)}
+    cost = cost_of({"b": Usage(1_000_000, 0), "a": Usage(1_000_000, 0)}, {}, table)
+    assert (cost.known, cost.currency, cost.unpriced) == (1.0, "EUR", ("b",))
 
 
 def test_a_run_contributes_its_differences() -> None:

@@ -22,6 +22,7 @@ from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
+from rxworker.providers.models import currency_of
 from rxworker.resume.stored import TITLE
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
@@ -593,8 +594,7 @@ async def get_link(state: ServerState, request: WebRequest) -> web.Response:
     if link.run and not link.board:
         entry = await state.runs_of(request).find(link.run)
         answer["run"] = msgspec.Raw(entry.redact(encode_json(shared_summary(entry.summary()))))
-        currencies = {prices.currency for prices in state.settings.prices.values()}
-        answer["currency"] = currencies.pop() if len(currencies) == 1 else ""
+        answer["currency"] = currency_of(state.settings.prices)
     return json_response(answer)
 
 
