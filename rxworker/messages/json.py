@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 else:
     # msgspec resolves the annotations of a Struct when it first decodes one, and has no recursive aliases.
     Json = Any
-from typing import Any, NoReturn, cast
 
 JsonObject: TypeAlias = dict[str, Json]
 """A JSON object."""
@@ -25,7 +24,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
     )
 
 
-class FrozenObject(dict[str, Any]):
+class FrozenObject(dict[str, Json]):
     """A JSON object whose edits raise. A deep copy of it is a plain dict."""
 
     __slots__ = ()
@@ -35,12 +34,12 @@ class FrozenObject(dict[str, Any]):
     def __copy__(self) -> JsonObject:
         return dict(self)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[JsonObject], tuple[JsonObject]]:
         # Used by pickle and by copy.deepcopy.
         return dict, (dict(self),)
 
 
-class FrozenArray(list[Any]):
+class FrozenArray(list[Json]):
     """A JSON array whose edits raise. A deep copy of it is a plain list."""
 
     __slots__ = ()
@@ -50,7 +49,7 @@ class FrozenArray(list[Any]):
     def __copy__(self) -> list[Json]:
         return list(self)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[list[Json]], tuple[list[Json]]]:
         return list, (list(self),)
 
 
@@ -65,19 +64,18 @@ def freeze(schema: JsonObject) -> JsonObject:
     if type(schema) is FrozenObject:
         return schema
     try:
-        return cast("JsonObject", _frozen(schema))
+        return FrozenObject({name: _frozen(member) for name, member in schema.items()})
     except RecursionError:
         return schema
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Json) -> Json:
     if isinstance(value, FrozenObject | FrozenArray):
         return value
     if isinstance(value, dict):
-        items = cast("dict[str, object]", value).items()
-        return FrozenObject({name: _frozen(item) for name, item in items})
+        return FrozenObject({name: _frozen(member) for name, member in value.items()})
     if isinstance(value, list):
-        return FrozenArray(map(_frozen, cast("list[object]", value)))
+        return FrozenArray(map(_frozen, value))
     if type(value) is tuple:
-        return tuple(map(_frozen, cast("tuple[object, ...]", value)))
+        return tuple(map(_frozen, value))
     return value

@@ -9,7 +9,7 @@ when the next character proves that they are complete.
 from __future__ import annotations
 
 import re
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 
@@ -51,7 +51,7 @@ class JsonReader:
         self.is_complete = False
         self.is_broken = False
         self._stack: list[Container] = []
-        self._key: str | None = None
+        self._key = ""
         self._member = ""  # the key in the outermost object
         self._wants = "value"  # value, key, colon or comma
         self._fresh = False  # whether the innermost container has just opened
@@ -103,8 +103,8 @@ class JsonReader:
         return place + 1
 
     def _read_string(self, text: str, place: int) -> int:
-        pieces = cast("list[str]", self._string)
-        begin = place
+        pieces, begin = self._string, place
+        assert pieces is not None
         if self._escaped:
             self._escaped = False
             place += 1
@@ -150,7 +150,7 @@ class JsonReader:
         if not self._stack:
             self.value = value
         elif isinstance(container := self._stack[-1], dict):
-            container[cast("str", self._key)] = value
+            container[self._key] = value
         elif self._placed:
             container[-1] = value
         else:
@@ -165,7 +165,7 @@ class JsonReader:
         if self._wants != "value" or value is _BROKEN:
             self.is_broken = True
             return
-        self._put(cast("Json", value))
+        self._put(value)
         self._ended()
 
     def _end_string(self) -> None:
@@ -193,11 +193,12 @@ class JsonReader:
             self._placed = True
 
 
-_BROKEN = object()
+_BROKEN: Json = []  # compared by identity
 
 
-def _decoded(text: str) -> object:
+def _decoded(text: str) -> Json:
     try:
-        return cast("object", msgspec.json.decode(text))
+        value: Json = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
         return _BROKEN
+    return value

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TypeAlias, cast
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
 
-from rxworker.messages.json import Json
+from rxworker.messages.json import Json, JsonObject
 
 # The values that distinguish one text from another, besides the names of the fields that lead to it.
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
@@ -69,7 +69,7 @@ class SurrogateJoiner:
     def _read(self, data: bytes) -> bytes | None:
         text = data.decode("utf-8", "replace")
         try:
-            value = cast("Json", json.loads(text))
+            value: Json = json.loads(text)
             cleaned = self._cleaned(value, (), "")
         except (ValueError, RecursionError):
             return None
@@ -146,6 +146,33 @@ def word(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_object(value: Json) -> JsonObject:
+    """An object, or an empty one for any other value.
+
+    >>> as_object({"city": "Oslo"}), as_object("Oslo")
+    ({'city': 'Oslo'}, {})
+    """
+    return value if isinstance(value, dict) else {}
+
+
+def as_array(value: Json) -> Sequence[Json]:
+    """An array, or an empty one for any other value.
+
+    >>> as_array(["Oslo"]), as_array("Oslo")
+    (['Oslo'], ())
+    """
+    return value if isinstance(value, list | tuple) else ()
+
+
+def objects_in(value: Json) -> list[JsonObject]:
+    """The objects in an array; none in any other value.
+
+    >>> objects_in([{"city": "Oslo"}, None]), objects_in("Oslo")
+    ([{'city': 'Oslo'}], [])
+    """
+    return [one for one in as_array(value) if isinstance(one, dict)]
+
+
 def json_text(value: Json) -> str:
     """A text as it is, the empty one for ``None``, and any other value as JSON.
 
@@ -157,7 +184,7 @@ def json_text(value: Json) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def encode_lenient(value: Struct | Json) -> bytes:
+def encode_lenient(value: object) -> bytes:
     r"""Encode a value as JSON.
 
     Half characters and integers beyond 64 bits are replaced by what JSON and UTF-8 can hold, so that it never raises.
@@ -168,7 +195,7 @@ def encode_lenient(value: Struct | Json) -> bytes:
     try:
         return msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError):
-        return msgspec.json.encode(_encodable(cast("Json", msgspec.to_builtins(value))))
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
 
 
 def _encodable(value: Json) -> Json:

@@ -17,7 +17,7 @@ after that gets a 204, and an ``EventSource`` then does not reconnect.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, cast, get_args
+from typing import TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -151,7 +151,7 @@ def encode_json(value: object) -> bytes:
     '{"half":"�","what":"(complex)"}'
     """
     try:
-        return encode_lenient(cast("Json", value))
+        return encode_lenient(value)
     except (TypeError, ValueError, RecursionError):
         plain: Json = msgspec.to_builtins(value, enc_hook=_placeholder, str_keys=True)
         return encode_lenient(plain)

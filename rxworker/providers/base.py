@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Literal, Protocol, TypeAlias, TypeGuard, cast
 from urllib.parse import unquote_plus
 
 from msgspec import Struct, field
@@ -40,19 +40,17 @@ def hidden(value: object) -> object:
     >>> hidden({"Authorization": "Bearer sk-1", "servers": [{"auth_token": "t", "url": "https://a"}]})
     {'Authorization': '***', 'servers': [{'auth_token': '***', 'url': 'https://a'}]}
     """
-    if isinstance(value, Mapping):
-        known = cast("Mapping[object, object]", value)
+    if _is_mapping(value):
         return {
             name: HIDDEN
             if isinstance(name, str) and is_secret(name) and isinstance(held, str | bytes)
             else hidden(held)
-            for name, held in known.items()
+            for name, held in value.items()
         }
-    if isinstance(value, list | tuple):
-        several = cast("Sequence[object]", value)
-        if len(several) == 2 and isinstance(name := several[0], str) and is_secret(name):
+    if _is_array(value):
+        if len(value) == 2 and isinstance(name := value[0], str) and is_secret(name):
             return (name, HIDDEN)  # headers are given as pairs, too
-        return [hidden(one) for one in several]
+        return [hidden(one) for one in value]
     return value
 
 
@@ -66,16 +64,23 @@ def secrets_in(value: object) -> Iterator[str]:
     >>> list(secrets_in({"Authorization": "Bearer sk-1", "cookie": "theme=dark", "servers": [["x-api-key", "k"]]}))
     ['Bearer sk-1', 'sk-1', 'theme=dark', 'dark', 'k']
     """
-    if isinstance(value, Mapping):
-        for name, held in cast("Mapping[object, object]", value).items():
+    if _is_mapping(value):
+        for name, held in value.items():
             yield from _secrets_under(name, held)
-    elif isinstance(value, list | tuple):
-        several = cast("Sequence[object]", value)
-        if len(several) == 2 and isinstance(several[0], str):
-            yield from _secrets_under(several[0], several[1])
+    elif _is_array(value):
+        if len(value) == 2 and isinstance(value[0], str):
+            yield from _secrets_under(value[0], value[1])
         else:
-            for one in several:
+            for one in value:
                 yield from secrets_in(one)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[object, object]]:
+    return isinstance(value, Mapping)
+
+
+def _is_array(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list | tuple)
 
 
 def _secrets_under(name: object, value: object) -> Iterator[str]:
@@ -174,7 +179,7 @@ class HttpRequest(Struct, frozen=True):
         url, headers = hidden_url(self.url), hidden(self.headers)
         return f"HttpRequest({self.method} {url} {headers} {len(self.body)} bytes)"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
+    def __rich_repr__(self) -> list[tuple[str, object]]:
         """The same for rich."""
         shown = [("url", hidden_url(self.url)), ("headers", hidden(self.headers))]
         return [("method", self.method), *shown, ("bytes", len(self.body))]
@@ -273,9 +278,9 @@ class Options(Settings, frozen=True, omit_defaults=True):
         shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"Options({', '.join(shown)})"
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
+    def __rich_repr__(self) -> list[tuple[str, object]]:
         """The settings that are set, without secrets; for rich, too."""
-        shown: list[tuple[str, Any]] = []
+        shown: list[tuple[str, object]] = []
         for known in fields(self):
             value: object = getattr(self, known.name)
             if value != known.default and value != {}:
@@ -301,19 +306,20 @@ def _check_cache(value: object) -> None:
         return
     if isinstance(value, str):
         raise ConfigurationError(f"Options(cache) is {value!r}: write cache='auto', or cache=('tools', 'system')")
-    _check_texts("Options(cache)", value, "cache='auto'")
-    for part in cast("Sequence[str]", value):
+    for part in _check_texts("Options(cache)", value, "cache='auto'"):
         if part not in PARTS:
             raise ConfigurationError(
                 f"Options(cache): there is no part {part!r}, only {', '.join(PARTS)}{nearest(part, PARTS)}"
             )
 
 
-def _check_texts(name: str, value: object, example: str) -> None:
+def _check_texts(name: str, value: object, example: str) -> list[str]:
     """Check a list of texts. A single text in its place is a common mistake."""
     check_type(name, value, (tuple, list), example)
-    for text in cast("Sequence[object]", value):
+    texts = value if _is_array(value) else ()
+    for text in texts:
         check_type(name, text, str, example)
+    return [text for text in texts if isinstance(text, str)]
 
 
 class Request(Struct, frozen=True):
@@ -372,6 +378,11 @@ class ResumableDecoder(ResponseDecoder, Protocol):
     def cancel(self, sent: HttpRequest) -> HttpRequest | None:
         """The request that ends the response at the service; ``None``: there is nothing to end."""
         ...
+
+
+def resumable(decoder: ResponseDecoder) -> ResumableDecoder:
+    """The decoder of a response in the background, which `BackgroundProvider` has made, under its type."""
+    return cast("ResumableDecoder", decoder)
 
 
 class Provider(Protocol):

@@ -12,8 +12,8 @@ See https://platform.claude.com/docs/en/build-with-claude/prompt-caching#what-in
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Event, Opaque
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import json_text
+from rxworker.messages.lenient_json import as_array, as_object, json_text
 from rxworker.messages.usage import Usage
 from rxworker.providers.base import HttpRequest, Provider, Request, hidden_url
 
@@ -39,6 +39,7 @@ SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 MESSAGES = ("messages", "input", "contents")
 CONTENT = ("content", "parts")
 MARKS = ("cache_control", "prompt_cache_breakpoint")
+CONFIGS = ("generationConfig", "generation_config", "inferenceConfig", "options", "toolConfig")
 SYSTEM_ROLES = ("system", "developer")
 HARMLESS = frozenset(
     [
@@ -118,14 +119,10 @@ class CacheChange(Struct, frozen=True):
 
     def __str__(self) -> str:
         what = "a time stamp in " if self.is_time else ""
-        who = "".join(
-            (
-                self.part,
-                f", tool {self.tool}" if self.tool else "",
-                f", hook {self.hook}" if self.hook else "",
-            )
-        )
-        return f"{what}{self.path} ({who}) differs from byte {self.at}: {self.before!r} became {self.now!r}"
+        tool = f", tool {self.tool}" if self.tool else ""
+        hook = f", hook {self.hook}" if self.hook else ""
+        place = f"{self.path} ({self.part}{tool}{hook})"
+        return f"{what}{place} differs from byte {self.at}: {self.before!r} became {self.now!r}"
 
 
 class CacheUse(Struct, frozen=True):
@@ -258,10 +255,8 @@ def _tails(change: CacheChange) -> tuple[str, str]:
 
 def _entries(request: HttpRequest) -> Entries:
     """The prompt of a request, of any protocol."""
-    body = cast("dict[str, Any]", msgspec.json.decode(request.body))
-    config, tools = body.get("toolConfig"), body.pop("tools", None)
-    if isinstance(config, dict) and "tools" in config:  # Bedrock
-        tools = cast("dict[str, Any]", config).pop("tools")
+    body: JsonObject = msgspec.json.decode(request.body)
+    tools = body.pop("tools", None) or as_object(body.get("toolConfig")).pop("tools", None)  # the second is Bedrock's
     found: Entries = {part: [] for part in ORDER}
     found["model"] = [("url", hidden_url(request.url)), ("model", body.pop("model", None))]
     found["tools"] = [*_tools(tools)]
@@ -270,34 +265,33 @@ def _entries(request: HttpRequest) -> Entries:
     for name in MESSAGES:
         part: PromptPart = "system"
         for at, message in enumerate(_unmarked(body.pop(name, None))):
-            if not (isinstance(message, dict) and cast("JsonObject", message).get("role") in SYSTEM_ROLES):
+            if as_object(message).get("role") not in SYSTEM_ROLES:
                 part = "message"
             found[part] += _message(f"{name}[{at}]", message)
     for members in (body, body.get("additionalModelRequestFields")):
-        if isinstance(members, dict):
-            _unbind(cast("dict[str, Any]", members))
-    found["option"] = [(name, value) for name, value in sorted(_kept(body).items())]
+        _unbind(as_object(members))
+    kept = _kept(body)
+    found["option"] = [(name, kept[name]) for name in sorted(kept)]
     return found
 
 
-def _unbind(members: dict[str, Any]) -> None:
+def _unbind(members: JsonObject) -> None:
     """Take out what a request to Claude states about thinking that is bound, which it does from the second request on.
 
     The prompt stays.
     """
     thinking = members.get("thinking")
-    if isinstance(thinking, dict) and cast("dict[str, Any]", thinking).pop("block_binding", None):
+    if as_object(thinking).pop("block_binding", None):
         if thinking == {"type": "adaptive"}:  # as if there was no such member
             del members["thinking"]
-        betas = cast("list[str]", members.pop("anthropic_beta", []))
-        if others := [name for name in betas if not name.startswith("thinking-binding")]:
+        betas = as_array(members.pop("anthropic_beta", None))
+        if others := [name for name in betas if not str(name).startswith("thinking-binding")]:
             members["anthropic_beta"] = others
 
 
-def _tools(tools: Any) -> Iterator[tuple[str, Json]]:
+def _tools(tools: Json) -> Iterator[tuple[str, Json]]:
     for at, tool in enumerate(_unmarked(tools)):
-        known = cast("JsonObject", tool) if isinstance(tool, dict) else {}
-        declared = known.get("functionDeclarations")
+        declared = as_object(tool).get("functionDeclarations")
         if not isinstance(declared, list):
             yield f"tools[{at}]", tool
             continue
@@ -313,48 +307,38 @@ def _tool_name(tool: Json) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _message(path: str, message: Any) -> Iterator[tuple[str, Json]]:
+def _message(path: str, message: Json) -> Iterator[tuple[str, Json]]:
     if not isinstance(message, dict):
         yield path, message
         return
-    known = cast("dict[str, Any]", message)
-    yield path, {key: value for key, value in known.items() if key not in CONTENT}
+    yield path, {key: value for key, value in message.items() if key not in CONTENT}
     for name in CONTENT:
-        yield from _contents(f"{path}.{name}", known.get(name))
+        yield from _contents(f"{path}.{name}", message.get(name))
 
 
-def _contents(path: str, content: Any) -> Iterator[tuple[str, Json]]:
+def _contents(path: str, content: Json) -> Iterator[tuple[str, Json]]:
     """The blocks of a content. A text is one block, since a mark turns it into one."""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     elif isinstance(content, dict):
-        content = cast("dict[str, Any]", content).get("parts") or []
+        content = content.get("parts")
     for at, block in enumerate(_unmarked(content)):
         yield f"{path}[{at}]", block
 
 
-def _unmarked(blocks: Any) -> Iterator[Any]:
+def _unmarked(blocks: Json) -> Iterator[Json]:
     """Tools or blocks without cache marks, which may move."""
-    for block in [blocks] if isinstance(blocks, str) else blocks or []:
+    for block in [blocks] if isinstance(blocks, str) else as_array(blocks):
         if not isinstance(block, dict):
             yield block
         elif "cachePoint" not in block:
-            known = cast("dict[str, Any]", block)
-            yield {key: value for key, value in known.items() if key not in MARKS}
+            yield {key: value for key, value in block.items() if key not in MARKS}
 
 
-def _kept(members: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(members: JsonObject) -> JsonObject:
     """The settings that are part of a prompt."""
     kept = {name: value for name, value in members.items() if name not in HARMLESS}
-    for name in (
-        "generationConfig",
-        "generation_config",
-        "inferenceConfig",
-        "options",
-        "toolConfig",
-    ):
-        if isinstance(kept.get(name), dict):
-            kept[name] = _kept(kept[name])
+    kept |= {name: _kept(within) for name in CONFIGS if isinstance(within := kept.get(name), dict)}
     return {name: value for name, value in kept.items() if value != {}}
 
 

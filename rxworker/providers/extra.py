@@ -11,10 +11,11 @@ The rules of ``extra``, at every depth:
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import as_array
 from rxworker.providers.base import Options
 from rxworker.providers.encode_cache import Body
 
@@ -99,8 +100,7 @@ def merged_tools(ours: list[Json], theirs: Collection[Json]) -> list[Json]:
         if isinstance(tool, dict) and isinstance(tool.get("functionDeclarations"), list):
             made += _declarations(made, tool)
         elif isinstance(tool, dict) and tool.get("type") == NAMESPACE:
-            listed = cast("list[Json]", tool.get("tools") or [])
-            members: Json = [_taken(made, member) for member in listed]
+            members: Json = [_taken(made, member) for member in as_array(tool.get("tools"))]
             made.append({**tool, "tools": members})
         else:
             place = _place(made, tool)
@@ -125,11 +125,11 @@ def name_of(tool: Json) -> str | None:
 
 
 def _put(body: dict[str, Any], key: str, theirs: Json) -> None:
-    ours = body.get(key)
+    ours: Json = body.get(key)
     if theirs is None and ours is not None:
         del body[key]
     elif key not in SCHEMAS and isinstance(ours, dict) and isinstance(theirs, dict):
-        body[key] = merged(cast("JsonObject", ours), theirs)
+        body[key] = merged(ours, theirs)
     else:
         body[key] = theirs
 
@@ -153,17 +153,17 @@ def _taken(tools: list[Json], tool: Json) -> Json:
 
 def _declarations(tools: list[Json], tool: JsonObject) -> list[Json]:
     """Gemini's lists of functions: those of our names are merged into our lists, which change; the rest of the tool."""
-    theirs = cast("list[Json]", tool["functionDeclarations"])
+    theirs: Sequence[Json] = as_array(tool["functionDeclarations"])
     for at, one in enumerate(tools):
         if isinstance(one, dict) and isinstance(one.get("functionDeclarations"), list):
-            functions = [*cast("list[Json]", one["functionDeclarations"])]
+            functions = [*as_array(one["functionDeclarations"])]
             for function in theirs:
                 place = _place(functions, function)
                 if place is not None:
                     functions[place] = _over(functions[place], function)
             tools[at] = {**one, "functionDeclarations": functions}
             theirs = [function for function in theirs if _place(functions, function) is None]
-    rest: JsonObject = {**tool, "functionDeclarations": theirs}
+    rest: JsonObject = {**tool, "functionDeclarations": [*theirs]}
     if not theirs:
         del rest["functionDeclarations"]
     return [rest] if rest else []

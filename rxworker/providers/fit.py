@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolUseMetadata
 from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.lenient_json import json_text
-from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, ResumableDecoder
+from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, resumable
 from rxworker.providers.extra import effort
 from rxworker.providers.ids import other_name
 from rxworker.providers.models import ADAPTIVE, ModelInfo, nearest_effort
@@ -346,11 +346,11 @@ class OwnNames:
 
     def resume(self, sent: HttpRequest) -> HttpRequest | None:
         """See `ResumableDecoder`."""
-        return cast("ResumableDecoder", self._decoder).resume(sent)
+        return resumable(self._decoder).resume(sent)
 
     def cancel(self, sent: HttpRequest) -> HttpRequest | None:
         """See `ResumableDecoder`."""
-        return cast("ResumableDecoder", self._decoder).cancel(sent)
+        return resumable(self._decoder).cancel(sent)
 
     def _named(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
         for event in self._with_notes(events):
@@ -360,12 +360,14 @@ class OwnNames:
             held = self._held.pop(event.index, None) if isinstance(event, BlockStop | BlockAbort) else None
             if held and isinstance(event, BlockStop):
                 yield self._whole(held, event.metadata)
-            if isinstance(event, BlockStart | BlockStop) and (own := self._own_of(event.metadata)):
-                if isinstance(event, BlockStart) and own.keys:
-                    self._held[event.index] = []
-                yield replace(event, metadata=replace(cast("ToolUseMetadata", event.metadata), name=own.name))
-            else:
+            call = event.metadata if isinstance(event, BlockStart | BlockStop) else None
+            own = self._own_of(call)
+            if own is None or not isinstance(call, ToolUseMetadata):
                 yield event
+                continue
+            if isinstance(event, BlockStart) and own.keys:
+                self._held[event.index] = []
+            yield replace(event, metadata=replace(call, name=own.name))
 
     def _with_notes(self, events: Iterable[ResponseEvent]) -> Iterator[ResponseEvent]:
         for event in events:

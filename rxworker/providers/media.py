@@ -13,7 +13,7 @@ from base64 import b64encode
 from binascii import Error, a2b_base64
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
@@ -24,7 +24,12 @@ from rxworker.messages.content import ResultBlock
 from rxworker.providers.content import check_media
 from rxworker.providers.takes import Takes, listed
 
-A = TypeVar("A", bound=Image | Document | Audio)
+Media: TypeAlias = Image | Document | Audio
+A = TypeVar("A", bound=Media)
+Encoders: TypeAlias = Mapping[type, Callable[[Any, bool], JsonObject | None]]
+"""The encoders of blocks by their types, each with whether the provider itself has made the block."""
+PartEncoders: TypeAlias = Mapping[type, Callable[[Any], list[JsonObject]]]
+"""The encoders of blocks that become any number of parts."""
 
 UNKNOWN = "unknown"
 HEAD = 2048  # an SVG may begin with comments
@@ -117,7 +122,7 @@ def _with_bytes(block: Image) -> Image:
     return replace(block, media_type=named or "text/plain", data=data, url=None)
 
 
-def _refused(block: Image | Document | Audio, kind: str, takes: Takes) -> LocalProtocolError:
+def _refused(block: Media, kind: str, takes: Takes) -> LocalProtocolError:
     what = f"document of type {kind}; send its text as Text, or its pages as Image"
     if isinstance(block, Image):
         what = f"picture of type {kind}, only {listed(takes.pictures)}; convert it before"
@@ -146,7 +151,7 @@ NOTES: ContextVar[list[tuple[Content, str]] | None] = ContextVar("rxworker_left_
 """Where the parts that the request of now is sent without are noted, each with the reason."""
 
 
-def readable(content: str | Sequence[ResultBlock], encode: Callable[[Any], object]) -> tuple[ResultBlock, ...]:
+def readable(content: str | Sequence[ResultBlock], encode: Callable[[Media], object]) -> tuple[ResultBlock, ...]:
     """The content of a result with a text for each picture, document or recording that the service does not take.
 
     Args:
@@ -158,7 +163,7 @@ def readable(content: str | Sequence[ResultBlock], encode: Callable[[Any], objec
     '[left out of this result: Ollama takes no picture of type image/heic, only png, jpeg and webp]'
     """
 
-    def or_text(block: ResultBlock) -> ResultBlock:
+    def or_text(block: Media) -> ResultBlock:
         try:
             encode(block)
         except LocalProtocolError as error:
@@ -181,7 +186,7 @@ def in_place(block: Content, error: LocalProtocolError, where: str) -> Text:
     return Text(f"[left out of this {where}: {reason}]")
 
 
-def encoded_parts(result: ToolResult, encoders: Mapping[type, Callable[[Any, bool], JsonObject | None]]) -> list[Json]:
+def encoded_parts(result: ToolResult, encoders: Encoders) -> list[Json]:
     """The content of a result as its protocol has it, as far as the service takes it.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import cast
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject, OutputFormat
 from rxworker.messages.content import LONGEST_NAME, NOT_IN_NAMES
+from rxworker.messages.lenient_json import as_array, as_object, objects_in
 
 # Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
 ONE = ("items", "additionalProperties")
@@ -134,10 +134,10 @@ def _parts(schema: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
     for key in ONE:
         yield from _parts(schema.get(key), f"{path}[]" if key == "items" else f"{path}.*")
     for key in SEVERAL:
-        for part in cast("list[Json]", schema.get(key) or ()):
+        for part in as_array(schema.get(key)):
             yield from _parts(part, path)
     for key in NAMED:
-        for name, part in cast("JsonObject", schema.get(key) or {}).items():
+        for name, part in as_object(schema.get(key)).items():
             yield from _parts(part, f"{path}.{name}")
 
 
@@ -156,8 +156,8 @@ def _not_strict(schema: JsonObject, is_root: bool) -> str | None:
     """Why OpenAI would refuse this part of a strict schema."""
     if _is_open(schema, is_root):
         return OPEN
-    required = cast("list[str]", schema.get("required") or ())
-    for name in cast("JsonObject", schema.get("properties") or {}):
+    required = as_array(schema.get("required"))
+    for name in as_object(schema.get("properties")):
         if name not in required:
             return (
                 f"the member {name!r} may be left out, and OpenAI wants every member to be required; take its default "
@@ -174,9 +174,9 @@ def _rewritten(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -
         if key in ONE and isinstance(value, dict):
             return _rewritten(value, change)
         if key in SEVERAL and isinstance(value, list | tuple):
-            return [_rewritten(cast("JsonObject", part), change) for part in value]
+            return [_rewritten(part, change) for part in objects_in(value)]
         if key in NAMED and isinstance(value, dict):
-            return {name: _rewritten(cast("JsonObject", part), change) for name, part in value.items()}
+            return {name: _rewritten(as_object(part), change) for name, part in value.items()}
         return value
 
     return change({key: within(key, value) for key, value in schema.items()})
@@ -190,7 +190,7 @@ def _as_closed(schema: JsonObject) -> JsonObject:
 
 def _as_strict(schema: JsonObject) -> JsonObject:
     if _is_object(schema):
-        names = list[Json](cast("JsonObject", schema.setdefault("properties", {})))
+        names: Json = [*as_object(schema.setdefault("properties", {}))]
         schema |= {"additionalProperties": False, "required": names}
     schema.pop("default", None)
     if schema.get("format") not in FORMATS:

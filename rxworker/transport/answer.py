@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import lru_cache
-from typing import cast
 
 from reactivex import Observable, abc
 
@@ -38,7 +37,7 @@ from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.kernel import Sink, connect
 from rxworker.operators.recovery import LOOKS
-from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
+from rxworker.providers.base import HttpRequest, ResponseDecoder, resumable
 from rxworker.providers.batch_decoder import Part
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.clock import LoopClock, Ticker
@@ -437,7 +436,7 @@ class Background:
         sent: HttpRequest,
         decoder: ResponseDecoder,
     ) -> None:
-        self._decoder = cast("ResumableDecoder", decoder)
+        self._decoder = resumable(decoder)
         self.has_progressed = False
         self._resumed = ""  # the last address
         self._send = send

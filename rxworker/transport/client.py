@@ -38,8 +38,8 @@ from rxworker.providers.base import (
     Provider,
     Request,
     ResponseDecoder,
-    ResumableDecoder,
     is_background,
+    resumable,
     secrets_in,
     secrets_of_url,
 )
@@ -339,7 +339,7 @@ def _sent(transport: Transport, requests: list[HttpRequest], first: HttpRequest)
 
 def _continued(decoder: ResponseDecoder, sent: HttpRequest) -> HttpRequest:
     """The request for the events of a response that another process has begun."""
-    request = cast("ResumableDecoder", decoder).resume(sent) if sent.is_background else None
+    request = resumable(decoder).resume(sent) if sent.is_background else None
     if request is None:
         text = "a response that does not run in the background cannot be continued: send the request without its cursor"
         raise ConfigurationError(text)

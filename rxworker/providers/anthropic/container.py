@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from rxworker.messages import JsonObject
 
@@ -60,10 +60,11 @@ def container_id(holder: Mapping[str, object] | None) -> str | None:
     >>> container_id({"container": "container_1"}), container_id({"container": {"id": "container_1"}}), container_id({})
     ('container_1', 'container_1', None)
     """
-    name: Any = (holder or {}).get(CONTAINER)
-    if isinstance(name, dict):
-        name = cast("JsonObject", name).get("id")
-    return name if isinstance(name, str) else None
+    match (holder or {}).get(CONTAINER):
+        case str(name) | {"id": str(name)}:
+            return name
+        case _:
+            return None
 
 
 def container_extra(extra: JsonObject, container: str | None) -> JsonObject:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from msgspec import Raw
 
@@ -61,7 +61,7 @@ from rxworker.providers.content import arguments, plain_text, split_system, user
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, Remembered, array
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import safe_name
-from rxworker.providers.media import encoded_parts, media
+from rxworker.providers.media import Encoders, encoded_parts, media
 from rxworker.providers.schema import closed
 from rxworker.providers.takes import TAKES
 
@@ -245,9 +245,9 @@ class MessagesEncoder(MessageEncoder):
     def _pair(self, encoded: JsonObject) -> None:
         """Give the result of a call its toolset."""
         if TOOLSET in encoded:
-            self._toolsets[cast("str", encoded["id"])] = encoded[TOOLSET]
+            self._toolsets[str(encoded["id"])] = encoded[TOOLSET]
         elif encoded["type"] == RESULT:
-            toolset = self._toolsets.get(cast("str", encoded["tool_use_id"]))
+            toolset = self._toolsets.get(str(encoded["tool_use_id"]))
             if toolset is not None:
                 encoded[TOOLSET] = toolset
 
@@ -433,7 +433,7 @@ def _source(block: Image | Document) -> JsonObject:
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+USER: Encoders = {
     Text: _text,
     Refusal: _refusal,
     Image: _image,
@@ -442,7 +442,7 @@ USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     OpaqueBlock: _opaque,
     ToolResult: _tool_result,
 }
-ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+ASSISTANT: Encoders = {
     Text: _text,
     Refusal: _refusal,
     Thinking: _thinking_block,

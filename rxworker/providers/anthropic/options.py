@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.json import encode as to_json
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Thinking, ToolMeta
+from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice
 from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
@@ -78,8 +78,8 @@ def _toolset(kind: str, members: Sequence[ToolMeta]) -> ToolMeta:
                 f"tool {tool.name!r} is a member of {kind}, and takes neither strict, defer_loading, allowed_callers "
                 "nor input_examples: leave them out"
             )
-        native |= cast("JsonObject", tool.native)
-        configs |= cast("JsonObject", native.pop("configs", None) or {})
+        native |= tool.native or {}
+        configs |= as_object(native.pop("configs", None))
     if configs:
         native["configs"] = configs
     marks = [tool.cache_control for tool in members if tool.cache_control]
@@ -142,10 +142,9 @@ def code_tool(extra: JsonObject) -> str | None:
     >>> code_tool({"tools": [{"type": "code_execution_20260120", "name": "code_execution"}]})
     'code_execution_20260120'
     """
-    tools = extra.get("tools")
-    for tool in tools if isinstance(tools, list | tuple) else ():
-        kind = tool.get("type") if isinstance(tool, dict) else None
-        if isinstance(kind, str) and kind.startswith("code_execution_"):
+    for tool in objects_in(extra["tools"]) if "tools" in extra else ():
+        kind = word(tool.get("type"))
+        if kind.startswith("code_execution_"):
             return kind
     return None
 
@@ -373,21 +372,23 @@ def mark_prefix(
         head = head if point and system.startswith(head) else ""
         if "system" in parts or head:
             marked["system"] = _texts(system, head, cache_control(ttl), "system" in parts)
-    count = _count(marked.get("system", system))
+    texts = marked.get("system", system)
+    count = _count(texts) if isinstance(texts, list) else 0
     if isinstance(tools, Raw):  # none of them has a mark
         if "tools" in parts:
             mark = to_json(cache_control(ttl))
             marked["tools"] = Raw(b'%b,"cache_control":%b}]' % (bytes(tools)[:-2], mark))
             count += 1
         return body | marked, MAX_MARKS - count
-    if tools and isinstance(tools, list) and ("tools" in parts or (point and not head)):
-        tools = marked["tools"] = _with_mark(tools, cache_control(ttl))
-    if ttl and isinstance(tools, list) and _count(tools):
-        tools = marked["tools"] = [_lasting(tool, ttl) for tool in tools]
+    listed = tools if isinstance(tools, list) else []
+    if listed and ("tools" in parts or (point and not head)):
+        listed = marked["tools"] = _with_mark(listed, cache_control(ttl))
+    if ttl and _count(listed):
+        listed = marked["tools"] = [_lasting(tool, ttl) for tool in listed]
     most_of_tools = min(most_of_tools, MAX_MARKS - count)
-    if _count(tools) > most_of_tools:
-        tools = marked["tools"] = _with_last_marks(tools, most_of_tools)
-    return body | marked, MAX_MARKS - count - _count(tools)
+    if _count(listed) > most_of_tools:
+        listed = marked["tools"] = _with_last_marks(listed, most_of_tools)
+    return body | marked, MAX_MARKS - count - _count(listed)
 
 
 def _texts(system: str, head: str, mark: JsonObject, is_marked: bool) -> list[Json]:
@@ -414,25 +415,21 @@ def _lasting(tool: Json, ttl: str) -> Json:
     mark = tool.get("cache_control") if isinstance(tool, dict) else None
     if not (isinstance(tool, dict) and isinstance(mark, dict)):
         return tool
-    own = mark.get("ttl")
-    return {
-        **tool,
-        "cache_control": cache_control(longest(own if isinstance(own, str) else None, ttl)),
-    }
+    return {**tool, "cache_control": cache_control(longest(word(mark.get("ttl")), ttl))}
 
 
-def _with_last_marks(tools: Any, most: int) -> list[Json]:
+def _with_last_marks(tools: list[Json], most: int) -> list[Json]:
     """The tools with their last marks, which hold what the earlier ones would mark."""
     kept: list[Json] = []
     for tool in reversed(tools):
-        if "cache_control" in tool and most <= 0:
-            tool = {key: value for key, value in tool.items() if key != "cache_control"}
-        most -= "cache_control" in tool
+        is_marked = "cache_control" in as_object(tool)
+        if is_marked and most <= 0:
+            tool = {key: value for key, value in as_object(tool).items() if key != "cache_control"}
+        most -= is_marked
         kept.append(tool)
     return kept[::-1]
 
 
-def _count(blocks: object) -> int:
+def _count(blocks: list[Json]) -> int:
     """How many of some tools or blocks have a mark."""
-    listed = cast("list[Any]", blocks) if isinstance(blocks, list) else []
-    return sum(1 for block in listed if isinstance(block, dict) and "cache_control" in block)
+    return sum("cache_control" in block for block in objects_in(blocks))

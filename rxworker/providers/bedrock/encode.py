@@ -13,9 +13,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, cast
+from operator import itemgetter
+from typing import TypeAlias
 
 import msgspec
 
@@ -39,13 +40,14 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.anthropic.options import encode_thinking, longest
-from rxworker.providers.base import AUTO, Options, Request, cached_parts
+from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
 from rxworker.providers.content import arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import safe_name
-from rxworker.providers.media import encoded_parts, media
+from rxworker.providers.media import Encoders, encoded_parts, media
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.schema import closed
 from rxworker.providers.takes import FORMATS, TAKES
@@ -59,6 +61,8 @@ See https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 UNMARKED = frozenset({"reasoningContent", "document"})
 
 LONGEST_NAME = 200  # of a document
+Encoded: TypeAlias = tuple[str, list[JsonObject]]
+"""A role and its blocks."""
 _NOT_A_TITLE = re.compile(r"[^a-zA-Z0-9()\[\]-]+")
 
 
@@ -77,11 +81,18 @@ def encode(model: str, request: Request, info: ModelInfo) -> Body:
     """
     options = request.options
     system, messages = split_system(request.conversation)
-    body: JsonObject = {"messages": [*encode_messages(messages)]}
-    if system:
-        body["system"] = [{"text": system}]
-    if offered := encode_tools(request.tools, messages, options):
-        body["toolConfig"] = offered
+    texts: list[JsonObject] = [{"text": system}] if system else []
+    contents = [*encode_messages(messages)]
+    offered = encode_tools(request.tools, messages, options)
+    _set_points(offered, texts, contents, options, info)
+    body: Body = {"messages": [{"role": role, "content": [*blocks]} for role, blocks in contents]}
+    if texts:
+        body["system"] = [*texts]
+    if offered:
+        config: JsonObject = {"tools": [*offered]}
+        if request.tools and options.tool_choice is not None:
+            config["toolChoice"] = encode_choice(options.tool_choice)
+        body["toolConfig"] = config
     inference: JsonObject = {
         "maxTokens": options.max_tokens,
         "temperature": options.temperature,
@@ -94,8 +105,7 @@ def encode(model: str, request: Request, info: ModelInfo) -> Body:
         body["outputConfig"] = {"textFormat": encode_output(options.output)}
     if options.thinking is not None:
         body["additionalModelRequestFields"] = encode_effort(model, options.thinking)
-    body = _with_points(body, options, info)
-    return with_extra({**body}, options.extra)
+    return with_extra(body, options.extra)
 
 
 def encode_effort(model: str, thinking: int | str) -> JsonObject:
@@ -135,8 +145,8 @@ def encode_output(output: OutputFormat) -> JsonObject:
     return {"type": "json_schema", "structure": {"jsonSchema": described}}
 
 
-def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options: Options) -> JsonObject:
-    """The tools, and whether one must be called; nothing where there is none.
+def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options: Options) -> list[JsonObject]:
+    """The tools with their cache points, and those of which the conversation has calls.
 
     Raises:
         ConfigurationError: The choice requires something that the protocol does not have.
@@ -148,7 +158,7 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
         )
     if choice.mode == "none":
         tools = ()
-    encoded: list[Json] = []
+    encoded: list[JsonObject] = []
     for tool in tools:
         encoded.append({"toolSpec": _tool(tool)})
         if tool.cache_control is not None:
@@ -158,19 +168,17 @@ def encode_tools(tools: Sequence[ToolMeta], messages: Sequence[Message], options
         if name not in names:
             anything: JsonObject = {"json": {"type": "object"}}
             encoded.append({"toolSpec": {"name": name, "inputSchema": anything}})
-    if not encoded:
-        return {}
-    if choice.mode == "none":
+    if encoded and choice.mode == "none":
         raise ConfigurationError(
             "Converse takes a conversation with calls only together with their tools, and cannot forbid the model to "
             "call them: leave tool_choice='none' out, or use AnthropicBedrock"
         )
-    config: JsonObject = {"tools": encoded}
-    if tools and choice.mode == "tool":
-        config["toolChoice"] = {"tool": {"name": choice.name}}
-    elif tools and options.tool_choice is not None:
-        config["toolChoice"] = {choice.mode: {}}
-    return config
+    return encoded
+
+
+def encode_choice(choice: ToolChoice) -> JsonObject:
+    """Whether the model must call a tool."""
+    return {choice.mode: {"name": choice.name} if choice.mode == "tool" else {}}
 
 
 def _tool(tool: ToolMeta) -> JsonObject:
@@ -182,7 +190,7 @@ def _tool(tool: ToolMeta) -> JsonObject:
     return encoded
 
 
-def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
+def encode_messages(messages: Sequence[Message]) -> Iterator[Encoded]:
     """The messages: roles alternate, none is empty, and results come first in theirs."""
     open_role, blocks = "", list[JsonObject]()
     names: set[str] = set()  # of documents, of which each needs its own
@@ -211,9 +219,8 @@ def encode_messages(messages: Sequence[Message]) -> Iterator[JsonObject]:
 def _documents(block: JsonObject) -> list[JsonObject]:
     """The documents in a block, those of a result included."""
     result = block.get("toolResult")
-    within = result["content"] if isinstance(result, dict) else [block]
-    found = [each.get("document") for each in within if isinstance(each, dict)] if isinstance(within, list) else []
-    return [document for document in found if isinstance(document, dict)]
+    within = [block] if result is None else objects_in(as_object(result).get("content"))
+    return [as_object(each["document"]) for each in within if "document" in each]
 
 
 def _own_name(name: str, names: set[str]) -> str:
@@ -226,50 +233,47 @@ def _own_name(name: str, names: set[str]) -> str:
     return own
 
 
-def _message(role: str, blocks: list[JsonObject]) -> JsonObject:
+def _message(role: str, blocks: list[JsonObject]) -> Encoded:
     results = [block for block in blocks if "toolResult" in block]
     others = [block for block in blocks if "toolResult" not in block]
     kinds = {*chain(*others)}
     if "document" in kinds and "text" not in kinds:  # the service demands one beside a document
         document = next(block["document"] for block in others if "document" in block)
-        others.append({"text": cast("JsonObject", document)["name"]})
-    return {"role": role, "content": [*results, *others]}
+        others.append({"text": as_object(document)["name"]})
+    return role, [*results, *others]
 
 
-def _with_points(body: JsonObject, options: Options, info: ModelInfo) -> JsonObject:
-    """The body with the cache points that ``Options.cache`` requires, and the last few of all."""
-    messages: Any = body["messages"]
+def _set_points(
+    tools: list[JsonObject],
+    system: list[JsonObject],
+    messages: Sequence[Encoded],
+    options: Options,
+    info: ModelInfo,
+) -> None:
+    """Set the cache points that ``Options.cache`` requires, and keep the last few of all."""
     parts: Sequence[str] = cached_parts(options)
     is_moving = options.cache == "auto"
     if is_moving:
         parts = info.marked if info.caching == "marks" else ()
         if parts:
             _add_points(messages, options.cache_ttl)
-    config: Any = body.get("toolConfig") or {"tools": []}
-    texts: Any = body.get("system") or []
-    tools, system = list[Any](config["tools"]), list[Any](texts)
     for name, blocks in (("tools", tools), ("system", system)):
         if name in parts and blocks and "cachePoint" not in blocks[-1]:
             blocks.append(_point(CachePoint(options.cache_ttl)))
-    contents: list[list[Any]] = [message["content"] for message in messages]
+    contents = [*map(itemgetter(1), messages)]
     ttl: str | None = None
     for blocks in reversed([tools, system, *contents]):
         for place in range(len(blocks) - 1, -1, -1):
             if "cachePoint" in blocks[place]:  # one before one that lives longer is refused
-                ttl = longest(blocks[place]["cachePoint"].get("ttl"), ttl)
+                ttl = longest(word(as_object(blocks[place]["cachePoint"]).get("ttl")), ttl)
                 blocks[place] = _point(CachePoint(ttl))
     left = MAX_POINTS - sum("cachePoint" in block for block in system)
     left -= _keep_last(tools, 1 if is_moving else left)
     for blocks in reversed(contents):
         left -= _keep_last(blocks, left)
-    if tools:
-        body["toolConfig"] = {**config, "tools": tools}
-    if system:
-        body["system"] = system
-    return body
 
 
-def _keep_last(blocks: list[Any], most: int) -> int:
+def _keep_last(blocks: list[JsonObject], most: int) -> int:
     """Keep so many of the cache points, the last ones; returns how many there are then."""
     places = [place for place, block in enumerate(blocks) if "cachePoint" in block]
     kept = places[max(len(places) - most, 0) :]
@@ -278,11 +282,10 @@ def _keep_last(blocks: list[Any], most: int) -> int:
     return len(kept)
 
 
-def _add_points(messages: Any, ttl: str | None) -> None:
+def _add_points(messages: Sequence[Encoded], ttl: str | None) -> None:
     """Put points at the end of the last message, and of the user's before it, with which the request before ended."""
-    users = [message for message in messages[:-1] if message["role"] == "user"]
-    for message in (*users[-1:], *messages[-1:]):
-        blocks = message["content"]
+    users = [message for message in messages[:-1] if message[0] == "user"]
+    for _, blocks in (*users[-1:], *messages[-1:]):
         end = len(blocks)
         # The service refuses a point after thinking, and one after documents.
         while end and not UNMARKED.isdisjoint(blocks[end - 1]):
@@ -385,7 +388,7 @@ def _source(block: Image | Document) -> JsonObject:
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+USER: Encoders = {
     Text: _text,
     Refusal: _refusal,
     Image: _image,
@@ -395,7 +398,7 @@ USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     OpaqueBlock: _opaque,
     CachePoint: _cache_point,
 }
-ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+ASSISTANT: Encoders = {
     Text: _text,
     Refusal: _refusal,
     Thinking: _thinking,

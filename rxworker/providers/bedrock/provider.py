@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Unpack, cast
+from typing import Any, Unpack
 from urllib.parse import quote
 
 import msgspec
@@ -24,8 +24,8 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
 from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import read_repaired
+from rxworker.messages import Json
+from rxworker.messages.lenient_json import as_array, as_object, read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import DEFAULT_MAX_TOKENS, HostedMessages
 from rxworker.providers.anthropic.options import BETAS, BINDING_BETA, with_binding
@@ -215,11 +215,10 @@ class Bedrock(BedrockService):
         options = request.options
         if not request.info.bound:
             return options
-        fields = cast("JsonObject", options.extra.get(FIELDS) or {})
+        fields = as_object(options.extra.get(FIELDS))
         bound = with_binding(replace(request, options=replace(options, extra=fields)), None)
         if bound.extra is not fields:
-            betas = cast("list[Json]", fields.get("anthropic_beta") or [])
-            fields = {**bound.extra, "anthropic_beta": [*betas, BINDING_BETA]}
+            fields = {**bound.extra, "anthropic_beta": [*as_array(fields.get("anthropic_beta")), BINDING_BETA]}
             options = replace(options, extra={**options.extra, FIELDS: fields})
         return options
 
@@ -313,7 +312,7 @@ class InvokeDecoder:
 
 def _bytes_in(raw: Json) -> bytes | None:
     """The bytes that a message carries, if it carries any."""
-    within = raw.get("bytes") if isinstance(raw, dict) else None
+    within = as_object(raw).get("bytes")
     try:
         return base64.b64decode(within, validate=True) if isinstance(within, str) else None
     except ValueError:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker.messages import JsonObject
+from rxworker.messages.lenient_json import as_array
 from rxworker.providers.base import HttpRequest, is_secret
 from rxworker.providers.models import model_info
 
@@ -45,7 +46,7 @@ class Beginning(Struct, frozen=True):
 
     def using(self, name: str) -> HttpRequest:
         """The request with a cache in place of the beginning."""
-        body = cast("dict[str, Any]", msgspec.json.decode(self.rest.body))
+        body: JsonObject = msgspec.json.decode(self.rest.body)
         return replace(self.rest, body=msgspec.json.encode({**body, "cachedContent": name}))
 
 
@@ -72,8 +73,8 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
     info = model_info(address["name"]) if address else None
     if address is None or info is None or info.caching != "explicit" or not info.cache_least:
         return
-    body = cast("dict[str, Any]", msgspec.json.decode(request.body))
-    contents: list[Any] = body.get("contents") or []
+    body: JsonObject = msgspec.json.decode(request.body)
+    contents = [*as_array(body.get("contents"))]
     if "cachedContent" in body or not contents:
         return
     least = info.cache_least * BYTES
@@ -87,7 +88,7 @@ def beginnings(request: HttpRequest, ttl: float) -> Iterator[Beginning]:
             continue
         made = {"model": address["place"] + address["model"], **part, "ttl": f"{ttl:g}s"}
         rest = {name: value for name, value in body.items() if name not in HEAD}
-        rest["contents"] = contents[len(part.get("contents", ())) :]
+        rest["contents"] = contents["contents" in part :]
         base = f"{address['base']}/{address['place']}"
         secrets = sorted((k, v) for k, v in request.headers.items() if is_secret(k))
         key = msgspec.json.encode([base, made, secrets])

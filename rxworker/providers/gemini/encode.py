@@ -51,7 +51,7 @@ from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
 from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
 from rxworker.providers.ids import safe_name
-from rxworker.providers.media import media, readable
+from rxworker.providers.media import Media, PartEncoders, media, readable
 from rxworker.providers.takes import TAKES
 
 UNKNOWN = 1 << 30  # results of no call come last
@@ -148,18 +148,18 @@ def shown(result: ToolResult, *, since_3: bool) -> list[JsonObject]:
     return [label, *(part for block in media for part in _media(block))]
 
 
-def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
+def _media_of(result: ToolResult) -> list[Media]:
     blocks = () if isinstance(result.content, str) else result.content
-    return [media(block, TAKES[NAME]) for block in blocks if isinstance(block, Image | Document | Audio)]
+    return [media(block, TAKES[NAME]) for block in blocks if isinstance(block, Media)]
 
 
-def _is_nested(block: Image | Document | Audio) -> bool:
+def _is_nested(block: Media) -> bool:
     if isinstance(block, Audio):
         return False
     return bool(block.data) and not block.url and block.media_type in NESTED
 
 
-def _named(block: Image | Document | Audio) -> JsonObject:
+def _named(block: Media) -> JsonObject:
     title = block.title if isinstance(block, Document) else None
     return {"displayName": title} if title else {}
 
@@ -271,7 +271,7 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"text": block.text}] if block.text else []
 
 
-def _media(block: Image | Document | Audio) -> list[JsonObject]:
+def _media(block: Media) -> list[JsonObject]:
     block = media(block, TAKES[NAME])
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
@@ -313,7 +313,7 @@ def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: dict[type, Callable[[Any], list[JsonObject]]] = {
+USER: PartEncoders = {
     Text: _text,
     Refusal: _text,
     Image: _media,

@@ -12,8 +12,6 @@ code.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
@@ -92,7 +90,7 @@ class WireMessage(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[JsonObject] | None = None
-    images: Any = None
+    images: Json = None
 
 
 class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -112,14 +110,14 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     message: WireMessage | None = None
     done: bool = False
     done_reason: str | None = None
-    error: Any = None
+    error: Json = None
     total_duration: int | None = None
     load_duration: int | None = None
     prompt_eval_count: int | None = None
     prompt_eval_duration: int | None = None
     eval_count: int | None = None
     eval_duration: int | None = None
-    logprobs: Any = None
+    logprobs: Json = None
     remote_model: str | None = None
     remote_host: str | None = None
 

@@ -9,7 +9,6 @@ OpenRouter's details, Google's signatures) is sent back if this provider's answe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -37,7 +36,7 @@ from rxworker.providers.content import arguments, data_url, flat, titled_text, u
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
-from rxworker.providers.media import media, readable
+from rxworker.providers.media import PartEncoders, media, readable
 from rxworker.providers.openai_chat.choice import (
     DETAILS,
     FIELD,
@@ -388,14 +387,14 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(choice: ToolChoice) -> Any:
+def _tool_choice(choice: ToolChoice) -> Json:
     if choice.mode == "tool":
         return {"type": "function", "function": {"name": choice.name}}
     return MODES[choice.mode]
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
+PARTS: PartEncoders = {
     Text: _text,
     Image: _image,
     Audio: _audio,

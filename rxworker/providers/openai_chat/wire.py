@@ -9,7 +9,7 @@ Cached input is part of the input, reasoning part of the output.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -58,8 +58,7 @@ def read_stop(reason: WireChoice, calls: Calls, *, refused: bool = False) -> Sto
         return StopReason(StopKind.TOOL_USE) if calls.named else None
     known = known_kind(raw)
     native = reason.native_finish_reason
-    cut = known_kind(native) if isinstance(native, str) else None
-    if cut in CUT and (known is None or known in NORMAL):
+    if isinstance(native, str) and (cut := known_kind(native)) in CUT and (known is None or known in NORMAL):
         return StopReason(cut, raw, native)
     # Unless the server reports that the calls are complete, they must look complete.
     called = calls.named and (known in NORMAL or calls.whole)
@@ -174,9 +173,9 @@ class WireDelta(Struct, frozen=True, gc=False):
     tool_calls: list[WireToolCall] | None = None
     function_call: WireFunction | None = None
     annotations: list[JsonObject] | None = None
-    audio: Any = None
-    images: Any = None
-    executed_tools: Any = None
+    audio: Json = None
+    images: Json = None
+    executed_tools: Json = None
 
     def is_plain(self) -> bool:
         """Whether no field but ``content`` and ``tool_calls`` is set."""
@@ -206,10 +205,10 @@ class WireChoice(Struct, frozen=True, gc=False):
     index: int = 0
     delta: WireDelta | None = None
     finish_reason: str | None = None
-    stop_reason: Any = None
-    native_finish_reason: Any = None
+    stop_reason: Json = None
+    native_finish_reason: Json = None
     usage: JsonObject | None = None
-    content_filter_offsets: Any = None
+    content_filter_offsets: Json = None
     message: WireDelta | None = None
 
 
@@ -217,7 +216,7 @@ class WireGroq(Struct, frozen=True, gc=False):
     """The fields that Groq adds: the usage, and an error."""
 
     usage: JsonObject | None = None
-    error: Any = None
+    error: Json = None
 
 
 class WireNames(Struct, frozen=True, gc=False):
@@ -226,8 +225,8 @@ class WireNames(Struct, frozen=True, gc=False):
     Texts, but no content is worth losing for one that is not.
     """
 
-    id: Any = None
-    model: Any = None
+    id: Json = None
+    model: Json = None
 
 
 class WireChunk(Struct, frozen=True, gc=False):
@@ -235,7 +234,7 @@ class WireChunk(Struct, frozen=True, gc=False):
 
     choices: list[WireChoice] | None = None
     usage: JsonObject | None = None
-    error: Any = None
+    error: Json = None
     x_groq: WireGroq | None = None
 
 

@@ -20,7 +20,7 @@ The input is a row of items: messages, calls and their results each stand for th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -48,7 +48,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import TextFormat
-from rxworker.messages.lenient_json import json_text
+from rxworker.messages.lenient_json import as_array, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
     arguments,
@@ -62,7 +62,7 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
-from rxworker.providers.media import media, readable
+from rxworker.providers.media import PartEncoders, media, readable
 from rxworker.providers.openai_responses.item import (
     CONTENT,
     CUSTOM_CALL,
@@ -123,13 +123,12 @@ def encode(
         return body
     if options.extra.get("background") is True:
         body["store"] = True  # the service refuses a response in the background that it may not keep
-    extra, included = options.extra, body.get("include")
+    extra = options.extra
     is_stored = body["store"] is True or extra.get("store") is True
     if isinstance(extra.get("include"), list | tuple) and not is_stored:
         # Without the sealed reasoning the next request could not be sent, since nothing is stored.
-        ours = cast("Sequence[Json]", included or ())
-        theirs = cast("Sequence[Json]", extra["include"])
-        more: Json = [*ours, *(one for one in theirs if one not in ours)]
+        ours = [SEALED] if thinks else []
+        more: Json = [*ours, *(one for one in as_array(extra["include"]) if one not in ours)]
         extra = {**extra, "include": more}
     whole = with_extra(body, extra)
     # ``None`` takes these out for every model, also for one that is not sent them.
@@ -273,7 +272,7 @@ def _document(block: Document) -> list[JsonObject]:
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
+PARTS: PartEncoders = {
     Text: _text,
     Refusal: _text,
     Image: _image,
