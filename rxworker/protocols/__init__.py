@@ -1,5 +1,6 @@
 """Wire formats of runs for user interfaces, and the registry of UI protocols."""
 
+from rxworker.protocols.common import RunRequest, WatchedRun
 from rxworker.protocols.native import (
     PING_COMMENT,
     SSE_HEADERS,
@@ -13,7 +14,6 @@ from rxworker.protocols.native import (
     sse_frame,
 )
 from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
-from rxworker.protocols.request import RunRequest, WatchedRun
 
 __all__ = [
     # the protocols of user interfaces, by name

@@ -1,6 +1,6 @@
 """Parts that the protocols of user interfaces share.
 
-Replies to a paused run, messages of a client, and the stream of a response.
+The request of a client, a run that it watches, replies to a paused run, messages, and the stream of a response.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,6 +38,64 @@ from rxworker.state import RunState
 from rxworker.views.changes import Change, Scope
 from rxworker.views.tracker import Tracker
 from rxworker.worker import Decision
+
+Batches: TypeAlias = AsyncIterable[Sequence[Record]]
+"""The records of a run, as a watcher receives them."""
+
+
+class WatchedRun(Struct, frozen=True):
+    """A run that a client watches from its first record.
+
+    Attributes:
+        batches: Its records.
+        id: Its id.
+        conversation_id: The id of its conversation.
+        message_id: The client's message that it continues; ``None`` unless it was resumed.
+        continues: Whether the client has that message, as far as the paused run has made it.
+        earlier: The records of the runs that it continues, in order, for a client that replaces the whole message.
+        query: The parameters in the address of the request.
+    """
+
+    batches: Batches
+    id: str
+    conversation_id: str
+    message_id: str | None = None
+    continues: bool = False
+    earlier: tuple[Batches, ...] = ()
+    query: Mapping[str, str] = {}
+
+
+EncodeRun: TypeAlias = Callable[[WatchedRun], AsyncGenerator[bytes, None]]
+"""Encodes a run as the body of a response."""
+
+
+class RunRequest(Struct, frozen=True):
+    """A client's request to start a run, or to resume a paused one.
+
+    Attributes:
+        conversation_id: The client's id for the conversation.
+        messages: The user's messages after the last answer; may be empty.
+        conversation: The whole conversation, as the client has it.
+        replies: The client's replies to a paused run.
+        results: The results of the client's tools after the last answer. Those that no run waits for are ignored.
+        tools: The tools of the client.
+        shared_state: The state that it shares with the worker; an empty one counts as absent.
+        replaces: Whether the client replaces messages: it edits one, or regenerates an answer.
+        message_id: The client's message that a resumed run continues.
+        stream: Encodes the run for this client, if the encoding depends on the request.
+    """
+
+    conversation_id: str
+    messages: tuple[Message, ...]
+    conversation: Conversation = Conversation()
+    replies: tuple[InterruptReply, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    tools: tuple[ToolMeta, ...] = ()
+    shared_state: Json = None
+    replaces: bool = False
+    message_id: str | None = None
+    stream: EncodeRun | None = None
+
 
 A = TypeVar("A")
 

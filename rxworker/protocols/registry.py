@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from rxworker.messages.settings import check_plain
 from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, read_run_input
+from rxworker.protocols.common import EncodeRun, RunRequest, WatchedRun
 from rxworker.protocols.native import SSE_HEADERS
-from rxworker.protocols.request import EncodeRun, RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import read_chat_request, ui_message_stream
 from rxworker.protocols.ui_messages.encode import HEADERS
 

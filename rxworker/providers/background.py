@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.events import ResponseEvent
 from rxworker.framing import SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.providers.base import HttpRequest
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
 

@@ -5,7 +5,7 @@ A request gets its address, its key and its headers checked here, and an answer 
 """
 
 from rxworker.framing import EventStreamDecoder, NdjsonDecoder, SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.base import HttpRequest, Options, Provider, Request, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder

@@ -11,7 +11,7 @@ New ones are emitted, so that they are in the log before a decoder knows them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import filterfalse
 from types import UnionType
@@ -22,8 +22,7 @@ from msgspec import UNSET, Raw, Struct, field, structs
 
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
-from rxworker.framing.sse import STRAY
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
 from rxworker.messages.settings import check_plain
@@ -194,9 +193,25 @@ class LenientDecoder(ABC):
     def feed(self, frame: Any, /) -> Sequence[ResponseEvent]:
         """Take the next frame; return what happened."""
 
-    @abstractmethod
+    def _take_unread(self, frame: SseFrame, error: Exception) -> Sequence[ResponseEvent]:
+        """A frame that the Struct of its protocol does not read."""
+        return (self._take_loose if isinstance(error, msgspec.ValidationError) else self._take_garbage)(frame)
+
     def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
         """JSON that does not match its Struct."""
+        raw = read_json(frame.data)
+        if raw is None:
+            return self._take_garbage(frame)
+        failure = self._failure_in(raw, frame.event)
+        return self._fail(failure) if failure else [*self._take_raw(raw, frame)]
+
+    def _failure_in(self, raw: Json, event: str) -> Failure | None:
+        """The failure that such a frame reports."""
+        return stream_failure(event, raw)
+
+    @abstractmethod
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Iterable[ResponseEvent]:
+        """Take such a frame that reports no failure, as far as it can be read."""
 
     def _take_garbage(self, frame: SseFrame) -> Sequence[ResponseEvent]:
         lines = _lines(frame.data)
@@ -249,10 +264,8 @@ class EventDecoder(LenientDecoder):
             frame = structs.replace(frame, data=self._joiner.joined(frame.data))
         try:
             event = type(self)._decode(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
+        except UNREADABLE as error:
+            return self._take_unread(frame, error)
         events: list[ResponseEvent] = []
         self._take(event if event.type else named_event(event, frame), frame.data, events)
         return events
@@ -262,15 +275,19 @@ class EventDecoder(LenientDecoder):
         raw = read_json(frame.data)
         if raw is None:
             return self._take_garbage(frame)
+        if not stream_failure(frame.event, raw):
+            return self._take_raw(raw, frame)
+        events: list[ResponseEvent] = []
+        self._take_error(raw, events)
+        return events
+
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Sequence[ResponseEvent]:
         events: list[ResponseEvent] = []
         event, rest = read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
         event = named_event(event, frame)
-        if stream_failure(frame.event, raw):
-            self._take_error(raw, events)
-        else:
-            if rest and self._knows(event.type):  # any other event goes on whole
-                events.append(Opaque(event.type, rest))
-            self._take(event, frame.data, events)
+        if rest and self._knows(event.type):  # any other event goes on whole
+            events.append(Opaque(event.type, rest))
+        self._take(event, frame.data, events)
         return events
 
     def _take_done(self) -> Sequence[ResponseEvent]:

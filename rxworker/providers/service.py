@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
 from rxworker.framing import SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import (
     Audio,
     Content,
@@ -48,12 +48,14 @@ from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
 from rxworker.providers.content import with_schema
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
+    Host,
     base_address,
     checked_headers,
     current_secrets,
     endpoint,
     host_of,
     masked,
+    openai_host,
     read_key,
     read_model,
 )
@@ -69,7 +71,6 @@ from rxworker.providers.failure import (
     until_reset,
 )
 from rxworker.providers.fit import FittedTools, fit_tools, fitted
-from rxworker.providers.hosts import Host, openai_host
 from rxworker.providers.media import NOTES, in_place
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
@@ -91,14 +92,22 @@ class Draft(Request, frozen=True, kw_only=True):
     info: ModelInfo
 
 
-class Settings(TypedDict, total=False):
-    """The arguments of each provider. `Service` describes them."""
+class Place(TypedDict, total=False):
+    """The arguments of each provider but the key. `Service` describes them."""
 
-    api_key: ApiKey | None
     base_url: str | None
     address: str | None
     headers: Mapping[str, str] | None
     info: ModelInfo | None
+
+
+class Settings(Place, total=False):
+    """The arguments of each provider whose service takes a key."""
+
+    api_key: ApiKey | None
+
+
+_SHARED = {f"Unpack[{kind.__name__}]": kind for kind in (Place, Settings)}
 
 
 @checks_arguments
@@ -137,9 +146,12 @@ class Service(ABC):
         super().__init_subclass__()
         checks_arguments(cls)
         make, base = (inspect.signature(each.__init__).parameters for each in cls.__mro__[:2])
-        own = {name: at for name, at in make.items() if at.kind is not at.VAR_KEYWORD}
-        known: Any = cls.__init__  # of which `inspect` is given all arguments
-        known.__signature__ = inspect.Signature([*({**own, **base} if len(own) < len(make) else own).values()])
+        every = {name: at for name, at in make.items() if at.kind is not at.VAR_KEYWORD}
+        if "settings" in make:  # all that they hold, where `inspect` is asked
+            shared = _SHARED[make["settings"].annotation].__annotations__
+            every |= {name: base[name] for name in base if name in shared or name not in Settings.__annotations__}
+        known: Any = cls.__init__
+        known.__signature__ = inspect.Signature([*every.values()])
 
     def __init__(
         self,

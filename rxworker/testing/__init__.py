@@ -17,9 +17,8 @@ from rxworker.testing.hooks import (
 from rxworker.testing.lint import check_balanced, checked_records, ensure_balanced, lint
 from rxworker.testing.marbles import Marbles, play
 from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
-from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
+from rxworker.testing.scripted import RequestChangedError, Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
-from rxworker.testing.stored import RequestChangedError
 from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.gemini import gemini_frames
 from rxworker.testing.wire.ollama import ollama_frames

@@ -71,24 +71,20 @@ class Marbles:
         self.scheduler = TestScheduler()
 
     @overload
-    def hot(self, drawing: str, *, error: Exception = ...) -> HotObservable[str]: ...
+    def hot(self, drawing: str) -> HotObservable[str]: ...
     @overload
-    def hot(self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...) -> HotObservable[A]: ...
-    def hot(
-        self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
-    ) -> HotObservable[Any]:
+    def hot(self, drawing: str, lookup: Mapping[str, A]) -> HotObservable[A]: ...
+    def hot(self, drawing: str, lookup: Mapping[str, Any] | None = None) -> HotObservable[Any]:
         """A stream that runs with or without subscribers; column one is when the test subscribes."""
-        return self.scheduler.create_hot_observable(parse(drawing, lookup, SUBSCRIBED, error))
+        return self.scheduler.create_hot_observable(parse(drawing, lookup, SUBSCRIBED))
 
     @overload
-    def cold(self, drawing: str, *, error: Exception = ...) -> ColdObservable[str]: ...
+    def cold(self, drawing: str) -> ColdObservable[str]: ...
     @overload
-    def cold(self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...) -> ColdObservable[A]: ...
-    def cold(
-        self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
-    ) -> ColdObservable[Any]:
+    def cold(self, drawing: str, lookup: Mapping[str, A]) -> ColdObservable[A]: ...
+    def cold(self, drawing: str, lookup: Mapping[str, Any] | None = None) -> ColdObservable[Any]:
         """A stream that runs anew for each subscription; column one is when it is subscribed to."""
-        return self.scheduler.create_cold_observable(parse(drawing, lookup, 0, error))
+        return self.scheduler.create_cold_observable(parse(drawing, lookup, 0))
 
     def expected(
         self,

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.framing import SseDecoder
-from rxworker.framing.sse import _event_of
-from rxworker.framing.sse_frame import SseFrame, SseRun, _name_of, datas_of, has_event
+from rxworker.framing.sse import SseFrame, SseRun, _event_of, _name_of, datas_of, has_event
 
 CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
 

@@ -10,8 +10,7 @@ import pytest
 from rxworker import Answer, Approve, Deny
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Image, Message, Text, ToolCall, ToolResult, validate
-from rxworker.protocols.common import decisions_of
-from rxworker.protocols.request import RunRequest
+from rxworker.protocols.common import RunRequest, decisions_of
 from rxworker.protocols.ui_messages import read_chat_request
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS
+from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS
 from tests.over_recordings import RECORDINGS, pytest_generate_tests
 
 __all__ = ["pytest_generate_tests"]

@@ -25,7 +25,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers import Anthropic
 from rxworker.providers.anthropic import AnthropicDecoder

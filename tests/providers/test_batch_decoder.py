@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.events.deltas import Deltas, flatten
 from rxworker.framing import SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
 from rxworker.providers.malformed import LenientDecoder

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rxworker.providers import Anthropic, OpenAIChat
+from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS
 from rxworker.providers.failure import until_reset
-from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS
 
 
 def error(message: str, **more: Any) -> dict[str, Any]:

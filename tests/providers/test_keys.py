@@ -21,7 +21,7 @@ from rxworker.providers import (
     OpenAIChat,
     Options,
 )
-from rxworker.providers.hosts import ANTHROPIC_HOSTS, OPENAI_HOSTS, Host
+from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS, Host
 from rxworker.transport import Client, Retry
 
 MADE: dict[str, Any] = {**PROVIDERS, "anthropic_bedrock": AnthropicBedrock}

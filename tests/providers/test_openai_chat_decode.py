@@ -28,7 +28,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.framing import SseDecoder
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import Conversation, Image, JsonObject, Message, StopKind, StopReason, Text
 from rxworker.providers import OpenAIChat
 from rxworker.providers.base import Options

@@ -32,7 +32,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.block import ToolResultMetadata
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses
 from rxworker.providers.block_factory import BlockFactory

@@ -22,13 +22,13 @@ from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
 from rxworker.protocols.common import (
     InterruptReply,
     MessageCollector,
+    RunRequest,
     decode_request,
     media,
     split_interrupt,
     tool_meta,
     tool_result,
 )
-from rxworker.protocols.request import RunRequest
 from rxworker.state.shared_state import checked_json
 
 

@@ -42,13 +42,13 @@ from rxworker.protocols.common import (
     CallIds,
     InterruptReply,
     MessageCollector,
+    RunRequest,
     decode_request,
     interrupt_id,
     media,
     split_interrupt,
     tool_meta,
 )
-from rxworker.protocols.request import RunRequest
 from rxworker.protocols.ui_messages.parts import file_part, output_of
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN

@@ -32,9 +32,9 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
-from rxworker.framing.sse_frame import SseFrame, datas_of
+from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_json, read_repaired, word
+from rxworker.messages.lenient_json import read_repaired, word
 from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.wire import (
     WireBlockDelta,
@@ -68,7 +68,6 @@ from rxworker.providers.malformed import (
     NO_REASON,
     UNREADABLE,
     LenientDecoder,
-    stream_failure,
 )
 
 TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
@@ -298,10 +297,8 @@ class AnthropicDecoder(LenientDecoder):
             frame = replace(frame, data=self._joiner.joined(frame.data))
         try:
             event = decode_event(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
+        except UNREADABLE as error:
+            return self._take_unread(frame, error)
         return self._take(event, frame.data)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
@@ -490,14 +487,8 @@ class AnthropicDecoder(LenientDecoder):
         failure = read_failure({"error": event.error, "request_id": event.request_id})
         return self._fail(failure or Failure(NO_REASON, "error"))
 
-    def _take_loose(self, frame: SseFrame) -> Events:
-        """JSON that does not fit: numbers as text, half a character, an error in another shape, or something new."""
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        failure = stream_failure(frame.event, raw)
-        if failure:
-            return self._fail(failure)
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
+        """JSON that does not fit: numbers as text, half a character, or something new."""
         if not isinstance(raw, dict):
             return [Opaque(frame.event, raw)]
         if raw.get("type") == "message" and isinstance(raw.get("content"), list):

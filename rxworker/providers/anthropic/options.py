@@ -18,12 +18,13 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Thinking, ToolMeta
 from rxworker.messages.lenient_json import as_object, objects_in, word
-from rxworker.providers.base import AUTO, Options, Request, ToolChoice
+from rxworker.providers.base import AUTO, Options, ToolChoice
 from rxworker.providers.content import split_system
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.fit import SAMPLING, refused
 from rxworker.providers.models import ADAPTIVE
 from rxworker.providers.schema import PROGRAMMATIC, held_arguments
+from rxworker.providers.service import Draft
 
 BETWEEN_TOOLS = "between_tools"
 TOOLSET = "toolset_name"
@@ -258,7 +259,7 @@ def at_version(model: str, options: Options, version: str) -> Options:
     return replace(options, temperature=None, extra=extra)
 
 
-def with_binding(request: Request, given: str | None) -> Options:
+def with_binding(request: Draft, given: str | None) -> Options:
     """The settings that leave out thinking where what is before it has changed, instead of a refusal of the request.
 
     A hook, a compaction or a new tool changes what is before the thinking of an earlier answer. The models whose
@@ -270,6 +271,8 @@ def with_binding(request: Request, given: str | None) -> Options:
         given: The value that every request has in the header ``anthropic-beta``.
     """
     options = request.options
+    if not request.info.bound:
+        return options
     theirs = options.extra.get("thinking", {})
     has_thinking = any(
         isinstance(block, Thinking) and (block.signature or block.echo)

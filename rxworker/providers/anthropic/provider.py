@@ -21,6 +21,9 @@ from rxworker.providers.endpoint import (
     GLOBAL,
     LOCATION,
     PROJECT,
+    X_API_KEY,
+    Host,
+    anthropic_host,
     base_address,
     bearer,
     checked_headers,
@@ -31,9 +34,7 @@ from rxworker.providers.endpoint import (
     resource,
     vertex_place,
 )
-from rxworker.providers.hosts import X_API_KEY, Host, anthropic_host
-from rxworker.providers.models import ModelInfo
-from rxworker.providers.service import ApiKey, Draft, HostedService, Service, Settings
+from rxworker.providers.service import ApiKey, Draft, HostedService, Place, Service, Settings
 
 VERTEX_VERSION = "vertex-2023-10-16"
 METHOD = ":streamRawPredict"
@@ -80,20 +81,10 @@ class AnthropicVertex(Service):
         project: str | None = None,
         location: str | None = None,
         access_token: ApiKey | None = None,
-        base_url: str | None = None,
-        address: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        info: ModelInfo | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        **settings: Unpack[Place],
     ) -> None:
-        super().__init__(
-            model,
-            api_key=access_token,
-            base_url=base_url,
-            address=address,
-            headers=headers,
-            info=info,
-        )
+        super().__init__(model, api_key=access_token, **settings)
         self._room = max_tokens
         self._project = project
         self._location = location
@@ -115,8 +106,6 @@ class AnthropicVertex(Service):
         return bearer(given, self._base() or self._address)
 
     def _settled(self, request: Draft) -> Options:
-        if not request.info.bound:
-            return request.options
         return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Draft) -> bytes:

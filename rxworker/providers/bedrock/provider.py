@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing.event_stream import EventStreamDecoder, EventStreamMessage
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import as_array, as_object, read_repaired
 from rxworker.providers.anthropic.decode import AnthropicDecoder
@@ -274,8 +274,6 @@ class AnthropicBedrock(BedrockService):
         self._messages = HostedMessages(model, VERSION, max_tokens, ("model", "stream"))
 
     def _settled(self, request: Draft) -> Options:
-        if not request.info.bound:
-            return request.options
         return with_binding(request, self._headers.get(BETAS))
 
     def _body(self, request: Draft) -> bytes:

@@ -46,30 +46,27 @@ from rxworker.events import (
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.deltas import gather
 from rxworker.framing.decoder import MAX_FRAME
-from rxworker.framing.sse import STRAY
-from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
+from rxworker.framing.sse import STRAY, SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
-from rxworker.providers.gemini.part import (
+from rxworker.providers.gemini.wire import (
     CALL,
     CONTINUES,
     KINDS,
     SIGNATURE,
     SNAKE,
+    UNSPECIFIED,
     PendingCall,
     Signatures,
-    beside,
-    kind_of,
-)
-from rxworker.providers.gemini.wire import (
-    UNSPECIFIED,
     WireCandidate,
     WireChunk,
+    beside,
     decode_chunk,
+    kind_of,
     merge_usage,
     read_block,
     read_stop,
@@ -368,10 +365,8 @@ class GeminiDecoder(LenientDecoder):
             return self._fail(failure or Failure(NO_REASON, "error"))
         try:
             chunk = decode_chunk(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
+        except UNREADABLE as error:
+            return self._take_unread(frame, error)
         return self._continue(chunk) or list(self._take(chunk, frame.data))
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
@@ -490,20 +485,17 @@ class GeminiDecoder(LenientDecoder):
 
     # not a frame of the protocol
 
-    def _take_loose(self, frame: SseFrame) -> Events:
-        raw = read_json(frame.data)
-        return self._take_garbage(frame) if raw is None else list(self._take_raw(frame.event, raw))
-
     def _take_garbage(self, frame: SseFrame) -> Events:
         # Some proxies end every protocol like this.
         return () if frame.data == DONE else super()._take_garbage(frame)
 
     def _take_bare(self, data: bytes) -> Iterator[ResponseEvent]:
-        failure = garbage_failure(SseFrame(data, STRAY))
+        frame = SseFrame(data, STRAY)
+        failure = garbage_failure(frame)
         if failure:
             yield from self._fail(failure)
         elif not self._bare and (raw := read_repaired(data)) is not None:
-            yield from self._take_raw(STRAY, raw)
+            yield from self._take_raw(raw, frame)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
             self._is_careful = True
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
@@ -511,20 +503,21 @@ class GeminiDecoder(LenientDecoder):
             if self._bare_size > MAX_FRAME:
                 yield from self._fail(TOO_LARGE)
         else:
-            yield from super()._take_garbage(SseFrame(data, STRAY))
+            yield from super()._take_garbage(frame)
 
     def _take_rest(self) -> Iterator[ResponseEvent]:
         if self._bare:
-            raw = read_repaired(b"\n".join(self._bare))
+            frame = SseFrame(b"\n".join(self._bare), STRAY)
+            raw = read_repaired(frame.data)
             self._broken = self._broken or raw is None
-            yield from self._take_raw(STRAY, raw)
+            yield from self._take_raw(raw, frame)
 
-    def _take_raw(self, event: str, raw: Json) -> Iterator[ResponseEvent]:
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Iterator[ResponseEvent]:
         """JSON that fits no Struct as it stands: an error, a list of frames, or something new."""
         for one in raw if isinstance(raw, list) else [raw]:
             if self._over or one is None:
                 return
-            failure = stream_failure(event, one)
+            failure = stream_failure(frame.event, one)
             if failure:
                 yield from self._fail(failure)
             else:

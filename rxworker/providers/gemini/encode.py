@@ -49,7 +49,7 @@ from rxworker.providers.content import arguments, check_role, split_system, user
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
-from rxworker.providers.gemini.part import CALL, SIGNATURE, SNAKE, split
+from rxworker.providers.gemini.wire import CALL, SIGNATURE, SNAKE, split
 from rxworker.providers.ids import safe_name
 from rxworker.providers.media import Media, PartEncoders, media, readable
 from rxworker.providers.takes import TAKES

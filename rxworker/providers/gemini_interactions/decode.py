@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, word
 from rxworker.providers.error_table import RETRYABLE_KINDS

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Struct
 
-from rxworker.framing.sse_frame import SseFrame
+from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder

@@ -5,7 +5,12 @@ one block. A tool call is complete in its line. The line that is ``done`` ends t
 If the bytes end before it, or within a line, the response is truncated. Proxies may put several JSON objects or a byte
 order mark on a line; both are accepted.
 
-An error is a line with ``error`` in it, with the status 200 if the response had begun. It ends the response.
+An error is a line with ``error`` in it, a sentence without a code, with the status 200 if the response had begun. It
+ends the response.
+
+A line holds one of the Structs, and nothing else: a field that is not named there, or holds something else, makes the
+line one for `rxworker.providers.malformed`, which reports it. Decoded JSON has no cycles, so the garbage collector need
+not watch these Structs.
 """
 
 from __future__ import annotations
@@ -15,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.events import (
     BlockType,
@@ -27,12 +34,118 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.framing.sse_frame import SseFrame
-from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import json_text, read_json
+from rxworker.framing.sse import SseFrame
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages.lenient_json import as_object, json_text, read_json
+from rxworker.messages.usage import Usage
+from rxworker.providers.failure import Failure
+from rxworker.providers.failure import read_failure as read_any
+from rxworker.providers.finish_reasons import stop_kind
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
-from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line, read_failure, read_stop, read_usage
+from rxworker.providers.usage import numbers_in
+
+
+def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:
+    """The normal form.
+
+    Args:
+        raw: The reason; old servers send none.
+        called: Whether a tool was called, of which Ollama has no word of its own.
+        malformed: Whether there was a call that names no tool.
+
+    >>> read_stop("stop", called=True).kind
+    <StopKind.TOOL_USE: 'ToolUse'>
+    """
+    if raw is None:
+        return StopReason(StopKind.TOOL_USE) if called else None
+    return StopReason(stop_kind(raw, called=called, malformed=malformed), raw)
+
+
+NUMBERS = (
+    "total_duration",
+    "load_duration",
+    "prompt_eval_count",
+    "prompt_eval_duration",
+    "eval_count",
+    "eval_duration",
+)
+
+
+def read_usage(line: WireLine) -> Usage | None:
+    """The usage that a line reports; ``None`` if it reports none.
+
+    >>> read_usage(WireLine(done=True, eval_count=2)).raw
+    {'eval_count': 2}
+    """
+    raw: JsonObject = {name: number for name in NUMBERS if (number := getattr(line, name)) is not None}
+    if not raw:
+        return None
+    return Usage(line.prompt_eval_count, line.eval_count, raw=raw)
+
+
+def numbers(raw: JsonObject) -> list[int | None]:
+    """The numbers as they were sent. Ollama does not report caches."""
+    return numbers_in(raw, "prompt_eval_count", "eval_count")
+
+
+def read_failure(raw: Json) -> Failure:
+    """The failure of a line. What nothing is known of is the server's, since the request had been accepted.
+
+    >>> read_failure({"error": "an error was encountered while running the model"}).kind
+    'server'
+    """
+    failure = read_any(raw) or Failure("the server gave no reason")
+    return failure if failure.kind != "unknown" else replace(failure, kind="server")
+
+
+class WireMessage(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The next part of the answer.
+
+    Attributes:
+        thinking: The thinking of the model. Older models write it into the content, between tags, where it stays.
+        tool_calls: Whole calls, kept as they came.
+        images: Pictures; old servers send ``null``.
+    """
+
+    role: str | None = None
+    content: str | None = None
+    thinking: str | None = None
+    tool_calls: list[JsonObject] | None = None
+    images: Json = None
+
+
+class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """One line.
+
+    Attributes:
+        done: Whether it is the last.
+        done_reason: Why; old servers do not send it.
+        error: The error, on a line of its own.
+        prompt_eval_count: Tokens read; left out by old servers when the prompt was in their cache.
+        eval_count: Tokens written.
+        remote_model: The name of the model that answers, if the server forwards the request.
+    """
+
+    model: str | None = None
+    created_at: str | None = None
+    message: WireMessage | None = None
+    done: bool = False
+    done_reason: str | None = None
+    error: Json = None
+    total_duration: int | None = None
+    load_duration: int | None = None
+    prompt_eval_count: int | None = None
+    prompt_eval_duration: int | None = None
+    eval_count: int | None = None
+    eval_duration: int | None = None
+    logprobs: Json = None
+    remote_model: str | None = None
+    remote_host: str | None = None
+
+
+decode_line = msgspec.json.Decoder(WireLine).decode
+
 
 _SCAN = json.JSONDecoder().raw_decode
 _BOM = "\ufeff"
@@ -98,15 +211,12 @@ class OllamaDecoder(LenientDecoder):
             return ()
         if self._is_careful:
             if self._broken:
-                raw = read_json(line)
-                return self._fail(read_failure(raw) if _tells_error(raw) else BROKEN)
+                return self._fail(self._failure_in(read_json(line), LINE) or BROKEN)
             line = self._joiner.joined(line)
         try:
             wire = decode_line(line)
-        except msgspec.ValidationError:
-            return self._take_loose(SseFrame(line, LINE))
-        except UNREADABLE:
-            return self._take_garbage(SseFrame(line, LINE))
+        except UNREADABLE as error:
+            return self._take_unread(SseFrame(line, LINE), error)
         return self._take_quickly(wire) or list(self._take(wire, line))
 
     def _take_quickly(self, wire: WireLine) -> Events:
@@ -202,12 +312,11 @@ class OllamaDecoder(LenientDecoder):
 
     # what does not fit
 
-    def _take_loose(self, frame: SseFrame) -> Events:
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        if _tells_error(raw):
-            return self._fail(read_failure(raw))
+    def _failure_in(self, raw: Json, event: str) -> Failure | None:
+        del event
+        return read_failure(raw) if as_object(raw).get("error") else None
+
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         if not isinstance(raw, dict):
             return [Opaque(LINE, raw)]
         wire, rest = read_loosely(raw, WireLine)
@@ -222,7 +331,3 @@ class OllamaDecoder(LenientDecoder):
             self._is_careful = True
             return [event for part in parts for event in self.feed(part)]
         return super()._take_garbage(frame)
-
-
-def _tells_error(raw: Json) -> bool:
-    return isinstance(raw, dict) and bool(raw.get("error"))

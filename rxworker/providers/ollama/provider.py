@@ -13,9 +13,8 @@ from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import base_address, endpoint, host_of, read_key
 from rxworker.providers.models import ModelInfo
-from rxworker.providers.ollama.decode import OllamaDecoder
+from rxworker.providers.ollama.decode import OllamaDecoder, numbers
 from rxworker.providers.ollama.encode import NAME, encode
-from rxworker.providers.ollama.wire import numbers
 from rxworker.providers.service import Draft, Service
 
 PATH = "/api/chat"

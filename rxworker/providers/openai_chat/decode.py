@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -25,9 +24,9 @@ from rxworker.events import (
     TextDelta,
 )
 from rxworker.events.deltas import add_deltas, gather
-from rxworker.framing.sse_frame import SseFrame, datas_of, has_event
-from rxworker.messages import JsonObject, StopReason
-from rxworker.messages.lenient_json import read_json
+from rxworker.framing.sse import SseFrame, datas_of, has_event
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import as_object, read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.error_table import FINISH_REASONS
 from rxworker.providers.failure import Failure, read_failure
@@ -114,10 +113,8 @@ class OpenAIChatDecoder(LenientDecoder):
             return self._take_last(frame)
         try:
             chunk = decode_chunk(frame.data)
-        except msgspec.ValidationError:
-            return self._take_loose(frame)
-        except UNREADABLE:
-            return self._take_garbage(frame)
+        except UNREADABLE as error:
+            return self._take_unread(frame, error)
         return self._take(chunk, frame.data)
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
@@ -253,17 +250,9 @@ class OpenAIChatDecoder(LenientDecoder):
 
     # what does not fit
 
-    def _take_loose(self, frame: SseFrame) -> Events:
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
-        raw = read_json(frame.data)
-        if raw is None:
-            return self._take_garbage(frame)
-        failure = stream_failure(frame.event, raw)
-        if failure:
-            return self._fail(failure)
-        if not isinstance(raw, dict):
-            return self._odd(Opaque("chunk", raw))
-        chunk, rest = read_loosely(raw, WireChunk)
+        chunk, rest = read_loosely(as_object(raw), WireChunk)
         if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
             return self._odd(Opaque("chunk", raw))
         self._start(chunk, frame.data)

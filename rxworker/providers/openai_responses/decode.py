@@ -35,7 +35,7 @@ from rxworker.events import (
     Status,
 )
 from rxworker.events.deltas import FEW, Deltas, gather
-from rxworker.framing.sse_frame import SseFrame, datas_of
+from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import json_text, read_json, word
 from rxworker.messages.usage import Usage

@@ -6,7 +6,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -44,19 +44,11 @@ def anthropic_frames(reply: Reply, *, number: int = 1, model: str = "claude-scri
     >>> anthropic_frames(say("Hi"))[-1]
     b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
     """
-    blocks = reply.blocks(f"toolu_{number}")
+    head = [_message_start(reply, number, model)]
+    blocks = [_block(reply, index, block) for index, block in enumerate(reply.blocks(f"toolu_{number}"))]
+    (blocks[0][0] if blocks else head).insert(1, PING)
     errors = [data_frame(error_body(error), "error") for error in sent_errors(reply)]
-    if reply.error is not None and not blocks:
-        return errors
-    frames = [_message_start(reply, number, model)]
-    for index, block in enumerate(blocks):
-        frames += _block(reply, index, block)
-    frames.insert(min(2, len(frames)), PING)
-    if reply.breaks:
-        if blocks:
-            frames.pop()  # the last block stays open
-        return frames + errors
-    return [*frames, _message_delta(reply), _frame("message_stop", {})]
+    return sent(reply, head, blocks, [_message_delta(reply), _frame("message_stop", {})], errors)
 
 
 def error_body(error: Error) -> JsonObject:
@@ -84,7 +76,7 @@ def _message_start(reply: Reply, number: int, model: str) -> bytes:
     return _frame("message_start", {"message": message})
 
 
-def _block(reply: Reply, index: int, block: ReplyBlock) -> list[bytes]:
+def _block(reply: Reply, index: int, block: ReplyBlock) -> tuple[list[bytes], list[bytes]]:
     """The frames of one block."""
     start: JsonObject
     if isinstance(block, Thinking):
@@ -101,7 +93,7 @@ def _block(reply: Reply, index: int, block: ReplyBlock) -> list[bytes]:
         pieces = ["", *(reply.pieces(input_text(block)) if block.input else [])]
         deltas = [_delta(index, "input_json_delta", partial_json=piece) for piece in pieces]
     first = _frame("content_block_start", {"index": index, "content_block": start})
-    return [first, *deltas, _frame("content_block_stop", {"index": index})]
+    return [first, *deltas], [_frame("content_block_stop", {"index": index})]
 
 
 def _delta(index: int, kind: str, **fields: Json) -> bytes:

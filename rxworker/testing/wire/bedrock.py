@@ -11,7 +11,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, code_of, sent, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "end_turn",
@@ -49,19 +49,11 @@ def bedrock_frames(reply: Reply, *, number: int = 1, model: str = "scripted") ->
     5
     """
     del model
-    blocks = reply.blocks(f"tooluse_{number}")
-    errors = [_exception(error) for error in sent_errors(reply)]
-    if reply.error is not None and not blocks:
-        return errors
-    frames = [event_message("messageStart", {"role": "assistant"})]
-    for index, block in enumerate(blocks):
-        frames += _block(reply, index, block)
-    if reply.breaks:
-        if blocks:
-            frames.pop()  # the last block stays open
-        return frames + errors
+    head = [event_message("messageStart", {"role": "assistant"})]
+    blocks = [_block(reply, index, block) for index, block in enumerate(reply.blocks(f"tooluse_{number}"))]
     stop = event_message("messageStop", {"stopReason": stop_word(reply, STOP_WORDS)})
-    return [*frames, stop, _metadata(reply.usage or Usage())]
+    errors = [_exception(error) for error in sent_errors(reply)]
+    return sent(reply, head, blocks, [stop, _metadata(reply.usage or Usage())], errors)
 
 
 def error_body(error: Error) -> JsonObject:
@@ -90,7 +82,7 @@ def raw_message(kind: str, data: bytes, *, is_exception: bool = False) -> bytes:
     return message + pack(">I", crc32(message))
 
 
-def _block(reply: Reply, index: int, block: ReplyBlock) -> list[bytes]:
+def _block(reply: Reply, index: int, block: ReplyBlock) -> tuple[list[bytes], list[bytes]]:
     """The messages of one block. Text and thinking have no start."""
     place: JsonObject = {"contentBlockIndex": index}
 
@@ -110,7 +102,7 @@ def _block(reply: Reply, index: int, block: ReplyBlock) -> list[bytes]:
         frames.append(event_message("contentBlockStart", {**place, "start": call}))
         pieces = reply.pieces(input_text(block)) if block.input else ["{}"]
         frames += [delta({"toolUse": {"input": piece}}) for piece in pieces]
-    return [*frames, event_message("contentBlockStop", place)]
+    return frames, [event_message("contentBlockStop", place)]
 
 
 def _metadata(usage: Usage) -> bytes:

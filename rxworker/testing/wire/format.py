@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,8 +14,10 @@ from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.settings import check_plain
 from rxworker.testing.reply import Reply
 
+A = TypeVar("A")
 
-def model_of(body: JsonObject) -> dict[str, Any]:
+
+def model_of(body: JsonObject) -> JsonObject:
     """The model that the body of a request names, as an argument."""
     model = body.get("model")
     return {"model": model} if isinstance(model, str) else {}
@@ -36,7 +38,7 @@ class Wire(Struct, frozen=True):
     render: Callable[..., list[bytes]]
     error: Callable[[Error], JsonObject]
     content_type: str = "text/event-stream; charset=utf-8"
-    arguments: Callable[[JsonObject], dict[str, Any]] = model_of
+    arguments: Callable[[JsonObject], JsonObject] = model_of
 
     def __post_init__(self) -> None:
         """Check the functions."""
@@ -80,7 +82,7 @@ def given_arguments(value: JsonObject | str) -> Json:
     if not isinstance(value, str):
         return value
     try:
-        return msgspec.json.decode(value, type=dict[str, Any])
+        return msgspec.json.decode(value, type=JsonObject)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return value
 
@@ -94,6 +96,26 @@ def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
 def code_of(error: Error, words: Mapping[str, str | None]) -> str | None:
     """The provider's word for an error: its own code where it has one, or that of its kind."""
     return error.code if error.code and error.code != error.kind else words.get(error.kind)
+
+
+def sent(
+    reply: Reply, head: list[A], blocks: Sequence[tuple[Sequence[A], Sequence[A]]], end: list[A], errors: list[A]
+) -> list[A]:
+    """What is sent of a reply. One that breaks off has no end, and its last block stays open.
+
+    Args:
+        reply: The reply.
+        head: What comes first; an error before any block comes alone.
+        blocks: What opens and fills each block, and what closes it.
+        end: What comes last.
+        errors: What is sent where it fails.
+    """
+    if reply.error is not None and not blocks:
+        return errors
+    frames = [*head]
+    for left, (content, close) in enumerate(blocks, 1 - len(blocks)):
+        frames += content if reply.breaks and not left else [*content, *close]
+    return [*frames, *(errors if reply.breaks else end)]
 
 
 def sent_errors(reply: Reply) -> list[Error]:

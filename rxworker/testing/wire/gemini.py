@@ -13,7 +13,7 @@ from rxworker.events import Error
 from rxworker.messages import JsonObject, StopKind
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import Wire, given_arguments, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, sent, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "STOP",
@@ -50,23 +50,19 @@ def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripte
     >>> gemini_frames(say("Hi", usage=None))[0].partition(b',"modelVersion"')[0]
     b'data: {"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}]'
     """
-    parts = _parts(reply)
     errors = [
         msgspec.json.format(msgspec.json.encode(error_body(error)), indent=2) + b"\n" for error in sent_errors(reply)
     ]
-    if reply.error is not None and not parts:
-        return errors
     tail: JsonObject = {"modelVersion": model, "responseId": f"response-{number}"}
     # Running totals: what is written is counted at the end.
     so_far = _usage(reply.usage, ended=False)
-    frames = [_frame({"candidates": [_candidate(part)], **so_far, **tail}) for part in parts]
-    if reply.breaks:
-        return frames + errors
+    parts = [([_frame({"candidates": [_candidate(part)], **so_far, **tail})], ()) for part in _parts(reply)]
     last: JsonObject = {"text": ""}
     if reply.signature and not reply.tool_calls:
         last["thoughtSignature"] = reply.signature
     ended = {**_candidate(last), **_finish(reply)}
-    return [*frames, _frame({"candidates": [ended], **_usage(reply.usage, ended=True), **tail})]
+    end = _frame({"candidates": [ended], **_usage(reply.usage, ended=True), **tail})
+    return sent(reply, [], parts, [end], errors)
 
 
 def error_body(error: Error) -> JsonObject:

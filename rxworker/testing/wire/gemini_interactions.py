@@ -6,13 +6,11 @@ background have names, which a client gives to have the events after them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rxworker.events import Error
 from rxworker.messages import JsonObject, StopKind, Text, Thinking
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, data_frame, model_of, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, model_of, sent, sent_errors, stop_word
 
 DONE = b"event: done\ndata: [DONE]\n\n"
 STOP_WORDS = {
@@ -68,15 +66,7 @@ def error_body(error: Error) -> JsonObject:
     return {"error": {"code": word, "message": error.message}}
 
 
-def _error(error: Error) -> JsonObject:
-    return {"event_type": "error", **error_body(error)}
-
-
 def _events(reply: Reply, number: int, model: str) -> list[JsonObject]:
-    blocks = reply.blocks(f"call_{number}")
-    failed = [_error(error) for error in sent_errors(reply)]
-    if reply.error is not None and not blocks:
-        return failed
     head: JsonObject = {
         "id": f"v1_{number}",
         "status": "in_progress",
@@ -88,20 +78,18 @@ def _events(reply: Reply, number: int, model: str) -> list[JsonObject]:
         {"event_type": "interaction.created", "interaction": head},
         {"event_type": "interaction.status_update", **update},
     ]
-    for index, block in enumerate(blocks):
+    steps: list[tuple[list[JsonObject], list[JsonObject]]] = []
+    for index, block in enumerate(reply.blocks(f"call_{number}")):
         step, deltas = _step(reply, block)
-        place: JsonObject = {"index": index}
-        events.append({"event_type": "step.start", **place, "step": step})
-        for delta in deltas:
-            events.append({"event_type": "step.delta", **place, "delta": delta})
-        if not reply.breaks or index < len(blocks) - 1:
-            events.append({"event_type": "step.stop", **place})
-    if reply.breaks:
-        return [*events, *failed]
+        start: JsonObject = {"event_type": "step.start", "index": index, "step": step}
+        more: list[JsonObject] = [{"event_type": "step.delta", "index": index, "delta": delta} for delta in deltas]
+        steps.append(([start, *more], [{"event_type": "step.stop", "index": index}]))
     last: JsonObject = {**head, "status": stop_word(reply, STOP_WORDS)}
     if reply.usage is not None:
         last["usage"] = _usage(reply.usage)
-    return [*events, {"event_type": "interaction.completed", "interaction": last}]
+    end: JsonObject = {"event_type": "interaction.completed", "interaction": last}
+    failed: list[JsonObject] = [{"event_type": "error", **error_body(error)} for error in sent_errors(reply)]
+    return sent(reply, events, steps, [end], failed)
 
 
 def _step(reply: Reply, block: ReplyBlock) -> tuple[JsonObject, list[JsonObject]]:
@@ -139,7 +127,7 @@ def _usage(usage: Usage) -> JsonObject:
     }
 
 
-def _arguments(body: JsonObject) -> dict[str, Any]:
+def _arguments(body: JsonObject) -> JsonObject:
     return {**model_of(body), "is_background": body.get("background") is True}
 
 

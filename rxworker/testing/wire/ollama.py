@@ -9,7 +9,7 @@ from __future__ import annotations
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.testing.reply import Reply
-from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, given_arguments, json_line, sent, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -36,15 +36,10 @@ def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> 
     b'{"role":"assistant","content":"Hi"},"done":false}\n'
     """
     del number
-    messages = _messages(reply)
-    errors = [json_line(error_body(error)) for error in sent_errors(reply)]
-    if reply.error is not None and not messages:
-        return errors
     head: JsonObject = {"model": model, "created_at": CREATED}
-    lines = [json_line({**head, "message": message, "done": False}) for message in messages]
-    if reply.breaks:
-        return lines + errors
-    return [*lines, json_line({**head, "message": _message(), **_done(reply)})]
+    lines = [([json_line({**head, "message": message, "done": False})], ()) for message in _messages(reply)]
+    end = json_line({**head, "message": _message(), **_done(reply)})
+    return sent(reply, [], lines, [end], [json_line(error_body(error)) for error in sent_errors(reply)])
 
 
 def error_body(error: Error) -> JsonObject:

@@ -5,13 +5,12 @@ Thinking is sent as ``reasoning_content``, which is how the compatible servers d
 
 from __future__ import annotations
 
-from typing import Any
-
 from rxworker.events import Error
 from rxworker.messages import JsonObject, StopKind, Text, Thinking
+from rxworker.messages.lenient_json import as_object
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, data_frame, model_of, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, data_frame, model_of, sent, sent_errors, stop_word
 
 STOP_WORDS = {
     StopKind.END_TURN: "stop",
@@ -49,28 +48,21 @@ def openai_chat_frames(
     >>> openai_chat_frames(say("Hi"))[-1]
     b'data: [DONE]\n\n'
     """
-    blocks = reply.blocks(f"call_{number}")
-    errors = [data_frame(error_body(error)) for error in sent_errors(reply)]
-    if reply.error is not None and not blocks:
-        return errors
     chunk = _Chunk(number, model, include_usage)
-    frames = [chunk.choice({"role": "assistant", "content": None if reply.tool_calls else ""})]
+    head = [chunk.choice({"role": "assistant", "content": None if reply.tool_calls else ""})]
+    blocks: list[tuple[list[bytes], tuple[()]]] = []
     calls = 0
-    for block in blocks:
-        frames += [chunk.choice(delta) for delta in _deltas(reply, block, calls)]
+    for block in reply.blocks(f"call_{number}"):
+        blocks.append(([chunk.choice(delta) for delta in _deltas(reply, block, calls)], ()))
         calls += not isinstance(block, (Text, Thinking))
-    if reply.breaks:
-        return frames + errors
-    frames.append(chunk.choice({}, stop_word(reply, STOP_WORDS)))
-    if include_usage and reply.usage is not None:
-        frames.append(chunk.usage(reply.usage))
-    return [*frames, DONE]
+    usage = [chunk.usage(reply.usage)] if include_usage and reply.usage is not None else []
+    end = [chunk.choice({}, stop_word(reply, STOP_WORDS)), *usage, DONE]
+    return sent(reply, head, blocks, end, [data_frame(error_body(error)) for error in sent_errors(reply)])
 
 
-def arguments_of(body: JsonObject) -> dict[str, Any]:
+def arguments_of(body: JsonObject) -> JsonObject:
     """The model that the body of a request names, and whether it requires the usage, as arguments."""
-    options = body.get("stream_options")
-    include_usage = isinstance(options, dict) and options.get("include_usage") is True
+    include_usage = as_object(body.get("stream_options")).get("include_usage") is True
     return {**model_of(body), "include_usage": include_usage}
 
 

@@ -14,7 +14,7 @@ from rxworker.events import Error
 from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, ToolCall
 from rxworker.messages.usage import Usage
 from rxworker.testing.reply import Reply, ReplyBlock, input_text
-from rxworker.testing.wire.format import Wire, code_of, data_frame, sent_errors, stop_word
+from rxworker.testing.wire.format import Wire, code_of, data_frame, sent, sent_errors, stop_word
 
 Event: TypeAlias = tuple[str, JsonObject]
 
@@ -189,18 +189,13 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     ]
     refused = reply.stop_reason.kind is StopKind.REFUSAL
     items = [item_of(reply, f"{number}_{at}", at, b, refused) for at, b in enumerate(blocks)]
-    for at, item in enumerate(items, start=1):
-        events += item.begins
-        if not reply.breaks or at < len(items):
-            events += item.ends
-    if not reply.breaks:
-        return [*events, _last(reply, head, items)]
+    failures: list[Event] = []
     for error in sent_errors(reply):  # reported twice, as by the real service
         code = code_of(error, ERROR_WORDS) or error.kind
         body: JsonObject = {"code": code, "message": error.message}
         failed: JsonObject = {**head, "status": "failed", "error": body}
-        events += [event("error", error_body(error)), event("response.failed", response=failed)]
-    return events
+        failures += [event("error", error_body(error)), event("response.failed", response=failed)]
+    return sent(reply, events, [(item.begins, item.ends) for item in items], [_last(reply, head, items)], failures)
 
 
 def _response(number: int, model: str) -> JsonObject:

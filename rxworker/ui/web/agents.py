@@ -27,10 +27,9 @@ from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.events import Record, RunAbort, RunResume, RunStart
 from rxworker.messages import Conversation, Message, ToolMeta, ToolResult, repair
 from rxworker.messages.pairs import calls_made
-from rxworker.protocols.common import CallIds, decisions_of
+from rxworker.protocols.common import CallIds, RunRequest, WatchedRun, decisions_of
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
-from rxworker.protocols.request import RunRequest, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
