@@ -30,6 +30,7 @@ from rxworker.messages import (
     JsonObject,
     Message,
     Text,
+    ToolCall,
     ToolMeta,
     ToolResult,
 )
@@ -241,6 +242,21 @@ class CallIds:
         return waiting.popleft() if waiting else native
 
 
+def latest_from(messages: Sequence[Message]) -> int:
+    """The place from which on all messages are of the user."""
+    return next((at for at in range(len(messages), 0, -1) if messages[at - 1].role != "user"), 0)
+
+
+def function_call(call_id: str, call: ToolCall) -> JsonObject:
+    """A call of a tool as Chat Completions and AG-UI have it.
+
+    >>> function_call("1", ToolCall("1", "look", {}))
+    {'id': '1', 'type': 'function', 'function': {'name': 'look', 'arguments': '{}'}}
+    """
+    function: JsonObject = {"name": call.name, "arguments": arguments_of(call.input)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
 class MessageCollector:
     """Collects messages one by one. Adjacent tool results become one message.
 
@@ -275,9 +291,7 @@ class MessageCollector:
     def finish(self) -> tuple[Conversation, tuple[Message, ...], tuple[ToolResult, ...]]:
         """The whole conversation, and the user's messages and the results of tools after the last answer."""
         self._flush()
-        end = len(self._messages)
-        while end and self._messages[end - 1].role == "user":
-            end -= 1
+        end = latest_from(self._messages)
         latest: list[Message] = []
         results: list[ToolResult] = []
         for message in self._messages[end:]:
@@ -422,7 +436,7 @@ def scope_of(change: Change) -> Scope:
 _RUN = Scope()
 
 
-def data_line(value: Struct | Json) -> bytes:
+def data_line(value: object) -> bytes:
     r"""The value as a frame of server-sent events.
 
     >>> data_line({"type": "x"})
@@ -471,7 +485,7 @@ class RecordEncoder(ABC, Generic[E]):
         """Close what is open, and report the reason. Returns nothing if the run has already ended."""
         return self._encoded(self._tracker.close(reason))
 
-    def _encoded(self, changes: Iterable[Change]) -> list[E]:
+    def _encoded(self, changes: Iterable[Change], /) -> list[E]:
         return [each for change in changes for each in self._encode(change)]
 
     @abstractmethod

@@ -8,7 +8,7 @@ nothing comes twice.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -23,6 +23,7 @@ from rxworker.messages.usage import Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
 from rxworker.state import RunState
 
+A = TypeVar("A")
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
 """The names of the hub's deliveries."""
 
@@ -219,10 +220,7 @@ def read_client_message(data: bytes | str) -> ClientMessage:
     >>> read_client_message('{"type":"watch","run":"run-1","after":17}')
     WatchRun(run_id='run-1', after=17, delivery='coalesce', name='')
     """
-    try:
-        return _client.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is not a message of a client: {error}") from error
+    return _read(_client, data, "client")
 
 
 def read_server_message(data: bytes | str) -> ServerMessage:
@@ -234,10 +232,14 @@ def read_server_message(data: bytes | str) -> ServerMessage:
     >>> read_server_message('{"type":"gone","run":"run-1"}')
     RunGone(run_id='run-1')
     """
+    return _read(_server, data, "server")
+
+
+def _read(decoder: msgspec.json.Decoder[A], data: bytes | str, sender: str) -> A:
     try:
-        return _server.decode(data)
+        return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is not a message of a server: {error}") from error
+        raise RemoteProtocolError(f"this is not a message of a {sender}: {error}") from error
 
 
 def socket_message(message: ClientMessage | ServerMessage) -> bytes:

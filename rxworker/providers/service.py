@@ -147,7 +147,7 @@ class Service(ABC):
         checks_arguments(cls)
         make, base = (inspect.signature(each.__init__).parameters for each in cls.__mro__[:2])
         every = {name: at for name, at in make.items() if at.kind is not at.VAR_KEYWORD}
-        if "settings" in make:  # all that they hold, where `inspect` is asked
+        if "settings" in make:  # `inspect` is given all that they hold
             shared = _SHARED[make["settings"].annotation].__annotations__
             every |= {name: base[name] for name in base if name in shared or name not in Settings.__annotations__}
         known: Any = cls.__init__

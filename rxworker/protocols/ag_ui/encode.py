@@ -52,6 +52,7 @@ from rxworker.protocols.common import (
     RecordEncoder,
     arguments_of,
     data_line,
+    function_call,
     interrupt_id,
     pump,
     scope_of,
@@ -171,14 +172,7 @@ def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessag
         if isinstance(block, Thinking):
             yield WireMessage(f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature)
     texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
-    calls: tuple[JsonObject, ...] = tuple(
-        {
-            "id": ids.of_call(call.id),
-            "type": "function",
-            "function": {"name": call.name, "arguments": arguments_of(call.input)},
-        }
-        for call in message.tool_calls
-    )
+    calls = tuple(function_call(ids.of_call(call.id), call) for call in message.tool_calls)
     if texts or calls:
         yield WireMessage(name, "assistant", "".join(texts) or None, tool_calls=calls)
 

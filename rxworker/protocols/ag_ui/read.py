@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
@@ -95,7 +93,7 @@ class _Message(Struct, frozen=True, rename="camel"):
     role: str
     id: str | None = None
     # An activity's content is an object that is only shown to users.
-    content: Any = None
+    content: Json = None
     tool_calls: tuple[_Call, ...] | None = None
     tool_call_id: str | None = None
     error: str | None = None
@@ -104,7 +102,7 @@ class _Message(Struct, frozen=True, rename="camel"):
 class _Resume(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     interrupt_id: str
     status: str
-    payload: Any = None
+    payload: Json = None
 
 
 class _Replies(Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,9 +115,9 @@ class _Input(Struct, frozen=True, rename="camel"):
     messages: tuple[_Message, ...] = ()
     tools: tuple[_Tool, ...] | None = None
     context: tuple[AgUiContext, ...] | None = None
-    state: Any = None
-    forwarded_props: Any = None
-    resume: Any = None
+    state: Json = None
+    forwarded_props: Json = None
+    resume: Json = None
     protocol_version: str | None = None
     parent_run_id: str | None = None
 

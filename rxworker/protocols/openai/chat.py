@@ -17,7 +17,7 @@ from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import DONE, RecordEncoder, arguments_of, data_line, pump
+from rxworker.protocols.common import DONE, RecordEncoder, data_line, function_call, pump
 from rxworker.views import changes
 
 _FINISH = {
@@ -155,17 +155,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
             self.finish_reason = "stop"
             yield {"content": f"\n\n{self._notice}" if self._response else self._notice}
             return
-        self._calls = [
-            {
-                "id": waiting.call.id,
-                "type": "function",
-                "function": {
-                    "name": waiting.call.name,
-                    "arguments": arguments_of(waiting.call.input),
-                },
-            }
-            for waiting in of_client
-        ]
+        self._calls = [function_call(waiting.call.id, waiting.call) for waiting in of_client]
         self.finish_reason = "tool_calls"
         calls: list[Json] = [{"index": index, **call} for index, call in enumerate(self._calls)]
         yield {"tool_calls": calls}
@@ -206,14 +196,9 @@ async def chat_stream(
     encoder = ChatEncoder(tools)
 
     def chunk(delta: JsonObject, finish_reason: str | None = None) -> bytes:
-        choice: JsonObject = {
-            "index": 0,
-            "delta": delta,
-            "logprobs": None,
-            "finish_reason": finish_reason,
-        }
         more: JsonObject = {} if usage is None else {"usage": None}
-        return data_line({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
+        choices = _choices({"delta": delta}, finish_reason)
+        return data_line({**head, "object": "chat.completion.chunk", "choices": choices, **more})
 
     yield chunk({"role": "assistant", "content": ""})
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
@@ -245,10 +230,10 @@ async def chat_completion(
             pass
     if encoder.error is not None:
         raise encoder.error
-    choice: JsonObject = {
-        "index": 0,
-        "message": encoder.message,
-        "logprobs": None,
-        "finish_reason": encoder.finish_reason,
-    }
-    return {**head, "object": "chat.completion", "choices": [choice]}
+    choices = _choices({"message": encoder.message}, encoder.finish_reason)
+    return {**head, "object": "chat.completion", "choices": choices}
+
+
+def _choices(content: JsonObject, finish_reason: str | None) -> Json:
+    """The only answer."""
+    return [{"index": 0, **content, "logprobs": None, "finish_reason": finish_reason}]

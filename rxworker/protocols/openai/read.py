@@ -7,7 +7,7 @@ are ignored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,7 +27,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.protocols.common import decode_request, media, tool_result
+from rxworker.protocols.common import decode_request, latest_from, media, tool_result
 from rxworker.providers import Options, ToolChoice
 from rxworker.tools.inline import inlined
 
@@ -80,7 +80,7 @@ class OpenAIRequest(Struct, frozen=True):
         return replace(options, **given | {"max_tokens": min(limits, default=None)})
 
 
-Parts: TypeAlias = str | list[dict[str, Any]] | None
+Parts: TypeAlias = str | list[JsonObject] | None
 Limit: TypeAlias = Annotated[int, Meta(ge=1)] | None
 Key: TypeAlias = Annotated[str, Meta(max_length=64)]
 Metadata: TypeAlias = Annotated[dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]
@@ -91,7 +91,7 @@ class _Function(Struct, frozen=True):
     name: str
     arguments: str = ""
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
     strict: bool | None = None
 
 
@@ -112,8 +112,8 @@ class _Request(Struct, frozen=True, kw_only=True):
 
     model: str
     stream: bool | None = None
-    tools: tuple[dict[str, Any], ...] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tools: tuple[JsonObject, ...] | None = None
+    tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     temperature: float | None = None
 
@@ -129,7 +129,7 @@ class _Completion(_Request, frozen=True):
     max_tokens: Limit = None
     max_completion_tokens: Limit = None
     stop: str | tuple[str, ...] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: JsonObject | None = None
     reasoning_effort: str | None = None
 
 
@@ -150,31 +150,29 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
         _add_chat(message, collector)
     stop = (given.stop,) if isinstance(given.stop, str) else given.stop or ()
     kept = given.response_format or {}
-    options = _options(
-        given,
-        max_tokens=given.max_completion_tokens or given.max_tokens,
-        stop_sequences=stop,
-        output=_output(kept.get("json_schema") if kept.get("type") == "json_schema" else None),
-        thinking=given.reasoning_effort,
-    )
-    return collector.request(
-        given,
-        options,
-        [_tool(n, tool, tool.get("function")) for n, tool in enumerate(given.tools or ())],
-        include_usage=given.stream_options is not None and given.stream_options.include_usage,
-    )
+    output = _output(kept.get("json_schema") if kept.get("type") == "json_schema" else None)
+    limit = given.max_completion_tokens or given.max_tokens
+    options = _options(given, limit, output, given.reasoning_effort, stop)
+    tools = [_tool(n, tool, tool.get("function")) for n, tool in enumerate(given.tools or ())]
+    include_usage = given.stream_options is not None and given.stream_options.include_usage
+    return replace(collector.request(given, options, tools), include_usage=include_usage)
 
 
-def _options(given: _Request, **more: Any) -> Options:
+def _options(
+    given: _Request, limit: int | None, output: OutputFormat | None, effort: str | None, stop: tuple[str, ...] = ()
+) -> Options:
     return Options(
+        max_tokens=limit,
         temperature=given.temperature,
+        stop_sequences=stop,
         tool_choice=_choice(given.tool_choice),
         parallel_tool_calls=given.parallel_tool_calls,
-        **more,
+        thinking=effort,
+        output=output,
     )
 
 
-def _tool(place: int, tool: dict[str, Any], function: object) -> ToolMeta:
+def _tool(place: int, tool: JsonObject, function: object) -> ToolMeta:
     """The tool at a place of a request, of which a member, or all of it, describes the function."""
     if tool.get("type") != "function":
         kind = str(tool.get("type"))[:40]
@@ -187,7 +185,7 @@ def _tool(place: int, tool: dict[str, Any], function: object) -> ToolMeta:
     return ToolMeta(read.name, read.description or "", schema, strict=bool(read.strict))
 
 
-def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
+def _choice(given: str | JsonObject | None) -> ToolChoice | None:
     if given is None:
         return None
     if isinstance(given, str):
@@ -205,7 +203,7 @@ def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
 
 
 class _Schema(Struct, frozen=True):
-    schema: dict[str, Any]
+    schema: JsonObject
     name: str = "output"
 
 
@@ -274,7 +272,7 @@ class _Reasoning(Struct, frozen=True):
 
 
 class _TextFormat(Struct, frozen=True):
-    format: dict[str, Any] | None = None
+    format: JsonObject | None = None
 
 
 class _Item(Struct, frozen=True):
@@ -332,16 +330,12 @@ def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> 
         else:
             references.append(name)
     kept = (given.text.format if given.text else None) or {}
-    options = _options(
-        given,
-        max_tokens=given.max_output_tokens,
-        output=_output(kept if kept.get("type") == "json_schema" else None),
-        thinking=given.reasoning.effort if given.reasoning else None,
-    )
-    return collector.request(
-        given,
-        options,
-        [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())],
+    output = _output(kept if kept.get("type") == "json_schema" else None)
+    effort = given.reasoning.effort if given.reasoning else None
+    options = _options(given, given.max_output_tokens, output, effort)
+    tools = [_tool(n, tool, tool) for n, tool in enumerate(given.tools or ())]
+    return replace(
+        collector.request(given, options, tools),
         background=bool(given.background),
         previous=given.previous_response_id,
         repeated=_repeated(given, options.tool_choice),
@@ -405,12 +399,10 @@ class _Collector:
             raise LocalProtocolError("the result of a tool needs the id of its call")
         self.add("user", [tool_result(call_id, content)])
 
-    def request(self, given: _Request, options: Options, tools: Iterable[ToolMeta], **more: Any) -> OpenAIRequest:
+    def request(self, given: _Request, options: Options, tools: Iterable[ToolMeta]) -> OpenAIRequest:
         """The request."""
         messages = [Message(role, tuple(content)) for role, content in self._messages]
-        last = len(messages)
-        while last and messages[last - 1].role == "user":
-            last -= 1
+        last = latest_from(messages)
         return OpenAIRequest(
             given.model,
             Conversation(tuple(messages[:last])),
@@ -419,5 +411,4 @@ class _Collector:
             tuple(tools),
             options,
             bool(given.stream),
-            **more,
         )

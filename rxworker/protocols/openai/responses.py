@@ -26,21 +26,7 @@ from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, ENDED, RecordEncoder, arguments_of, pump
 from rxworker.protocols.openai.chat import TEXTS, calls_of_client, waits_for
-from rxworker.views.changes import (
-    BlockClose,
-    BlockGrow,
-    BlockOpen,
-    CallResult,
-    Change,
-    Retract,
-    Scope,
-    ShownBlock,
-    ViewAbort,
-    ViewBegin,
-    ViewFinish,
-    ViewPause,
-    WaitingCall,
-)
+from rxworker.views import changes
 
 Status: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -277,46 +263,46 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         self._time = record.time
         return super().feed(record)
 
-    def _encoded(self, changes: Iterable[Change]) -> list[JsonObject]:
-        events = super()._encoded(changes)
+    def _encoded(self, several: Iterable[changes.Change], /) -> list[JsonObject]:
+        events = super()._encoded(several)
         for event in events:
             event["sequence_number"] = self._number
             self._number += 1
         return events
 
-    def _encode(self, change: Change) -> Iterator[JsonObject]:
+    def _encode(self, change: changes.Change) -> Iterator[JsonObject]:
         match change:
-            case ViewBegin():
+            case changes.ViewBegin():
                 self._head = replace(self._head, created_at=self._time)
                 yield {"type": "response.created", "response": self.response}
                 yield {"type": "response.in_progress", "response": self.response}
-            case BlockOpen(block=block) if not block.scope.id:
+            case changes.BlockOpen(block=block) if not block.scope.id:
                 yield from self._open(block)
-            case BlockGrow(block=block, text=text) if block.id in self._items:
+            case changes.BlockGrow(block=block, text=text) if block.id in self._items:
                 yield self._items[block.id].grow(text)
-            case BlockClose(block=block, aborted=aborted) if block.id in self._items:
+            case changes.BlockClose(block=block, aborted=aborted) if block.id in self._items:
                 yield from self._close(self._items[block.id], aborted)
-            case CallResult(id=name) if name in self._items and not change.scope.id:
+            case changes.CallResult(id=name) if name in self._items and not change.scope.id:
                 yield from self._result(self._items[name], change)
-            case Retract(blocks=blocks, calls=calls):
+            case changes.Retract(blocks=blocks, calls=calls):
                 for name in (*blocks, *calls):
                     self._items.pop(name, None)
-            case ViewPause():
+            case changes.ViewPause():
                 yield from self._pause(change)
-            case ViewFinish(stop_reason=stop):
+            case changes.ViewFinish(stop_reason=stop):
                 reason = None if stop is None else _INCOMPLETE.get(stop.kind)
                 if reason is None:
                     yield self._end("completed", completed_at=int(self._time))
                 else:
                     yield self._end("incomplete", incomplete_details={"reason": reason})
-            case ViewAbort(cause="cancel"):
+            case changes.ViewAbort(cause="cancel"):
                 yield self._end("cancelled")
-            case ViewAbort(reason=reason):
+            case changes.ViewAbort(reason=reason):
                 yield self._end("failed", error=_error(reason))
             case _:
                 pass
 
-    def _open(self, block: ShownBlock) -> Iterator[JsonObject]:
+    def _open(self, block: changes.ShownBlock) -> Iterator[JsonObject]:
         item: JsonObject = {"id": block.id, "status": "in_progress"}
         if block.is_call:
             item |= {"name": block.tool, "arguments": ""}
@@ -356,7 +342,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         known.item = {**known.item, "arguments": text}
         return known.text_done(arguments=text, name=known.item["name"])
 
-    def _result(self, known: _Item, change: CallResult) -> Iterator[JsonObject]:
+    def _result(self, known: _Item, change: changes.CallResult) -> Iterator[JsonObject]:
         if known.item["type"] != "mcp_call" or known.item["output"] is not None:
             return
         text, is_error = change.result.text, change.result.is_error
@@ -368,7 +354,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
             error = {"type": "mcp_tool_execution_error", "content": content}
         yield known.done(status, output=text, error=error)
 
-    def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
+    def _pause(self, pause: changes.ViewPause) -> Iterator[JsonObject]:
         """The response is complete if the run waits for its client, and failed if it waits for a person's decision."""
         of_client = calls_of_client(pause, self._head.tools)
         for waiting in of_client:
@@ -378,12 +364,14 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
         else:
             yield self._end("failed", error=_error(waits_for(pause)))
 
-    def _client_call(self, waiting: WaitingCall) -> Iterator[JsonObject]:
+    def _client_call(self, waiting: changes.WaitingCall) -> Iterator[JsonObject]:
         """The events of a call that the client makes. Its arguments are those after the hooks."""
         name, arguments = waiting.call.name, arguments_of(waiting.call.input)
         if waiting.id not in self._items:  # a call of the run that this one resumes
             kind = BlockType.TOOL_USE
-            yield from self._open(ShownBlock(Scope(), waiting.id, "", kind, name, call_id=waiting.call.id))
+            yield from self._open(
+                changes.ShownBlock(changes.Scope(), waiting.id, "", kind, name, call_id=waiting.call.id)
+            )
         known = self._items[waiting.id]
         if known.item["status"] != "in_progress":
             return  # its item is complete, and cannot begin again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +35,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.lenient_json import encode_lenient, word
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols.common import (
     CallIds,
@@ -65,12 +64,12 @@ class _Part(Struct, frozen=True, rename="camel"):
     tool_call_id: str | None = None
     tool_name: str | None = None
     state: str | None = None
-    input: Any = None
-    raw_input: Any = None
-    output: Any = None
+    input: Json = None
+    raw_input: Json = None
+    output: Json = None
     error_text: str | None = None
     preliminary: bool | None = None
-    approval: Any = None
+    approval: Json = None
 
 
 class _Message(Struct, frozen=True):
@@ -91,7 +90,7 @@ class _Request(Struct, frozen=True, rename="camel"):
     message_id: str | None = None
     # No part of the protocol: what a page adds to the body. The tools are as assistant-ui sends them.
     tools: dict[str, _Tool] | None = None
-    state: Any = None
+    state: Json = None
 
 
 def read_chat_request(data: bytes) -> RunRequest:
@@ -211,25 +210,22 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
             yield InterruptReply(*split_interrupt(str(name)), Answer(_text(part.output)))
 
 
-def _approval(part: _Part) -> dict[str, object]:
+def _approval(part: _Part) -> JsonObject:
     """What is in a part about the approval of its call."""
     value = part.approval
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise DecisionError(f"approval is {kind_of(value)}: {APPROVAL}")
-    return cast("dict[str, object]", value)
+    return value
 
 
 def _reason(part: _Part) -> str:
-    reason = _approval(part).get("reason")
-    return reason if isinstance(reason, str) else ""
+    return word(_approval(part).get("reason"))
 
 
-def _text(output: object) -> str:
-    if isinstance(output, str):
-        return output
-    return encode_lenient(output).decode()  # pyright: ignore[reportArgumentType] - it came as JSON
+def _text(output: Json) -> str:
+    return output if isinstance(output, str) else encode_lenient(output).decode()
 
 
 class UiMessage(Struct, frozen=True):
