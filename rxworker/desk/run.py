@@ -329,8 +329,9 @@ class OpenRun:
     async def _dismiss(self, text: str) -> None:
         if self.resumed_as is not None:
             raise CommandConflictError(f"{self.id} was resumed already as {self.resumed_as}")
-        if self.log is not None:
-            await dismiss_run(self.log, self.id, text)
+        log = self.log or session_of(self._its_own).log  # a program may have a log of its own
+        if log is not None:
+            await dismiss_run(log, self.id, text)
         row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
         self.update(replace(self.info, row=row))
 
@@ -420,10 +421,15 @@ async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[
         CommandConflictError: It was decided about before, here or in another process.
         RxWorkerError: As for `Session.resume` and `Session.decide`.
     """
-    worker = session.worker
+    worker, paused = session.worker, None
     if isinstance(worker, QueuedWorker):
         more, state = given.add, given.shared_state
-        return await worker.decide_later(waiting.id, given.decisions, add=more, shared_state=state, log=session.log)
-    paused = None if waiting.here is None or session.log is not None else waiting.here.result()
-    assert paused is None or isinstance(paused, Paused)
-    return await resumed(session, waiting.id, given, paused).started()
+        run = await worker.decide_later(waiting.id, given.decisions, add=more, shared_state=state, log=session.log)
+    else:
+        if waiting.here is not None and session.log is None:
+            paused = waiting.here.result()
+            assert isinstance(paused, Paused)
+        run = await resumed(session, waiting.id, given, paused).started()
+    waiting.resumed_as = run if isinstance(run, str) else run.id
+    waiting.changed()
+    return run

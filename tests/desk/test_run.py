@@ -9,7 +9,7 @@ import pytest
 from rxworker import Run, Worker, tool
 from rxworker.decisions import Approve, Decided
 from rxworker.desk.run import OpenRun, new_info, resume_run
-from rxworker.errors import CommandConflictError, LocalProtocolError
+from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
 from rxworker.messages import Message
@@ -25,8 +25,8 @@ def is_stored(request: pytest.FixtureRequest) -> bool:
 
 
 @asynccontextmanager
-async def opened(*, is_stored: bool) -> AsyncGenerator[tuple[Session, OpenRun]]:
-    """A session whose run is paused, and that run at a door."""
+async def opened(*, is_stored: bool, is_own: bool = False) -> AsyncGenerator[tuple[Session, OpenRun]]:
+    """A session whose run is paused, and that run at a door, which may not have the log of the session."""
     paid.clear()
 
     @tool(requires_approval=True)
@@ -36,7 +36,8 @@ async def opened(*, is_stored: bool) -> AsyncGenerator[tuple[Session, OpenRun]]:
 
     async with MemoryLog() as log:
         its = log if is_stored else None
-        session = Session(Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay]), log=its)
+        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay])
+        session = Session(worker, log=log if is_own else its)
         run = session.run("Hi")
         entry = OpenRun(new_info(run, RunRow(title="Hi"), its), its, run)
         await run
@@ -57,7 +58,7 @@ async def test_a_paused_run_that_was_resumed_is_not_cancelled(*, is_stored: bool
     async with opened(is_stored=is_stored) as (session, entry):
         resumed = await resume_run(session, entry, Decided([Approve()]))
         assert isinstance(resumed, Run)
-        entry.resumed_as = resumed.id
+        assert entry.resumed_as == resumed.id
         with pytest.raises(CommandConflictError):
             await entry.cancel("too late")
         await resumed
@@ -98,3 +99,30 @@ async def test_a_run_that_has_ended_takes_no_message(*, is_stored: bool) -> None
         assert its.status == "finished"
         its.close()
         await asyncio.sleep(0)
+
+
+async def test_a_run_that_only_its_program_has_in_a_log_is_cancelled_there_too() -> None:
+    async with opened(is_stored=False, is_own=True) as (session, entry):
+        await entry.cancel("no longer")
+        assert session.log is not None
+        info = await session.log.info(entry.id)
+        assert info is not None
+        assert (entry.status, info.status) == ("aborted", "aborted")
+        with pytest.raises(RxWorkerError):
+            await session.decide(entry.id, [Approve()])
+        assert paid == []
+
+
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize(("is_stored", "is_own"), [(False, False), (True, False), (False, True)])
+async def test_a_run_is_either_resumed_or_cancelled(*, is_stored: bool, is_own: bool, steps: int) -> None:
+    async with opened(is_stored=is_stored, is_own=is_own) as (session, entry):
+        resuming = asyncio.ensure_future(resume_run(session, entry, Decided([Approve()])))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        cancelled = asyncio.ensure_future(entry.cancel("no longer"))
+        [resumed, ended] = await asyncio.gather(resuming, cancelled, return_exceptions=True)
+        if isinstance(resumed, Run):
+            await resumed
+        assert (len(paid), isinstance(resumed, Run)) in [(0, False), (1, True)]
+        assert isinstance(resumed, Run) is isinstance(ended, CommandConflictError)

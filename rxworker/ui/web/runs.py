@@ -390,8 +390,6 @@ class Runs:
         except (CommandConflictError, SessionBusyError) as error:
             raise ApiError(409, "conflict", f"{before.id} was resumed already") from error
         entry = self.store.keep(run, before.conversation, before.info.row.title, resumes=before.id)
-        before.resumed_as = entry.id
-        before.changed()
         if always is not None:
             await self.store.refresh(entry.conversation, always)
         return entry
