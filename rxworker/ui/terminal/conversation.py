@@ -205,7 +205,8 @@ class ConversationScreen(Screen[None]):
         session, status, worker = self.session, self.session.status, self.session.worker
         since = "" if session.active is None else f" {time.monotonic() - self._began:.0f} s"
         who = who_line(worker.model.name, worker.model.model, len(list(worker.tools)))
-        self.query_one("#who", TwoEnds).show(who, status + since)
+        line = self.query_one("#who", TwoEnds)
+        line.show(who, status + since)
         totals = session.totals
         used = usage_line(totals.usage, worker.prices)
         self.query_one("#usage", TwoEnds).show(used, count_line(totals.turns, totals.calls, self._watchers))
@@ -215,10 +216,9 @@ class ConversationScreen(Screen[None]):
         queue.show(f"queued: {waits}", "")
         self.query_one(Composer).placeholder = DECIDE if session.waiting_call is not None else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold or bool(self.query_one(Composer).folded)
-        if can_fold != self.can_fold or not self.has_class(f"-{status}"):
+        if can_fold != self.can_fold or not line.has_class(f"-{status}"):
             self.can_fold = can_fold
-            for each in PLACES:
-                self.set_class(each == status, f"-{each}")
+            line.set_classes(f"-{status}")  # not those of the screen, whose whole conversation would be styled again
             self.refresh_bindings()
 
     async def show_session(self, lanes: Iterable[Lane]) -> None:

@@ -83,8 +83,8 @@ class LaneView(Widget):
         self.change()
         if self.lane.stage != self._stage:
             self._stage = self.lane.stage
-            for stage in STAGES:
-                self.set_class(stage == self._stage, f"-{stage}")
+            self.remove_class(*[f"-{each}" for each in STAGES if each != self._stage], update=False)
+            self.add_class(f"-{self._stage}")
         self._settle()
 
     def action_fold(self) -> None:
