@@ -31,11 +31,11 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web.api import SOCKET, routes_of
 from rxworker.ui.web.guard import add_headers
-from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, with_authorization
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.state import ServerOptions, ServerState
-from rxworker.ui.web.workers import Workers
 
 Scope: TypeAlias = MutableMapping[str, Any]
 """The connection scope of an ASGI server."""

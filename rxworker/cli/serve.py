@@ -45,9 +45,9 @@ from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import RunInfo
 from rxworker.run.run import Run
 from rxworker.ui.web import Settings, WebServer, Workers
+from rxworker.ui.web.runs.store import OnRun
+from rxworker.ui.web.runs.workers import DEFAULT_NAME
 from rxworker.ui.web.state import ServerOptions
-from rxworker.ui.web.store import OnRun
-from rxworker.ui.web.workers import DEFAULT_NAME
 from rxworker.worker import QueuedWorker
 
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from rxworker.cli.process import open_patiently, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import import_maker, parameters_of
 from rxworker.log import RunInfo, open_log
-from rxworker.ui.web.health import CLOSING, STARTING
+from rxworker.ui.web.http.health import CLOSING, STARTING
 from rxworker.ui.web.server import serve_health
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on

@@ -31,7 +31,7 @@ from rxworker.log.values import RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web.fleet import FleetFeed, RunFilter
+from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
 from rxworker.worker import submit, work
 
 STORED = int(os.environ.get("STORED", 100_000))

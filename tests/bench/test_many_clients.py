@@ -14,7 +14,7 @@ from rxworker.protocols import decode_record
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web import entry as entries
+from rxworker.ui.web.runs import entry as entries
 
 CLIENTS = 500
 DELTAS = 150

@@ -89,7 +89,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.transport import Retry
 from rxworker.turn.result import Paused
 from rxworker.turn.stages import STAGES
-from rxworker.ui.web.metrics import metrics_of
+from rxworker.ui.web.boards.metrics import metrics_of
 from rxworker.worker import Turn, respond
 
 RUNS_OF_CORPUS = 150 if os.environ.get("RXWORKER_EVERY_CUT") else 24

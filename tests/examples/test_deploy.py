@@ -24,8 +24,8 @@ from rxworker.log import Fleet, RunInfo
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.panels import USAGE
 from rxworker.ui.web import server
-from rxworker.ui.web.metrics import metrics_of
-from rxworker.ui.web.store import CLOSING_SECONDS
+from rxworker.ui.web.boards.metrics import metrics_of
+from rxworker.ui.web.runs.store import CLOSING_SECONDS
 from tests.boards.test_ready_panels import RECORDS
 
 ROOT = Path(__file__).parents[2]

@@ -30,9 +30,9 @@ from rxworker.protocols import decode_record
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.guard import Guard
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.runs.entry import RunEntry
 from tests.integration.client.event_types import FILE, event_types
 from tests.integration.served_log import WORDS
 from tests.integration.test_native_clients import line_to, missing, talking

@@ -21,7 +21,7 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import WebServer
-from rxworker.ui.web.durable import StreamTiming
+from rxworker.ui.web.streams.durable import StreamTiming
 from tests.integration.durable.server import WritableStreams
 from tests.whole import IS_WHOLE
 

@@ -24,7 +24,7 @@ from rxworker.providers import OpenAIChat
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say, stall
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.guard import HEADERS
-from rxworker.ui.web.workers import MakeServedWorker
+from rxworker.ui.web.runs.workers import MakeServedWorker
 
 TOKEN = "a-very-secret-token-0123456789"
 SECRET = "sk-live-0123456789abcdef"

@@ -22,7 +22,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.runs.entry import RunEntry
 
 if TYPE_CHECKING:
     from conftest import Clients

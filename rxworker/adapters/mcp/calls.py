@@ -46,10 +46,10 @@ from rxworker.messages import JsonObject, Message
 from rxworker.redact import redact
 from rxworker.ui.clean import clean, format_error, one_line
 from rxworker.ui.describe import describe_call, describe_json
-from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.streams import batches_of
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.entry import RunEntry
+from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.streams.streams import batches_of
 from rxworker.views import BlockView, CallView, RunView
 
 logger = logging.getLogger("rxworker.adapters.mcp")

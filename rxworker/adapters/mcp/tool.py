@@ -19,7 +19,7 @@ from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.turn.output import Output
 from rxworker.turn.result import answer_of
-from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.worker.worker import Worker
 
 RUN = "rxworker/run"

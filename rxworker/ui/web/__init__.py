@@ -2,11 +2,11 @@
 
 from rxworker.ui.web.app import STATE, make_app
 from rxworker.ui.web.guard import User
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.server import WebServer, serve
-from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import ServerOptions
-from rxworker.ui.web.workers import Workers
 
 __all__ = [
     "make_app",

@@ -2,7 +2,7 @@
 
 Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is also the server's. The server continues
 a conversation that it has, thinking included; otherwise the conversation starts with the messages that the client
-sends. A run belongs to the client that started it; `rxworker.ui.web.entry` describes what happens when that client
+sends. A run belongs to the client that started it; `rxworker.ui.web.runs.entry` describes what happens when that client
 disconnects.
 
 The tools of a client, for every protocol that has them.
@@ -33,18 +33,18 @@ from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
-from rxworker.ui.web.entry import STOPPED, ConversationEntry, RunEntry, first_event
-from rxworker.ui.web.request import Route, WebRequest, live, post
-from rxworker.ui.web.responses import (
+from rxworker.ui.web.http.request import Route, WebRequest, live, post
+from rxworker.ui.web.http.responses import (
     ApiError,
     bytes_response,
     decode_body,
     json_response,
     read_json_bytes,
 )
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.runs.entry import STOPPED, ConversationEntry, RunEntry, first_event
+from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.streams import watch_run
+from rxworker.ui.web.streams.streams import watch_run
 from rxworker.worker import QueuedWorker
 
 

@@ -31,15 +31,11 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.boards import BoardFeed, BoardQuery, encode_state
-from rxworker.ui.web.durable import answer_stream
-from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.fleet import FleetFeed, RunFilter
-from rxworker.ui.web.health import health_routes
-from rxworker.ui.web.openai import openai_routes
-from rxworker.ui.web.published import DurableItems
-from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
-from rxworker.ui.web.responses import (
+from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
+from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
+from rxworker.ui.web.http.health import health_routes
+from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
+from rxworker.ui.web.http.responses import (
     FLEET,
     INDEX,
     ApiError,
@@ -49,13 +45,17 @@ from rxworker.ui.web.responses import (
     read_json_bytes,
     read_query,
 )
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.search import RunQuery
-from rxworker.ui.web.sent import sent_request
+from rxworker.ui.web.openai import openai_routes
+from rxworker.ui.web.runs.entry import RunEntry
+from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.runs.search import RunQuery
+from rxworker.ui.web.runs.sent import sent_request
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.stored_streams import FOLDS, run_stream
-from rxworker.ui.web.streams import RETRY, follow_run
+from rxworker.ui.web.streams.durable import answer_stream
+from rxworker.ui.web.streams.published import DurableItems
+from rxworker.ui.web.streams.stored import FOLDS, run_stream
+from rxworker.ui.web.streams.streams import RETRY, follow_run
 
 B = TypeVar("B", bound=Struct)
 
@@ -297,7 +297,7 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
     """Return the metrics of the log and of this process."""
     fleet = await state.fleet.ready()
     try:
-        from rxworker.ui.web.metrics import metrics_of
+        from rxworker.ui.web.boards.metrics import metrics_of
     except ImportError as error:
         message = "the package for metrics is missing: pip install '/path/to/the/checkout[metrics]'"
         raise ApiError(501, "no_metrics", message) from error

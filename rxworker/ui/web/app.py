@@ -14,10 +14,10 @@ from aiohttp.typedefs import Middleware
 
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import Guard, add_headers
-from rxworker.ui.web.request import SUBPROTOCOL, Route, WebRequest, with_authorization
-from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.state import ServerOptions, ServerState
-from rxworker.ui.web.workers import Workers
 
 STATE = web.AppKey("rxworker", ServerState)
 """The key of the state in an application."""

@@ -33,10 +33,10 @@ from rxworker.errors import (
 )
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
-from rxworker.ui.web.health import PROBES
-from rxworker.ui.web.links import PREFIX, Links
-from rxworker.ui.web.request import Handler, WebRequest
-from rxworker.ui.web.responses import (
+from rxworker.ui.web.boards.links import PREFIX, Links
+from rxworker.ui.web.http.health import PROBES
+from rxworker.ui.web.http.request import Handler, WebRequest
+from rxworker.ui.web.http.responses import (
     CONTENT_SECURITY_POLICY,
     ApiError,
     json_response,
@@ -44,8 +44,8 @@ from rxworker.ui.web.responses import (
     logger,
     text_response,
 )
-from rxworker.ui.web.responses import error_response as json_error_response
-from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
+from rxworker.ui.web.http.responses import error_response as json_error_response
+from rxworker.ui.web.http.settings import Hosts, Settings, is_own_origin
 from rxworker.watchdog import call_watched
 
 

@@ -38,19 +38,19 @@ from rxworker.protocols.openai.chat import CompletionError, openai_error, usage_
 from rxworker.protocols.openai.read import OpenAIRequest
 from rxworker.protocols.openai.responses import ResponseHead, response_events
 from rxworker.ui.web.agents import answers_of, equip, redacted, without_results
-from rxworker.ui.web.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
-from rxworker.ui.web.request import Route, WebRequest, get, live, post
-from rxworker.ui.web.responses import (
+from rxworker.ui.web.http.request import Route, WebRequest, get, live, post
+from rxworker.ui.web.http.responses import (
     ApiError,
     bytes_response,
     decode_body,
     json_response,
     read_json_bytes,
 )
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, first_event
+from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState
-from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.ui.web.streams.streams import batches_of, watch_run
 
 LABEL = "openai"
 """The label of a run with what is stored of its request."""

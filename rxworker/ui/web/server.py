@@ -26,11 +26,11 @@ from rxworker.messages.settings import awaited
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make_app
 from rxworker.ui.web.guard import HEADERS
-from rxworker.ui.web.health import health_routes
-from rxworker.ui.web.responses import error_response
-from rxworker.ui.web.settings import Settings, is_loopback
+from rxworker.ui.web.http.health import health_routes
+from rxworker.ui.web.http.responses import error_response
+from rxworker.ui.web.http.settings import Settings, is_loopback
+from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.state import ServerOptions
-from rxworker.ui.web.workers import Workers
 
 HEAD_SECONDS = 10.0
 """Seconds the head of a connection's first request may take to arrive."""

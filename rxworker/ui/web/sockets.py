@@ -19,11 +19,11 @@ from aiohttp import WSCloseCode
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError
 from rxworker.protocols import socket as wire
-from rxworker.ui.web.published import PublishedStreams
-from rxworker.ui.web.request import Socket
-from rxworker.ui.web.responses import ApiError, log_error
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.streams import CLOSE_SECONDS, Streams, follow_run, send_records
+from rxworker.ui.web.http.request import Socket
+from rxworker.ui.web.http.responses import ApiError, log_error
+from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.streams.published import PublishedStreams
+from rxworker.ui.web.streams.streams import CLOSE_SECONDS, Streams, follow_run, send_records
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""

@@ -21,21 +21,21 @@ from rxworker.messages.settings import checks_arguments
 from rxworker.panels import PERIODS, fleet, runs, usage
 from rxworker.resume.stored import last_input, title_of
 from rxworker.run.run import Run
-from rxworker.ui.web.boards import Boards
-from rxworker.ui.web.entry import ConversationEntry, first_event
-from rxworker.ui.web.fleet import FleetFeed
+from rxworker.ui.web.boards.boards import Boards
+from rxworker.ui.web.boards.fleet import FleetFeed
+from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
-from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
-from rxworker.ui.web.links import Links, NewLink
-from rxworker.ui.web.published import PublishedStreams, check_loop
-from rxworker.ui.web.request import Shown, WebRequest
-from rxworker.ui.web.responses import ApiError, Page, log_error, logger
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.http.health import CLOSING, LOG_FAILED, STARTING
+from rxworker.ui.web.http.request import Shown, WebRequest
+from rxworker.ui.web.http.responses import ApiError, Page, log_error, logger
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.entry import ConversationEntry, first_event
+from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.runs.store import OnRun, RunStore
+from rxworker.ui.web.runs.workers import MakeWorkerError, Workers, WorkerSource
 from rxworker.ui.web.sockets import Connection
-from rxworker.ui.web.store import OnRun, RunStore
-from rxworker.ui.web.streams import Streams
-from rxworker.ui.web.workers import MakeWorkerError, Workers, WorkerSource
+from rxworker.ui.web.streams.published import PublishedStreams, check_loop
+from rxworker.ui.web.streams.streams import Streams
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.worker import Worker

@@ -2,9 +2,9 @@
 
 Each stream is a run, and each message an entry of it.
 
-Reads are answered by `rxworker.ui.web.durable` alone. What is written here is only what the product does not have:
-creating, appending, closing, deleting and forking streams. The entries are in the log, and the rest of a stream is in
-memory.
+Reads are answered by `rxworker.ui.web.streams.durable` alone. What is written here is only what the product does not
+have: creating, appending, closing, deleting and forking streams. The entries are in the log, and the rest of a stream
+is in memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rxworker.log.format import entries_of, record_of
 from rxworker.log.values import RunRow
 from rxworker.ui.web import Settings
 from rxworker.ui.web.app import AiohttpRequest, add_security_headers
-from rxworker.ui.web.durable import StreamTiming, answer_stream
-from rxworker.ui.web.responses import ApiError, error_response
-from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.stored_streams import JSON, LogStream
-from rxworker.ui.web.streams import Streams
+from rxworker.ui.web.http.responses import ApiError, error_response
+from rxworker.ui.web.runs.store import RunStore
+from rxworker.ui.web.streams.durable import StreamTiming, answer_stream
+from rxworker.ui.web.streams.stored import JSON, LogStream
+from rxworker.ui.web.streams.streams import Streams
 
 MAX = 2**53 - 1
 CORS = {"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}

@@ -31,9 +31,9 @@ from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import Page as PageFiles
-from rxworker.ui.web.workers import MakeServedWorker
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.responses import Page as PageFiles
+from rxworker.ui.web.runs.workers import MakeServedWorker
 
 if TYPE_CHECKING:
     from playwright.async_api import (

@@ -11,7 +11,7 @@ from rxworker import tool
 from rxworker.messages import Prices
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
-from rxworker.ui.web.links import PREFIX
+from rxworker.ui.web.boards.links import PREFIX
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

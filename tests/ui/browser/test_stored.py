@@ -17,7 +17,7 @@ from rxworker.providers import Request
 from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.ui.web import WebServer
-from rxworker.ui.web.workers import MakeServedWorker
+from rxworker.ui.web.runs.workers import MakeServedWorker
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

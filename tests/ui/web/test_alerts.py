@@ -142,7 +142,7 @@ async def test_a_board_that_reports_alerts_is_not_a_watcher_of_a_run() -> None:
 async def test_alerts_are_reported_again_when_the_records_have_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.ui.web.boards.AGAIN", 0.0)
+    monkeypatch.setattr("rxworker.ui.web.boards.boards.AGAIN", 0.0)
     alerts = Alerts()
     async with MemoryLog() as log, serving(alerts, log) as server:
         feed = server.state.boards.feeds[None, "watch", ""]
@@ -155,7 +155,7 @@ async def test_alerts_are_reported_again_when_the_records_have_failed(
 async def test_a_board_whose_place_another_one_takes_is_computed_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.ui.web.boards.AGAIN", 0.0)
+    monkeypatch.setattr("rxworker.ui.web.boards.boards.AGAIN", 0.0)
     place = None, "watch", ""
     async with MemoryLog() as log, serving(Alerts(), log) as server:
         boards = server.state.boards

@@ -25,7 +25,7 @@ from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
-from rxworker.ui.web.boards import ExplainedFeed
+from rxworker.ui.web.boards.boards import ExplainedFeed
 
 States = dict[str, Any]
 
@@ -324,7 +324,7 @@ async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_le
         finally:
             at_once -= 1
 
-    monkeypatch.setattr("rxworker.ui.web.boards.fold_log", fold)
+    monkeypatch.setattr("rxworker.ui.web.boards.boards.fold_log", fold)
     async with MemoryLog() as log, serving(log=log) as client:
         run = await client.begin()
         await client.ended(run)
@@ -366,7 +366,7 @@ async def test_a_live_board_and_a_moment_of_the_past_show_the_same_runs() -> Non
                     return ()
 
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("rxworker.ui.web.boards.fold_log", fold)
+                    patch.setattr("rxworker.ui.web.boards.boards.fold_log", fold)
                     await boards._of_log(BOARD, log, moment, moment)
             assert since == [1e9 - 86400, 1e9 - 86400, 1.5e9 - 86400]
 

@@ -27,8 +27,9 @@ from rxworker.messages import Conversation, Message, Prices
 from rxworker.panels import count
 from rxworker.panels import status as run_status
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import Settings, WebRequest, WebServer, fleet
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web import Settings, WebRequest, WebServer
+from rxworker.ui.web.boards import fleet
+from rxworker.ui.web.http.responses import ApiError
 
 TOKEN = "a-very-secret-token-0123456789"
 

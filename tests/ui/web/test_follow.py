@@ -19,9 +19,9 @@ from reactivex.subject import Subject
 from rxworker.boards import publish
 from rxworker.hub import Reliable
 from rxworker.ui.web import Settings, WebRequest
-from rxworker.ui.web.published import StreamEntry
-from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.streams import Streams
+from rxworker.ui.web.runs.store import RunStore
+from rxworker.ui.web.streams.published import StreamEntry
+from rxworker.ui.web.streams.streams import Streams
 
 DETACH = Reliable(limit=50, when_full="detach")
 

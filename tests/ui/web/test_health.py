@@ -15,7 +15,9 @@ from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, fleet, health, make_app, state
+from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app, state
+from rxworker.ui.web.boards import fleet
+from rxworker.ui.web.http import health
 from rxworker.ui.web.server import serve_health
 
 READY = (200, "ok\n")

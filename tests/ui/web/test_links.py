@@ -19,12 +19,13 @@ from rxworker.events import Record, RunStart
 from rxworker.log import EventLog, MemoryLog, SQLiteLog
 from rxworker.panels import count, label_of
 from rxworker.testing import ScriptedModel, call
-from rxworker.ui.web import Settings, WebRequest, WebServer, links
+from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.api import routes_of
+from rxworker.ui.web.boards import links
+from rxworker.ui.web.boards.links import READABLE
 from rxworker.ui.web.guard import HEADERS, OPEN
-from rxworker.ui.web.health import PROBES
-from rxworker.ui.web.links import READABLE
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.health import PROBES
+from rxworker.ui.web.http.responses import ApiError
 
 from .conftest import Body, Desk, OpenDesk, read_frames
 

@@ -11,8 +11,8 @@ from rxworker import Worker
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.testing import ScriptedModel, call
 from rxworker.ui.web import WebRequest, WebServer
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.of_user import Runs
 
 from .conftest import Body, Desk, OpenDesk
 

@@ -28,12 +28,13 @@ from rxworker.log import MemoryLog
 from rxworker.protocols.socket import ClientMessage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.ui.web import Settings, WebRequest, WebServer, health
-from rxworker.ui.web import boards as web_boards
+from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.api import routes_of
-from rxworker.ui.web.request import Route
-from rxworker.ui.web.responses import ERROR_HEADER
-from rxworker.ui.web.streams import follow_run
+from rxworker.ui.web.boards import boards as web_boards
+from rxworker.ui.web.http import health
+from rxworker.ui.web.http.request import Route
+from rxworker.ui.web.http.responses import ERROR_HEADER
+from rxworker.ui.web.streams.streams import follow_run
 from tests.whole import IS_WHOLE
 
 ADA, BOB = {"X-User": "ada"}, {"X-User": "bob"}

@@ -14,7 +14,7 @@ from rxworker.events import Record, TurnStop
 from rxworker.hub import Hub, Watch
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
-from rxworker.ui.web.streams import AT_ONCE, Followed, send_records
+from rxworker.ui.web.streams.streams import AT_ONCE, Followed, send_records
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.errors import ConfigurationError
-from rxworker.ui.web.responses import CONTENT_SECURITY_POLICY, INDEX, Page
+from rxworker.ui.web.http.responses import CONTENT_SECURITY_POLICY, INDEX, Page
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

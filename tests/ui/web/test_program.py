@@ -21,7 +21,7 @@ from rxworker.messages import Prices
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
-from rxworker.ui.web.entry import ConversationEntry
+from rxworker.ui.web.runs.entry import ConversationEntry
 from rxworker.worker import submit
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from rxworker.boards import Published, publish
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.hub import Latest
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web import Settings, WebRequest, WebServer, make_app, sockets, streams
+from rxworker.ui.web import Settings, WebRequest, WebServer, make_app, sockets
 from rxworker.ui.web import server as server_module
+from rxworker.ui.web.streams import streams
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

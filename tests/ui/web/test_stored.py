@@ -27,7 +27,7 @@ from rxworker.log.values import RunRow
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError
 from rxworker.worker import QueuedWorker, work
 
 from .conftest import Body, read_frames

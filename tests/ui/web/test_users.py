@@ -15,7 +15,7 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import CHAT
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.http.request import WebRequest
 
 SECRET = "ada-knows-what-bob-does-not"
 ADA, BOB = {"X-User": "ada@acme"}, {"X-User": "bob@acme"}

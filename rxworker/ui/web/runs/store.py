@@ -25,7 +25,9 @@ from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
-from rxworker.ui.web.entry import (
+from rxworker.ui.web.http.responses import ApiError, log_error, logger
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.entry import (
     LIST_WATCHER,
     ConversationEntry,
     RunEntry,
@@ -33,8 +35,6 @@ from rxworker.ui.web.entry import (
     branch_in,
     marked_row,
 )
-from rxworker.ui.web.responses import ApiError, log_error, logger
-from rxworker.ui.web.settings import Settings
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
 

@@ -19,10 +19,10 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from rxworker.protocols.native import encode_json
-from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError, read_query
-from rxworker.ui.web.stored_streams import JSON, START, MessageStream, StreamPage
-from rxworker.ui.web.streams import Streams
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.responses import ApiError, read_query
+from rxworker.ui.web.streams.stored import JSON, START, MessageStream, StreamPage
+from rxworker.ui.web.streams.streams import Streams
 
 NEXT_OFFSET = "Stream-Next-Offset"
 UP_TO_DATE = "Stream-Up-To-Date"
@@ -259,7 +259,7 @@ def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
     r"""The events of a page.
 
     >>> from rxworker.log import MemoryLog
-    >>> from rxworker.ui.web.stored_streams import LogStream
+    >>> from rxworker.ui.web.streams.stored import LogStream
     >>> source = LogStream(MemoryLog(), "run-1")
     >>> page = StreamPage([b"1", b"2"], START, is_closed=True)
     >>> print(page_events(source, page, "7").decode().strip())

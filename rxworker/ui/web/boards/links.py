@@ -27,9 +27,9 @@ from msgspec import Struct
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.log.kept import change_kept, load_kept
-from rxworker.ui.web.boards import BoardQuery
-from rxworker.ui.web.request import Link, Shown, WebRequest
-from rxworker.ui.web.responses import ApiError, log_error, read_query
+from rxworker.ui.web.boards.boards import BoardQuery
+from rxworker.ui.web.http.request import Link, Shown, WebRequest
+from rxworker.ui.web.http.responses import ApiError, log_error, read_query
 
 PREFIX = "rxl_"
 """The beginning of the tokens of links, by which a scanner for secrets recognises them."""

@@ -23,7 +23,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError
 
 START = f"{0:016d}_{0:016d}"
 """The offset of the beginning of a stream."""

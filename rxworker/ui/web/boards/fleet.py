@@ -24,7 +24,7 @@ from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError
 
 ROWS, MAX_ROWS = 50, 200
 MAX_SHOWN = 100

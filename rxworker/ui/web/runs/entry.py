@@ -42,8 +42,8 @@ from rxworker.protocols.socket import (
 from rxworker.providers.models import cost_of
 from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.settings import Settings
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

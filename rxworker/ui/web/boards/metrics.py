@@ -30,8 +30,8 @@ from rxworker.boards.panel import NUMBERS
 from rxworker.log import Fleet
 from rxworker.log.fleet import Totals
 from rxworker.state.run_state import TOOL_BOUNDS
-from rxworker.ui.web.boards import BoardStates
-from rxworker.ui.web.fleet import owners_of, queues_of, recovering_of
+from rxworker.ui.web.boards.boards import BoardStates
+from rxworker.ui.web.boards.fleet import owners_of, queues_of, recovering_of
 from rxworker.watchdog import watchdog
 
 GROUP = ("worker", "tenant")

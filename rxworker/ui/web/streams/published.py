@@ -28,10 +28,10 @@ from rxworker.operators.disposables import Call
 from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.entry import OncePerBatch
-from rxworker.ui.web.responses import ApiError, log_error
-from rxworker.ui.web.store import LOGGED
-from rxworker.ui.web.stored_streams import (
+from rxworker.ui.web.http.responses import ApiError, log_error
+from rxworker.ui.web.runs.entry import OncePerBatch
+from rxworker.ui.web.runs.store import LOGGED
+from rxworker.ui.web.streams.stored import (
     JSON,
     PAGE_BYTES,
     START,
@@ -39,7 +39,7 @@ from rxworker.ui.web.stored_streams import (
     read_offset,
     write_offset,
 )
-from rxworker.ui.web.streams import DELIVERIES, Followed
+from rxworker.ui.web.streams.streams import DELIVERIES, Followed
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
 

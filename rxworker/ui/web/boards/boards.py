@@ -50,11 +50,11 @@ from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.entry import RunEntry, without_labels
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.store import RunStore
-from rxworker.ui.web.streams import Followed
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.entry import RunEntry, without_labels
+from rxworker.ui.web.runs.of_user import Runs
+from rxworker.ui.web.runs.store import RunStore
+from rxworker.ui.web.streams.streams import Followed
 
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""

@@ -19,11 +19,11 @@ from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.run.run import Run
-from rxworker.ui.web.entry import Clients, RunEntry
-from rxworker.ui.web.request import ResponseStream, WebRequest
-from rxworker.ui.web.responses import ApiError, log_error
-from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.store import RunStore
+from rxworker.ui.web.http.request import ResponseStream, WebRequest
+from rxworker.ui.web.http.responses import ApiError, log_error
+from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.runs.entry import Clients, RunEntry
+from rxworker.ui.web.runs.store import RunStore
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
     # A client that is too far behind is detached and may reconnect: no client delays a run.

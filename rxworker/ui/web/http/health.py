@@ -13,7 +13,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from rxworker.log import EventLog, RunInfo
-from rxworker.ui.web.request import Route, WebRequest, get
+from rxworker.ui.web.http.request import Route, WebRequest, get
 
 STARTING, CLOSING, LOG_FAILED = "starting", "closing", "the log cannot be read"
 """The reasons why a process takes no requests."""

@@ -25,8 +25,8 @@ from rxworker.resume.stored import digest_of
 from rxworker.run.run import request_of
 from rxworker.state import RunState, fold_run
 from rxworker.transport import Client
-from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.worker import QueuedWorker
 from rxworker.worker.definition import Definition
 

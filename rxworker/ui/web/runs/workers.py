@@ -12,8 +12,8 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import JsonObject, Prices
 from rxworker.messages.settings import check_plain
 from rxworker.providers.models import prices_of
-from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.responses import ApiError
 from rxworker.worker.definition import Definition
 from rxworker.worker.worker import Worker
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError
 from rxworker.protocols.native import encode_json
 from rxworker.ui.clean import format_error
-from rxworker.ui.web.request import WebRequest
+from rxworker.ui.web.http.request import WebRequest
 
 A = TypeVar("A")
 S = TypeVar("S", bound=Struct)

@@ -26,12 +26,12 @@ from rxworker.log.values import OPEN
 from rxworker.messages import Json, Message, ToolResult
 from rxworker.protocols.socket import AllowedTool, Branch, Marks
 from rxworker.resume.stored import title_of
-from rxworker.ui.web.entry import ConversationEntry, RunEntry
-from rxworker.ui.web.request import WebRequest
-from rxworker.ui.web.responses import ApiError
-from rxworker.ui.web.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
-from rxworker.ui.web.store import RunFeed, RunStore
-from rxworker.ui.web.workers import WorkerInfo, WorkerSource
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry
+from rxworker.ui.web.runs.search import MAX_SEARCHED, FoundRun, RunQuery, texts_in
+from rxworker.ui.web.runs.store import RunFeed, RunStore
+from rxworker.ui.web.runs.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, session_of
 from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession

@@ -15,7 +15,7 @@ from rxworker.messages import Text, ToolCall, ToolResult
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import RunSummary
 from rxworker.run.run import Run
-from rxworker.ui.web.entry import RunEntry, first_event
+from rxworker.ui.web.runs.entry import RunEntry, first_event
 
 Sort: TypeAlias = Literal["newest", "cost", "duration"]
 Finite: TypeAlias = Annotated[float, Meta(ge=-1e15, le=1e15)]

@@ -1,0 +1,1 @@
+"""Dashboards, the runs of a log together, metrics, and the links that show them."""

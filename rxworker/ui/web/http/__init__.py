@@ -1,0 +1,1 @@
+"""Requests, responses, and the settings of a server."""

@@ -1,0 +1,1 @@
+"""The runs and conversations that a server keeps, for each user."""

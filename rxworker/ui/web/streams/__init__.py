@@ -1,0 +1,1 @@
+"""What is streamed to clients: the records of runs, and published streams."""
