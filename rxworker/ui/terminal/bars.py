@@ -174,6 +174,19 @@ class CommandMenu(OptionList):
         if choices and self.highlighted is None:
             self.highlighted = 0
 
+    def take(self, key: str) -> Choice | None:
+        """Take one of `MENU_KEYS`. Returns the choice that it has made, if any."""
+        match key:
+            case "up":
+                self.action_cursor_up()
+            case "down":
+                self.action_cursor_down()
+            case "escape":
+                self.show([])
+            case _:
+                return self.current
+        return None
+
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Report a click."""
         event.stop()
@@ -195,6 +208,34 @@ class Quit(Message):
     """
 
     code: int = 130
+
+
+class History:
+    """The messages that were sent, and which of them the input shows."""
+
+    def __init__(self) -> None:
+        self._sent: list[str] = []
+        self._at = 0
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the input shows one of them."""
+        return self._at < len(self._sent)
+
+    def add(self, text: str) -> None:
+        """Add a message."""
+        self._sent.append(text)
+        del self._sent[:-MAX_REMEMBERED]
+        self._at = len(self._sent)
+
+    def may_replace(self, text: str) -> bool:
+        """Whether one may take the place of the input: it is empty, or an unchanged message."""
+        return bool(self._sent) and (not text or (self.is_shown and text == self._sent[self._at]))
+
+    def step(self, by: int) -> str:
+        """The message before or after the one that is shown; empty after the last."""
+        self._at = max(0, self._at + by)
+        return self._sent[self._at] if self.is_shown else ""
 
 
 class Composer(TextArea):
@@ -226,8 +267,7 @@ class Composer(TextArea):
         super().__init__(compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer")
         self.menu: CommandMenu | None = None
         self.pastes: dict[str, str] = {}
-        self._sent: list[str] = []
-        self._at: int | None = None
+        self._history = History()
 
     async def _on_key(self, event: Key) -> None:
         menu = self.menu
@@ -236,7 +276,8 @@ class Composer(TextArea):
         if menu is not None and menu.is_open and is_current and event.key in MENU_KEYS:
             event.stop()
             event.prevent_default()
-            self._use_menu(menu, event.key)
+            if (choice := menu.take(event.key)) is not None:
+                self.choose(choice, sends=event.key == "enter")
             return
         if event.key == "enter":
             event.stop()
@@ -341,24 +382,9 @@ class Composer(TextArea):
         self.text = text + rest
         self.move_cursor((text.count("\n"), len(text) - text.rfind("\n") - 1))
 
-    def _use_menu(self, menu: CommandMenu, key: str) -> None:
-        match key:
-            case "up":
-                menu.action_cursor_up()
-            case "down":
-                menu.action_cursor_down()
-            case "escape":
-                menu.show([])
-            case _ if menu.current is not None:
-                self.choose(menu.current, sends=key == "enter")
-            case _:
-                pass
-
     def accept(self) -> None:
         """Store the text in the history and clear the input."""
-        self._sent.append(self.text.strip())
-        del self._sent[:-MAX_REMEMBERED]
-        self._at = None
+        self._history.add(self.text.strip())
         self.clear()
 
     def put_back(self, text: str) -> None:
@@ -378,26 +404,15 @@ class Composer(TextArea):
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Move the cursor up; in the first line, show the previous message of the history."""
-        if self.cursor_location[0] > 0 or select or not self._sent or not self._may_leaf():
+        if self.cursor_location[0] > 0 or select or not self._history.may_replace(self.text):
             super().action_cursor_up(select)
         else:
-            self._show(len(self._sent) - 1 if self._at is None else max(0, self._at - 1))
+            self.type(self._history.step(-1))
 
     def action_cursor_down(self, select: bool = False) -> None:
         """Move the cursor down; in the last line, show the next message of the history."""
         last = self.cursor_location[0] == self.document.line_count - 1
-        if not last or select or self._at is None or not self._may_leaf():
+        if not last or select or not self._history.is_shown or not self._history.may_replace(self.text):
             super().action_cursor_down(select)
-        elif self._at + 1 < len(self._sent):
-            self._show(self._at + 1)
         else:
-            self._at = None
-            self.clear()
-
-    def _may_leaf(self) -> bool:
-        """Whether the history may replace the text: the input is empty or shows an unchanged message of the history."""
-        return not self.text or (self._at is not None and self.text == self._sent[self._at])
-
-    def _show(self, at: int) -> None:
-        self._at = at
-        self.type(self._sent[at])
+            self.type(self._history.step(1))
