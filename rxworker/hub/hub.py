@@ -37,7 +37,7 @@ from rxworker.hub.timing import TIMED, noted
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import Takes, Watcher, WatcherState
 from rxworker.messages.settings import check_number
-from rxworker.operators.kernel import Scheduler, Stage
+from rxworker.operators.kernel import Scheduler, Stage, connect
 
 PAUSE = 0.25
 """Seconds between two reports of `Watchers`."""
@@ -225,6 +225,14 @@ class Hub(WatcherRegistry, Stage[Record]):
     def timing(self) -> Callable[[Observable[Any]], Stage[Any]]:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute would be a circle
         """Gives a pipeline the time of the event loop."""
         return partial(TIMED, self)
+
+    @property
+    def records(self) -> Stage[Record]:
+        """The records, without what the hub itself has: each subscriber receives all of them, from the first."""
+        records: Stage[Record] = Stage(partial(connect, self))
+        records.is_direct = records.emits_records = True
+        records.timing = self.timing
+        return records
 
     @property
     def events(self) -> Stage[Event]:

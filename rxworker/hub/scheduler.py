@@ -15,7 +15,7 @@ records are released is all that the watchers need to know.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from functools import partial
 from math import inf
@@ -30,7 +30,7 @@ from rxworker.hub.delivery import Coalesce, Delivery, Reliable, every_of, held_f
 from rxworker.hub.detach import OnRaise
 from rxworker.hub.history import History, Item
 from rxworker.hub.push import WatcherGroup
-from rxworker.hub.watcher import Watcher, WatcherState
+from rxworker.hub.watcher import Watcher, WatcherState, wake
 
 Callback: TypeAlias = Callable[[], None]
 Defer: TypeAlias = Callable[[Callback], object]
@@ -281,7 +281,7 @@ class Readers:
         """Wake the readers of this pace; by default those without one."""
         asleep = self._asleep.pop(every, None)
         if asleep:
-            _set_done(asleep.values())
+            wake(asleep.values(), None)
 
     def wake_all(self) -> None:
         """Wake the readers of every pace."""
@@ -300,7 +300,7 @@ class Readers:
         """Let the source continue, unless a reader still makes it wait."""
         if self._held and not self.is_full:
             held, self._held = self._held, []
-            _set_done(held)
+            wake(held, None)
 
     def end(self) -> None:
         """No more records follow, so that no source waits."""
@@ -372,12 +372,6 @@ class Pace:
         self._is_open = True
         if self._history.last_seq > self.released:
             self._request()
-
-
-def _set_done(futures: Iterable[asyncio.Future[None]]) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
 
 
 def _act(act: Callback, _: abc.SchedulerBase, __: object = None) -> None:

@@ -10,8 +10,8 @@ its functions instead of setting a flag that each push would have to read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from reactivex import abc
@@ -20,6 +20,8 @@ from reactivex.internal import noop
 from rxworker.events import Record
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
 from rxworker.operators.kernel import Many, many
+
+A = TypeVar("A")
 
 Takes: TypeAlias = Literal["records", "events", "entries"]
 """What is pushed to a watcher that is pushed to at once."""
@@ -161,6 +163,17 @@ def _push_events(push: Callable[[Any], None]) -> Callable[[Record], None]:
             push(record.event)
 
     return push_event
+
+
+def wake(waiting: Iterable[asyncio.Future[A]], outcome: A | Exception) -> None:
+    """Wake the tasks that wait for these futures, with a result or an error."""
+    for future in waiting:
+        if future.done():
+            continue
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

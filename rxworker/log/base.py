@@ -811,22 +811,21 @@ class EventLog(Store):
         """
         self._check_open()
         rows: list[StoredRow] = []
-        runs, size, now, before = 0, 0, time.time(), ""
-        while page := await self._list(None, before, PAGE):
-            before = page[-1][0]
-            for row in page:
-                run, _, status, *_, updated, of_run, _, _ = row
-                runs, size = runs + 1, size + of_run
-                is_over = (max_runs is not None and runs > max_runs) or (max_bytes is not None and size > max_bytes)
-                is_old = max_age is not None and updated < now - max_age
-                if status in OPEN or not (is_over or is_old):
-                    continue
-                if status == "paused" and not await self._may_prune(row, is_over):
-                    continue
-                rows.append(row)
-                runs, size = runs - 1, size - of_run
+        runs, size, now = 0, 0, time.time()
+        async for row in self._all(None):
+            _, _, status, *_, updated, of_run, _, _ = row
+            runs, size = runs + 1, size + of_run
+            is_over = (max_runs is not None and runs > max_runs) or (max_bytes is not None and size > max_bytes)
+            is_old = max_age is not None and updated < now - max_age
+            if status in OPEN or not (is_over or is_old):
+                continue
+            if status == "paused" and not await self._may_prune(row, is_over):
+                continue
+            rows.append(row)
+            runs, size = runs - 1, size - of_run
         if max_age is not None:
-            rows += await self._never_accepted(now - max_age)
+            # Those whose process ended between the claim and the first entry.
+            rows += [row async for row in self._all("running", is_empty=True) if row[8] < now - max_age]
         deleted: list[str] = []
         while rows:
             some = _take_some(rows)
@@ -840,14 +839,13 @@ class EventLog(Store):
             await self._reclaim()
         return deleted
 
-    async def _never_accepted(self, until: float) -> list[StoredRow]:
-        """The runs whose process ended between the claim and the first entry, and that were claimed before a time."""
-        rows: list[StoredRow] = []
+    async def _all(self, status: StoredStatus | None, *, is_empty: bool = False) -> AsyncGenerator[StoredRow, None]:
+        """All runs with entries, or those without, the newest first."""
         before = ""
-        while page := await self._list("running", before, PAGE, is_empty=True):
+        while page := await self._list(status, before, PAGE, is_empty=is_empty):
+            for row in page:
+                yield row
             before = page[-1][0]
-            rows += [row for row in page if row[8] < until]
-        return rows
 
     async def _may_prune(self, row: StoredRow, is_over: bool) -> bool:
         """Whether nothing is lost with a paused run."""

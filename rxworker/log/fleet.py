@@ -152,6 +152,7 @@ class Totals(Struct):
         return below
 
 
+_GROWING = ("turns", "input_tokens", "output_tokens", "tool_calls")
 _SUMMED = [*{*Totals.__struct_fields__} - {"unpriced", "tool_durations"}]
 
 
@@ -323,13 +324,10 @@ class Fleet:
         totals = Totals(
             unpriced={*found.unpriced},
             recovered=max(row.recoveries - base.recoveries, 0),
-            turns=max(row.turns - base.turns, 0),
-            input_tokens=max(row.input_tokens - base.input_tokens, 0),
-            output_tokens=max(row.output_tokens - base.output_tokens, 0),
             cost=cost,
             estimated_cost=cost if self.costs.is_estimate(row) else 0.0,
-            tool_calls=max(row.tool_calls - base.tool_calls, 0),
             tool_durations=_NO_TOOLS,
+            **{name: max(getattr(row, name) - getattr(base, name), 0) for name in _GROWING},
         )
         if row.tool_durations != base.tool_durations:
             totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)

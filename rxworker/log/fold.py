@@ -397,6 +397,7 @@ class _Fold(Generic[S]):
     ) -> None:
         self._log = log
         self._key = key
+        self._name = f"fold:{key}"  # by which a codec and errors name it
         self._step = step
         self._type = type(initial)
         self._start = start
@@ -476,11 +477,6 @@ class _Fold(Generic[S]):
             raise
 
     # What is kept
-
-    @property
-    def _name(self) -> str:
-        """By which a codec and errors name it."""
-        return f"fold:{self._key}"
 
     async def _load(self) -> None:
         kept, self._number = None, 0

@@ -11,7 +11,6 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from functools import partial
 from typing import Literal
 
 from reactivex import Observable
@@ -24,7 +23,6 @@ from rxworker.log.format import record_of
 from rxworker.log.values import Command, send_command, to_sent, withdraw_command
 from rxworker.messages.message import Input
 from rxworker.messages.settings import awaited
-from rxworker.operators.kernel import Stage, connect
 from rxworker.state import RunState, fold_run
 from rxworker.transport.clock import loop_clock
 
@@ -77,10 +75,7 @@ class Replica:
     @property
     def records(self) -> Observable[Record]:
         """The observable of the records. Each subscriber receives all of them, from the first."""
-        records: Stage[Record] = Stage(partial(connect, self.hub))
-        records.is_direct = records.emits_records = True
-        records.timing = self.hub.timing
-        return records
+        return self.hub.records
 
     @property
     def events(self) -> Observable[Event]:

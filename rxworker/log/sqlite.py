@@ -27,7 +27,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, final
 
@@ -350,9 +350,8 @@ class SQLiteLog(EventLog):
         return await self._to_reader(work)
 
     async def _info(self, run_id: str) -> StoredRow | None:
-        query = f"SELECT {_STORED} FROM runs WHERE run=?"
-        found = await self._to_reader(lambda db: db.execute(query, (run_id,)).fetchone())
-        return None if found is None else self._shown(found)
+        found = await self._stored(f"SELECT {_STORED} FROM runs WHERE run=?", (run_id,))
+        return found[0] if found else None
 
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
@@ -364,12 +363,14 @@ class SQLiteLog(EventLog):
             for one in (LISTED if status is None else (status,))
         ]
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
-        values = {"before": before, "limit": limit}
-        return await self._to_reader(lambda db: [self._shown(row[:-1]) for row in db.execute(query, values).fetchall()])
+        return [row[:-1] for row in await self._stored(query, {"before": before, "limit": limit})]
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
-        found = await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
+        return await self._stored(query, (revision, limit))
+
+    async def _stored(self, query: str, values: Sequence[object] | Mapping[str, object]) -> list[Any]:
+        found = await self._to_reader(lambda db: db.execute(query, values).fetchall())
         return [self._shown(row) for row in found]
 
     def _now(self) -> float:
@@ -832,23 +833,29 @@ def _is_busy(error: sqlite3.Error) -> bool:
     return "locked" in str(error) or "busy" in str(error)
 
 
+_HELP: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("full", "disk I/O"), "cannot be written ({}): make room on its disk, and recover the runs that ended"),
+    (
+        ("malformed", "not a database", "corrupt"),
+        "is damaged ({}): restore it from a backup, together with its -wal and -barriers files",
+    ),
+    (
+        ("readonly", "unable to open"),
+        "cannot be opened for writing ({}): check that its folder exists and that this user may write to it",
+    ),
+)
+"""What to do, by words in an error of SQLite."""
+
+
 def _explanation(path: Path, error: sqlite3.Error) -> str:
-    text = str(error)
     if _is_busy(error):
         return (
             f"{path} is locked by another process for more than {BUSY:g} s: end the process that holds a transaction "
             "in it"
         )
-    if "full" in text or "disk I/O" in text:
-        return f"{path} cannot be written ({text}): make room on its disk, and recover the runs that ended"
-    if "malformed" in text or "not a database" in text or "corrupt" in text:
-        return f"{path} is damaged ({text}): restore it from a backup, together with its -wal and -barriers files"
-    if "readonly" in text or "unable to open" in text:
-        return (
-            f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write "
-            "to it"
-        )
-    return f"{path}: {text}"
+    text = str(error)
+    found = (f"{path} {what.format(text)}" for words, what in _HELP if any(word in text for word in words))
+    return next(found, f"{path}: {text}")
 
 
 def _bury(db: sqlite3.Connection, keys: Sequence[int]) -> None:

@@ -127,7 +127,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
 
 def with_figures(row: RunRow, state: RunState) -> RunRow:
     """The row of a run with the figures of its state."""
-    usage, by_model = state.usage, state.usage_by_model
+    by_model = state.usage_by_model
+    read, written, from_cache, to_cache = counts_of(state.usage)
     cost = cost_of(by_model, state.prices)
     return replace(
         row,
@@ -136,10 +137,10 @@ def with_figures(row: RunRow, state: RunState) -> RunRow:
         tool_errors=state.tool_errors,
         tool_seconds=round(state.tool_seconds, 3),
         tool_durations=state.tool_durations,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_creation_tokens=usage.cache_creation_tokens or 0,
+        input_tokens=read,
+        output_tokens=written,
+        cache_read_tokens=from_cache,
+        cache_creation_tokens=to_cache,
         cost=cost.known,
         unpriced=cost.unpriced,
         prices=state.prices,

@@ -34,6 +34,7 @@ from msgspec.structs import replace
 from rxworker import events
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
 from rxworker.hub.detach import raise_from_loop
+from rxworker.hub.watcher import wake
 from rxworker.log.base import EventLog
 from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
@@ -117,6 +118,7 @@ class RunWriter:
         keeps_cursor: Whether the start of a response is stored at once, since another process can continue the response
             by its name.
         before: The conversation that a new run continues.
+        error: Why nothing is written any more, if so.
         on_failure: Called once, on the event loop, with the error when a claim or an append was refused or failed.
             Nothing is written after that.
     """
@@ -155,7 +157,7 @@ class RunWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = self._is_barrier = self._closes = False
         self._task: asyncio.Task[None] | None = None
-        self._error: RxWorkerError | None = None
+        self.error: RxWorkerError | None = None
         self._held: asyncio.Future[None] | None = None
         self._waiting = Milestones()
         self._closing: list[asyncio.Future[None]] = []
@@ -164,11 +166,6 @@ class RunWriter:
     def is_open(self) -> bool:
         """Whether records are written."""
         return self.state in _WRITES
-
-    @property
-    def error(self) -> Exception | None:
-        """Why nothing is written any more, if so."""
-        return self._error
 
     async def open(self) -> None:
         """Claim the run, unless it was claimed, renew the claim from now on, and store what was put in so far.
@@ -267,8 +264,8 @@ class RunWriter:
             FencedError: Another owner has taken the run over.
             LogError: It could not be stored.
         """
-        if self._error is not None:
-            raise own(self._error, None)
+        if self.error is not None:
+            raise own(self.error, None)
         if self._durable_seq >= self._put_seq:
             return
         waiting = self._waiting.add(self._put_seq)
@@ -284,7 +281,7 @@ class RunWriter:
 
     def hold(self) -> asyncio.Future[None] | None:
         """A future that the source awaits; ``None`` if it need not wait."""
-        if self._error is not None or not self.is_full:
+        if self.error is not None or not self.is_full:
             return None
         if self._held is None or self._held.done():
             self._held = self._loop.create_future()
@@ -299,8 +296,8 @@ class RunWriter:
             logged: its lease ends by itself.
         """
         closed: asyncio.Future[None] = self._loop.create_future()
-        if self._error is not None:
-            closed.set_exception(self._error)
+        if self.error is not None:
+            closed.set_exception(self.error)
             closed.exception()
         elif self.state is _CLOSED:
             closed.set_result(None)
@@ -472,9 +469,7 @@ class RunWriter:
         if isinstance(error, KeyboardInterrupt):
             raise_from_loop(self._loop, error)
         closing, self._closing = self._closing, []
-        for closed in closing:
-            if not closed.done():
-                closed.set_result(None)
+        wake(closing, None)
 
     async def _insist(self, call: Callable[[], Awaitable[T]], is_done: Callable[[RunInfo], T | None]) -> T:
         """Call the log, and again if this task was cancelled, because the event loop closes.
@@ -515,7 +510,7 @@ class RunWriter:
         if self.state not in _WRITES:
             return
         self._enter(_FAILED)
-        error = self._error = _as_log_error(cause)
+        error = self.error = _as_log_error(cause)
         self.log.heartbeat.remove(self._run)
         if self._timer is not None:
             self._timer.cancel()

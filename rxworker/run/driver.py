@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from enum import Enum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 from reactivex import Observable
 
@@ -45,6 +45,7 @@ from rxworker.errors import (
 )
 from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResume
 from rxworker.hub.detach import raise_from_loop
+from rxworker.hub.watcher import wake
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.run.loop import repeat_turns
@@ -56,8 +57,6 @@ from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, TurnScope, end_reports
 from rxworker.turn.result import Paused, RunResult, T_co, result_of
 from rxworker.turn.stages import perform_turn
-
-A = TypeVar("A")
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
@@ -94,17 +93,6 @@ FOLLOWS: Mapping[Phase, frozenset[Phase]] = {
 
 Only a run without a log ends without the phase ENDING, and only when it has finished or its task never began.
 """
-
-
-def _wake(waiting: Sequence[asyncio.Future[A]], outcome: A | Exception) -> None:
-    """Wake the tasks that wait for these futures."""
-    for each in waiting:
-        if each.done():
-            continue
-        if isinstance(outcome, Exception):
-            each.set_exception(outcome)
-        else:
-            each.set_result(outcome)
 
 
 class RunDriver(Generic[T_co]):
@@ -180,7 +168,7 @@ class RunDriver(Generic[T_co]):
             error = self._failure(cause)
         else:
             self._open(context, scope)
-            _wake(self._starting, None)
+            wake(self._starting, None)
             try:
                 await asyncio.sleep(0)  # a task that waits for this acts before the first turn
             except asyncio.CancelledError as cause:
@@ -509,8 +497,8 @@ class RunDriver(Generic[T_co]):
             self._end_records(error)
             if error is not None:
                 self.is_awaited = self.is_awaited or any(not each.done() for each in self._starting)
-            _wake(self._starting, error)
-            _wake(self._waiting, outcome)
+            wake(self._starting, error)
+            wake(self._waiting, outcome)
         if error is not None:
             self._log(error)
 

@@ -32,7 +32,6 @@ from rxworker.log.values import Command, checked_command, to_sent
 from rxworker.messages import Conversation, Json
 from rxworker.messages.message import Input
 from rxworker.operators import partial_values
-from rxworker.operators.kernel import Stage, connect
 from rxworker.providers import Request
 from rxworker.resume.stored import LoggedRun
 from rxworker.run.driver import Opened, RunDriver
@@ -235,10 +234,7 @@ class Run(Generic[T_co]):
 
         It fails with the error that ended the run.
         """
-        records: Stage[Record] = Stage(partial(connect, self._journal.hub))
-        records.is_direct = records.emits_records = True
-        records.timing = self._journal.hub.timing
-        return records
+        return self._journal.hub.records
 
     def entries(self, after: int = 0, *, name: str = "") -> Observable[Record]:
         """The observable of the records for instruments, which need not see each delta.

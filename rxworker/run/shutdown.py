@@ -113,17 +113,19 @@ def _log_handler(context: RunContext, raised: BaseException) -> None:
     )
 
 
+CAUSES: dict[type[Exception], Cause] = {
+    RunCancelledError: "cancel",
+    RunAbortedError: "abort",
+    LimitExceededError: "limit",
+}
+
+
 def cause_of(error: Exception) -> Cause:
     """The cause that an error stands for."""
-    match error:
-        case RunCancelledError():
-            return "cancel"
-        case RunAbortedError():
-            return "abort"
-        case LimitExceededError():
-            return "limit"
-        case _:
-            return "error"
+    for kind, cause in CAUSES.items():
+        if isinstance(error, kind):
+            return cause
+    return "error"
 
 
 async def end_children(context: RunContext) -> None:

@@ -29,6 +29,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.codec import StoredRow
@@ -292,18 +293,16 @@ def append_message(head: Head, entries: Sequence[Entry], most: int) -> bytes | l
 
 
 def _cut(head: Head, data: bytes, size: int) -> list[bytes]:
-    starts = range(0, len(data), size)
-    replace = msgspec.structs.replace
+    parts = _pieces(data, size)
+    rest = Head(head.epoch, head.after, head.last, 0, head.time, head.status)
     return [
-        encode(
-            replace(head, part=number, parts=len(starts))
-            if number == len(starts)
-            else Head(head.epoch, head.after, head.last, 0, head.time, head.status, part=number, parts=len(starts))
-        )
-        + b"\n"
-        + data[start : start + size]
-        for number, start in enumerate(starts, 1)
-    ]  # fmt: skip
+        encode(replace(head if number == len(parts) else rest, part=number, parts=len(parts))) + b"\n" + part
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def _pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
 
 
 def command_message(command: SentCommand, most: int) -> bytes | list[bytes]:
@@ -311,11 +310,8 @@ def command_message(command: SentCommand, most: int) -> bytes | list[bytes]:
     data = encode(command)
     if len(data) < most:
         return data
-    starts = range(0, len(data), most - 100)
-    return [
-        b'{"part":%d,"parts":%d}\n' % (number, len(starts)) + data[start : start + most - 100]
-        for number, start in enumerate(starts, 1)
-    ]
+    parts = _pieces(data, most - 100)
+    return [encode(Part(number, len(parts))) + b"\n" + part for number, part in enumerate(parts, 1)]
 
 
 def commands_of(messages: Iterable[bytes], run_id: str) -> list[SentCommand]:
