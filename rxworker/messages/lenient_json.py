@@ -170,7 +170,7 @@ def objects_in(value: Json) -> list[JsonObject]:
     >>> objects_in([{"city": "Oslo"}, None]), objects_in("Oslo")
     ([{'city': 'Oslo'}], [])
     """
-    return [one for one in as_array(value) if isinstance(one, dict)]
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
 
 
 def json_text(value: Json) -> str:

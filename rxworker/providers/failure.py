@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import ProviderError
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import as_array, as_object, objects_in, word
 from rxworker.providers.error_table import (
     MINIMAX,
     RETRYABLE_KINDS,
@@ -102,22 +103,21 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         return None
     if refused := _refused(body.get("base_resp")):
         return refused
-    listed = body.get("errors")
-    inner = body.get("error") or (listed[0] if isinstance(listed, list) and listed else None)
+    inner = body.get("error") or next(iter(as_array(body.get("errors"))), None)
     holder: JsonObject = inner if isinstance(inner, dict) else body
     message = _text(inner) or _text(holder.get("message")) or _text(body.get("message"))
     message = message or _text(holder.get("detail")) or _text(body.get("detail"))
     if message is None and inner is None:
         return None
-    details = holder.get("details")
+    details, metadata = holder.get("details"), as_object(holder.get("metadata"))
     # Anthropic's name of the cause: https://platform.claude.com/docs/en/api/errors
-    cause = _word(details.get("error_code")) if isinstance(details, dict) else None
+    cause = _word(as_object(details).get("error_code"))
     code = cause or _word(holder.get("code")) or _word(body.get("code"))
     kinds = [code, *(_word(holder.get(name)) for name in ("type", "status", "http_code", "status_code"))]
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
     if status is not None:
-        behind = _failure_behind(holder.get("metadata"))
+        behind = _failure_behind(metadata)
         if behind is not None:
             message = f"{message}: {behind.message}"
             words += [behind.code] if behind.code else []
@@ -130,7 +130,8 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         classify([*_reasons(details), *words], status, message),
         _text(body.get("request_id")),
         _delay(details)
-        or _delay_behind(holder.get("metadata"))
+        # OpenRouter puts the headers into the body.
+        or until_reset({name.lower(): str(value) for name, value in as_object(metadata.get("headers")).items()})
         or _wait_in(message)
         or (float(loading) if isinstance(loading, int | float) else None),
     )
@@ -138,16 +139,17 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
 
 def _refused(base: Json) -> Failure | None:
     """The failure in MiniMax's ``base_resp``, whose number is 0 where there is none."""
-    number = base.get("status_code") if isinstance(base, dict) else None
-    if not isinstance(base, dict) or not isinstance(number, int) or number == 0:
+    answer = as_object(base)
+    number = answer.get("status_code")
+    if not isinstance(number, int) or number == 0:
         return None
-    message = _text(base.get("status_msg")) or "the service gave no reason"
+    message = _text(answer.get("status_msg")) or "the service gave no reason"
     return Failure(message, str(number), MINIMAX.get(str(number)) or classify([], None, message))
 
 
 def _reasons(details: Json) -> list[str]:
     """The reasons in Google's details, which are more exact than its status. A limit of a day is a quota."""
-    listed = [one for one in details if isinstance(one, dict)] if isinstance(details, list) else []
+    listed = objects_in(details)
     found = [reason for one in listed if (reason := _text(one.get("reason")))]
     return found if "PerDay" not in str([one.get("violations") for one in listed]) else ["quota_exceeded"]
 
@@ -179,10 +181,10 @@ def classify(words: list[str], status: int | None, message: str) -> str:
     return next((better for better, over, sentence in SENTENCES if kind in over and sentence.search(text)), kind)
 
 
-def _failure_behind(metadata: Json) -> Failure | None:
+def _failure_behind(metadata: JsonObject) -> Failure | None:
     """The failure of the service that OpenRouter passed the request on to, in its own words."""
-    raw = _text(metadata.get("raw")) if isinstance(metadata, dict) else None
-    if raw is None or not isinstance(metadata, dict):
+    raw = _text(metadata.get("raw"))
+    if raw is None:
         return None
     try:
         decoded: Json = msgspec.json.decode(raw)
@@ -195,19 +197,8 @@ def _failure_behind(metadata: Json) -> Failure | None:
 
 def _delay(details: Json) -> float | None:
     """The seconds of a ``RetryInfo``: Google sends the delay in the body, as in ``"retryDelay": "34.4s"``."""
-    for detail in details if isinstance(details, list) else ():
-        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
-        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
-            return float(found[1])
-    return None
-
-
-def _delay_behind(metadata: Json) -> float | None:
-    """The wait in the headers that OpenRouter puts into the body."""
-    found = metadata.get("headers") if isinstance(metadata, dict) else None
-    if not isinstance(found, dict):
-        return None
-    return until_reset({name.lower(): str(value) for name, value in found.items()})
+    found = (_SECONDS.fullmatch(word(detail.get("retryDelay"))) for detail in objects_in(details))
+    return next((float(delay[1]) for delay in found if delay), None)
 
 
 def _wait_in(message: str) -> float | None:

@@ -27,7 +27,7 @@ from rxworker.events import BlockAbort, BlockStart, BlockStop, InputJsonDelta, I
 from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolUseMetadata
 from rxworker.messages import Content, Conversation, Grammar, Json, JsonObject, Message, ToolCall, ToolMeta, ToolResult
-from rxworker.messages.lenient_json import json_text
+from rxworker.messages.lenient_json import as_array, as_object, json_text, objects_in
 from rxworker.providers.base import HttpRequest, Options, Renamed, ResponseDecoder, resumable
 from rxworker.providers.extra import effort
 from rxworker.providers.ids import other_name
@@ -255,7 +255,7 @@ def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> To
     """A tool under a name, with the schema and the description that are sent; adds the other names of its arguments."""
     given, text = tool.input_schema, tool.description
     schema: JsonObject = given if takes.not_at_top.isdisjoint(given) else _merged(given)
-    properties = _properties(schema)
+    properties = as_object(schema.get("properties"))
     is_odd = schema.get("type", "object") != "object" or schema.get("properties", properties) is not properties
     if is_odd or any(member not in schema for member in takes.at_top):
         schema = {"type": "object", **schema, "properties": properties}
@@ -266,7 +266,7 @@ def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> To
             key: {**part, "title": key} for key, part in properties.items() if key in keys and isinstance(part, dict)
         }
         schema = {**schema, "properties": _under(keys, properties | titled)}
-        if needed := _list(schema, "required"):
+        if needed := as_array(schema.get("required")):
             schema["required"] = [keys.get(str(key), key) for key in needed]
     if takes.description is not None and len(text) > takes.description:  # the rest stands where there is no limit
         text = (text[: takes.description].rsplit(maxsplit=1) or [""])[0]
@@ -281,17 +281,17 @@ def _fitted(tool: ToolMeta, takes: Takes, name: str, keys: dict[str, str]) -> To
 def _merged(schema: JsonObject) -> JsonObject:
     """An object in place of its variants: with the members of all, of which it requires those that all require."""
     merged = {key: value for key, value in schema.items() if key not in VARIANTS and key not in NO_MEMBERS}
-    properties, required = {**_properties(merged)}, dict.fromkeys(_list(merged, "required"))
+    properties, required = {**as_object(merged.get("properties"))}, dict.fromkeys(as_array(merged.get("required")))
     for keyword in VARIANTS:
-        variants = [_merged(part) for part in _list(schema, keyword) if isinstance(part, dict)]
+        variants = [_merged(part) for part in objects_in(schema.get(keyword))]
         found: dict[str, list[Json]] = {}
         for variant in variants:
-            for name, part in _properties(variant).items():
+            for name, part in as_object(variant.get("properties")).items():
                 if part not in found.setdefault(name, []):
                     found[name].append(part)
         for name, unlike in found.items():
             properties.setdefault(name, unlike[0] if len(unlike) == 1 else {"anyOf": unlike})
-        needed = [_list(variant, "required") for variant in variants]
+        needed = [as_array(variant.get("required")) for variant in variants]
         in_all = (name for each in needed for name in each if keyword == "allOf" or all(name in one for one in needed))
         required |= dict.fromkeys(in_all)
     if properties:
@@ -299,17 +299,6 @@ def _merged(schema: JsonObject) -> JsonObject:
     if required:
         merged["required"] = [*required]
     return merged
-
-
-def _properties(schema: JsonObject) -> JsonObject:
-    """The properties of a schema; none if it has something else in their place, such as the empty list of PHP."""
-    found = schema.get("properties")
-    return found if isinstance(found, dict) else {}
-
-
-def _list(schema: JsonObject, keyword: str) -> list[Json]:
-    found = schema.get(keyword)
-    return found if isinstance(found, list) else []
 
 
 def _under(keys: Mapping[str, str], members: JsonObject) -> JsonObject:

@@ -34,7 +34,7 @@ from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetad
 from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_repaired, word
+from rxworker.messages.lenient_json import as_array, read_repaired, word
 from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.wire import (
     WireBlockDelta,
@@ -508,10 +508,9 @@ class AnthropicDecoder(LenientDecoder):
 
 def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
     """The stream of a message that came whole, from a server that does not stream."""
-    blocks = message["content"]
     head: JsonObject = {**message, "content": []}
     frames: list[JsonObject] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+    for index, block in enumerate(as_array(message["content"])):
         frames.append({"type": "content_block_start", "index": index, "content_block": block})
         frames.append({"type": "content_block_stop", "index": index})
     stop: JsonObject = {name: message[name] for name in DELTA if name in message}

@@ -37,7 +37,7 @@ from rxworker.events import (
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_repaired, word
+from rxworker.messages.lenient_json import as_object, objects_in, read_repaired, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, classify, read_failure
@@ -54,10 +54,8 @@ def read_usage(raw: JsonObject) -> Usage:
     12
     """
     fresh, output, cached, created = numbers(raw)
-    details = raw.get("cacheDetails")
-    listed = details if isinstance(details, list) else []
-    hours = [one for one in listed if isinstance(one, dict) and one.get("ttl") == "1h"]
-    hour = total(*(numbers_in(one, "inputTokens")[0] for one in hours))
+    details = objects_in(raw.get("cacheDetails"))
+    hour = total(*[numbers_in(one, "inputTokens")[0] for one in details if one.get("ttl") == "1h"])
     whole = total(fresh, cached, created)
     return Usage(whole, output, cached, created, raw=raw, cache_creation_1h_tokens=hour or None)
 
@@ -79,8 +77,8 @@ def stream_failure(headers: Mapping[str, str], raw: Json) -> Failure:
     code = headers.get(":exception-type") or headers.get(":error-code") or "error"
     read = read_failure(raw)
     message = read.message if read else headers.get(":error-message", "the service gave no reason")
-    original = raw.get("originalMessage") if isinstance(raw, dict) else None
-    if isinstance(original, str) and original != message:
+    original = word(as_object(raw).get("originalMessage"))
+    if original and original != message:
         message = f"{message}: {original}"
     return Failure(message, code, classify([code], None, message))
 
@@ -211,8 +209,7 @@ class OpenBlock(Struct):
             return None
         more: JsonObject = {}
         if self.texts is not None:
-            read = read_repaired("".join(self.texts).encode() or b"{}")
-            more["input"] = read if isinstance(read, dict) else {}
+            more["input"] = as_object(read_repaired("".join(self.texts).encode()))
         if self.items is not None:
             more["content"] = self.items
         return {self.kind: {**self.first, **more}}

@@ -28,7 +28,7 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetadata
 from rxworker.messages import Json, JsonObject
-from rxworker.messages.lenient_json import word
+from rxworker.messages.lenient_json import objects_in, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
 
@@ -147,7 +147,7 @@ class Output(Step):
     def start(self, step: JsonObject, events: Events) -> None:
         """Start the step, with what it holds already."""
         self.members = _others(step, "content")
-        for content in _objects(step.get("content")):
+        for content in objects_in(step.get("content")):
             self.take(content, events)
 
     def take(self, delta: JsonObject, events: Events) -> None:
@@ -186,7 +186,7 @@ class Output(Step):
         return marks
 
     def _cite(self, delta: JsonObject, events: Events) -> None:
-        for source in _objects(delta.get("annotations")):
+        for source in objects_in(delta.get("annotations")):
             if self.open is None:
                 events.append(Opaque(ANNOTATIONS, source))
             else:
@@ -203,7 +203,7 @@ class Thought(Step):
         """Start the step, with what it holds already."""
         self.members = _others(step, "summary", "signature")
         index = self._open(events, BlockType.THINKING)
-        for part in _objects(step.get("summary")):
+        for part in objects_in(step.get("summary")):
             self._add(part, events)
         if signature := word(step.get("signature")):
             events.append(SignatureDelta(index, signature))
@@ -267,10 +267,6 @@ class Call(Step):
             events.append(InputJsonDelta(self.open, msgspec.json.encode(self._arguments).decode()))
         self.called = self.open is not None
         self._close(events, {STEP: self.members} if self.members else None)
-
-
-def _objects(value: Json) -> list[JsonObject]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 # What becomes of a step by its type; any other is a `Step`.

@@ -37,7 +37,7 @@ from rxworker.events import (
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
-from rxworker.messages.lenient_json import json_text, read_json, word
+from rxworker.messages.lenient_json import as_object, json_text, read_json, word
 from rxworker.messages.usage import Usage
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.block_factory import BlockFactory
@@ -313,7 +313,7 @@ def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> Sto
     <StopKind.END_TURN: 'EndTurn'>
     """
     if response.incomplete_details:
-        reason = _reason(response.incomplete_details)
+        reason = word(as_object(response.incomplete_details).get("reason"))
         kind = known_kind(reason) if reason else None
         # An unknown reason does not invalidate a complete response.
         if reason and (kind in CUT or status != COMPLETED):
@@ -326,11 +326,6 @@ def read_stop(response: WireResponse, status: str, items: Sequence[Item]) -> Sto
     waiting = [item.kind for item in items if waits_for_client(item.wire)]
     detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
     return StopReason(StopKind.END_TURN, status, detail)
-
-
-def _reason(details: Json) -> str | None:
-    reason = details.get("reason") if isinstance(details, dict) else None
-    return reason if isinstance(reason, str) else None
 
 
 def read_usage(raw: JsonObject) -> Usage:
