@@ -282,15 +282,7 @@ class ScriptedModel:
         self.left = 0
 
     @classmethod
-    async def from_log(
-        cls,
-        log: EventLog,
-        run_id: str,
-        *,
-        strict: bool = True,
-        delay: float = 0.0,
-        scheduler: abc.SchedulerBase | None = None,
-    ) -> Self:
+    async def from_log(cls, log: EventLog, run_id: str, *, strict: bool = True) -> Self:
         """A model that answers the requests of a run as they were answered when the run was stored.
 
         A stored run as a test fixture.
@@ -305,8 +297,6 @@ class ScriptedModel:
                 its tools differ from the recorded ones. Ids, models and what a provider wants back are not compared.
                 What an ``on_message_send`` hook has changed for one request alone is not stored, so that such a run
                 needs ``strict=False``.
-            delay: Seconds before each event.
-            scheduler: The scheduler that counts these seconds.
 
         Raises:
             LogError: There is no such run, it has no response, or the log cannot be read.
@@ -325,7 +315,7 @@ class ScriptedModel:
         """
         stored = await stored_responses(log, run_id)
         first = next((one for one in stored if one.provider), stored[0])
-        made = cls([], delay=delay, scheduler=scheduler, name=first.provider, model=first.model)
+        made = cls([], name=first.provider, model=first.model)
         made._script = Script[Request, Reply | str | StoredResponse](stored)
         made._is_strict = strict
         return made

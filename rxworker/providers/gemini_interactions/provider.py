@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
-from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
+from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.endpoint import vertex_place
 from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
-from rxworker.providers.background import BackgroundDecoder
 from rxworker.providers.base import HttpRequest, ResumableDecoder
+from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.encode_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
 from rxworker.providers.malformed import UNREADABLE
