@@ -429,9 +429,7 @@ class EventLog(Store):
         Raises:
             LogError: The log cannot be read, or the values of the run cannot be decoded.
         """
-        self._check_open()
-        found = await self._info(run_id)
-        return None if found is None else self._encoding.decode_info(found, is_strict=True)
+        return await self._decoded(run_id, is_strict=True)
 
     async def existing(self, run_id: str) -> RunInfo:
         """A stored run without its records, which was not deleted.
@@ -450,9 +448,12 @@ class EventLog(Store):
         Raises:
             LogError: The log cannot be read.
         """
+        return await self._decoded(run_id)
+
+    async def _decoded(self, run_id: str, *, is_strict: bool = False) -> RunInfo | None:
         self._check_open()
         found = await self._info(run_id)
-        return None if found is None else self._encoding.decode_info(found)
+        return None if found is None else self._encoding.decode_info(found, is_strict=is_strict)
 
     async def list(self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100) -> list[RunInfo]:
         """Stored runs, the newest first, without deleted ones and without those that have no entry yet.

@@ -34,6 +34,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing, nullcontext
 from functools import partial
+from operator import attrgetter
 from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -224,7 +225,7 @@ class _Feed(abc.DisposableBase):
             async for infos in changes:
                 if not infos:  # it notes all changes from here on
                     is_listed = True
-                    for info in sorted(going_on, key=_created):
+                    for info in sorted(going_on, key=attrgetter("created")):
                         self._note(info)
                     self.start(self._read_stored())
                 for info in infos:
@@ -295,10 +296,6 @@ class _Feed(abc.DisposableBase):
         self._is_over = True
         for task in self._tasks:
             task.cancel()
-
-
-def _created(info: RunInfo) -> float:
-    return info.created
 
 
 S = TypeVar("S")

@@ -26,6 +26,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
 try:
@@ -83,7 +84,7 @@ class _Job(Generic[T_co]):
     Args:
         query: A query with one row.
         values: Its parameters.
-        judge: Makes the result of the row, or raises. It is given whether the query was possibly done before.
+        judge: Makes the result of the row, or raises.
         durable: Whether to flush it.
     """
 
@@ -91,7 +92,7 @@ class _Job(Generic[T_co]):
         self,
         query: LiteralString,
         values: Sequence[object] | Mapping[str, object],
-        judge: Callable[[Any, bool], T_co],
+        judge: Callable[[Any], T_co],
         *,
         durable: bool = False,
     ) -> None:
@@ -99,7 +100,7 @@ class _Job(Generic[T_co]):
         self.values = values
         self.judge = judge
         self.durable = durable
-        self.is_repeated = False
+        self.is_repeated = False  # whether the query was possibly done before
         self.future: asyncio.Future[T_co] = asyncio.get_running_loop().create_future()
 
     def done(self, row: object) -> None:
@@ -107,7 +108,7 @@ class _Job(Generic[T_co]):
         if self.future.done():
             return
         try:
-            self.future.set_result(self.judge(row, self.is_repeated))
+            self.future.set_result(self.judge(row))
         except Exception as error:
             self.future.set_exception(error)
 
@@ -123,12 +124,12 @@ class _AppendJob(_Job[bool]):
         self.append = append
         self.size = append.size
 
-    def _judge(self, row: Row, is_repeated: bool) -> bool:
+    def _judge(self, row: Row) -> bool:
         is_watched, epoch, last, status = row
         if is_watched is not None:
             return is_watched
         append, is_own = self.append, epoch == self.append.claim.epoch
-        if is_repeated and is_own and last >= append.last and status != "deleted":
+        if self.is_repeated and is_own and last >= append.last and status != "deleted":
             return False  # only this owner writes in its epoch
         raise refusal(append, None if epoch is None else (epoch, last, status))
 
@@ -250,7 +251,7 @@ class PostgresLog(EventLog):
     # Owners
 
     async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
-        def judge(found: Row, _: bool) -> Claim:
+        def judge(found: Row) -> Claim:
             is_taken, epoch, last, status, owner, remaining = found
             if is_taken:
                 return Claim(run_id, epoch, last, self.owner)
@@ -278,7 +279,7 @@ class PostgresLog(EventLog):
         if not self.calls:
             return await super()._claim_any(runs, statuses)
 
-        def judge(found: Row, _: bool) -> Claim | None:
+        def judge(found: Row) -> Claim | None:
             run, epoch, last = found
             return None if run is None else Claim(run, epoch, last, self.owner)
 
@@ -326,7 +327,7 @@ class PostgresLog(EventLog):
     # Readers
 
     async def _read(self, run_id: str, after: int, limit: int) -> list[Entry]:
-        def judge(rows: list[Row], _: bool) -> list[Entry]:
+        def judge(rows: list[Row]) -> list[Entry]:
             if not rows or rows[0][0] == "deleted":
                 raise no_run(run_id)
             # A run without such entries has one row without an entry.
@@ -335,7 +336,7 @@ class PostgresLog(EventLog):
         return await self._reads.put(_Job(sql.ENTRIES, (run_id, after, limit), judge))
 
     async def _info(self, run_id: str) -> StoredRow | None:
-        def judge(rows: list[Row], _: bool) -> StoredRow | None:
+        def judge(rows: list[Row]) -> StoredRow | None:
             return self._stored(rows[0]) if rows else None
 
         return await self._reads.put(_Job(sql.INFOS, (run_id,), judge))
@@ -351,7 +352,7 @@ class PostgresLog(EventLog):
         job = _Job(sql.CHANGED, (revision, limit), self._all_stored)
         return await self._reads.put(job)
 
-    def _all_stored(self, rows: list[Row], _: bool) -> list[StoredRow]:
+    def _all_stored(self, rows: list[Row]) -> list[StoredRow]:
         return [self._stored(row) for row in rows]
 
     def _stored(self, row: Sequence[Any]) -> StoredRow:
@@ -422,7 +423,7 @@ class PostgresLog(EventLog):
     # Commands
 
     async def _send(self, run_id: str, key: str, data: bytes) -> int:
-        def judge(found: Row, _: bool) -> int:
+        def judge(found: Row) -> int:
             status, number = found
             if status in (None, "deleted"):
                 raise no_run(run_id)
@@ -435,17 +436,17 @@ class PostgresLog(EventLog):
         return await self._writes.put(_Job(sql.SEND, (run_id, key or token, token, data), judge, durable=True))
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
-        def judge(rows: list[Row], _: bool) -> list[tuple[int, float, bytes]]:
+        def judge(rows: list[Row]) -> list[tuple[int, float, bytes]]:
             return [(number, stored - self._ahead, data) for number, stored, data in rows]
 
         return await self._reads.put(_Job(sql.COMMANDS, (run_id, after), judge))
 
     async def _refer(self, claim: Claim, run_id: str, seq: int) -> bool:
-        job = _Job(sql.REFER, (claim.run_id, run_id, seq), _first)
-        return await self._writes.put(job)
+        is_found: Callable[[Row], bool] = itemgetter(0)
+        return await self._writes.put(_Job(sql.REFER, (claim.run_id, run_id, seq), is_found))
 
     async def _referring(self, runs: Collection[str]) -> Sequence[str]:
-        def judge(rows: list[Row], _: bool) -> list[str]:
+        def judge(rows: list[Row]) -> list[str]:
             return [run for (run,) in rows]
 
         return await self._reads.put(_Job(sql.REFERRING, ([*runs],), judge))
@@ -456,9 +457,9 @@ class PostgresLog(EventLog):
         await self._writes.put(_Job(sql.REFOLD, values, _nothing, durable=True))
 
     async def _delete(self, run_id: str) -> bool:
-        def judge(found: Row, is_repeated: bool) -> bool:
+        def judge(found: Row) -> bool:
             is_gone, status, owner, remaining = found
-            if is_gone or (is_repeated and status == "deleted"):
+            if is_gone or (job.is_repeated and status == "deleted"):
                 return True
             if status in (None, "deleted"):
                 raise no_run(run_id)
@@ -466,10 +467,11 @@ class PostgresLog(EventLog):
                 return False  # another run refers to it
             raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        return await self._writes.put(_Job(sql.DELETE, (run_id,), judge, durable=True))
+        job = _Job(sql.DELETE, (run_id,), judge, durable=True)
+        return await self._writes.put(job)
 
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
-        def judge(found: Row, _: bool) -> set[str]:
+        def judge(found: Row) -> set[str]:
             return {*found[0]}
 
         values = [[row[0] for row in rows], [row[3] for row in rows], [row[4] for row in rows]]
@@ -777,12 +779,7 @@ def _lines_of(tools: Iterable[str]) -> str:
     return storable("".join(f"\n{name}\n" for name in tools)).replace("\0", " ")
 
 
-def _first(row: Row, _is_repeated: bool) -> bool:
-    """The judgement of a function that returns whether it has done something."""
-    return row[0]
-
-
-def _nothing(_row: object, _is_repeated: bool) -> None:
+def _nothing(_: object) -> None:
     """The judgement of a change without a result."""
 
 

@@ -22,14 +22,18 @@ LOGGED = (Exception, SystemExit, GeneratorExit)
 """What a function may raise without ending the program."""
 
 
+WAITING = 256
+"""The maximum number of items that wait for a function."""
+
+
 class Callback(Generic[A]):
     """Calls a function with each item, at once. What it returns is awaited in a task, if it can be.
 
     Args:
         function: A plain or a coroutine function.
         failed: Called with an item and what the function has raised.
-        in_order: Whether an item waits until the function has ended for the item before.
-        limit: The maximum number of items that wait; above that, the newest is reported to ``failed``.
+        in_order: Whether an item waits until the function has ended for the item before. Above `WAITING` the newest is
+            reported to ``failed``.
     """
 
     def __init__(
@@ -38,23 +42,21 @@ class Callback(Generic[A]):
         failed: Callable[[A, BaseException], object],
         *,
         in_order: bool = False,
-        limit: int = 256,
     ) -> None:
         self._function = function
         self._name: str = getattr(function, "__qualname__", type(function).__qualname__)
         self._failed = failed
         self._in_order = in_order
-        self._limit = limit
         self._waiting: deque[A] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, item: A) -> None:
         """Call the function; on an event loop, if it is a coroutine function."""
         if self._in_order and self._tasks:
-            if len(self._waiting) < self._limit:
+            if len(self._waiting) < WAITING:
                 self._waiting.append(item)
             else:
-                self._failed(item, LocalProtocolError(f"{self._limit} calls wait for their turn"))
+                self._failed(item, LocalProtocolError(f"{WAITING} calls wait for their turn"))
             return
         begun = watchdog.begin()
         try:

@@ -358,9 +358,7 @@ class Session:
         """The owner of a run; ``None`` if there is no such run."""
         place = self.place(run_id)
         found = await self.connection.last(place.stream, place.owner)
-        if found is None:
-            return None
-        return Ownership(decode(found.data, Owner, run_id), found.seq, found.time)
+        return None if found is None else Ownership(decode(found.data, Owner, run_id), found.seq, found.time)
 
     async def existing(self, run_id: str) -> Ownership:
         """The owner of a run.
