@@ -75,7 +75,7 @@ class TableLog(EventLog):
     def _row(self, run_id: str) -> StoredRow:
         s = self._table[run_id]
         state = (run_id, s.row, s.status, s.epoch, s.last_seq, s.owner, s.lease_until)
-        return *state, s.created, s.updated, s.size, s.revision, len(s.commands)
+        return StoredRow(*state, s.created, s.updated, s.size, s.revision, len(s.commands))
 
     async def _claim(self, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]) -> Claim:
         with self._lock:
@@ -177,13 +177,13 @@ class TableLog(EventLog):
     async def _prune(self, rows: Sequence[StoredRow]) -> set[str]:
         gone: set[str] = set()
         with self._lock:
-            for run, _, _, epoch, last, *_, sent in rows:
-                stored = self._table[run]
+            for row in rows:
+                stored = self._table[row.run_id]
                 is_held = stored.owner and stored.lease_until > time.time()
-                same = (stored.epoch, stored.last_seq, len(stored.commands)) == (epoch, last, sent)
+                same = (stored.epoch, stored.last_seq, len(stored.commands)) == (row.epoch, row.last_seq, row.sent)
                 if same and not is_held and stored.status != "deleted":
                     self._bury(stored)
-                    gone.add(run)
+                    gone.add(row.run_id)
         return gone
 
     def _bury(self, stored: Stored) -> None:

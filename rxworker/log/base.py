@@ -814,28 +814,27 @@ class EventLog(Store):
         rows: list[StoredRow] = []
         runs, size, now = 0, 0, time.time()
         async for row in self._all(None):
-            _, _, status, *_, updated, of_run, _, _ = row
-            runs, size = runs + 1, size + of_run
+            runs, size = runs + 1, size + row.size
             is_over = (max_runs is not None and runs > max_runs) or (max_bytes is not None and size > max_bytes)
-            is_old = max_age is not None and updated < now - max_age
-            if status in OPEN or not (is_over or is_old):
+            is_old = max_age is not None and row.updated < now - max_age
+            if row.status in OPEN or not (is_over or is_old):
                 continue
-            if status == "paused" and not await self._may_prune(row, is_over):
+            if row.status == "paused" and not await self._may_prune(row, is_over):
                 continue
             rows.append(row)
-            runs, size = runs - 1, size - of_run
+            runs, size = runs - 1, size - row.size
         if max_age is not None:
             # Those whose process ended between the claim and the first entry.
-            rows += [row async for row in self._all("running", is_empty=True) if row[8] < now - max_age]
+            rows += [row async for row in self._all("running", is_empty=True) if row.updated < now - max_age]
         deleted: list[str] = []
         while rows:
             some = _take_some(rows)
             await forget(self, [self._encoding.decode_info(row) for row in some])
-            await self.bases.fold([row[0] for row in some])
+            await self.bases.fold([row.run_id for row in some])
             gone = await self._prune(some)
             for run in gone:
                 self.followers.wake(run)
-            deleted += [row[0] for row in some if row[0] in gone]
+            deleted += [row.run_id for row in some if row.run_id in gone]
         if deleted:
             await self._reclaim()
         return deleted
@@ -846,18 +845,17 @@ class EventLog(Store):
         while page := await self._list(status, before, PAGE, is_empty=is_empty):
             for row in page:
                 yield row
-            before = page[-1][0]
+            before = page[-1].run_id
 
     async def _may_prune(self, row: StoredRow, is_over: bool) -> bool:
         """Whether nothing is lost with a paused run."""
-        run = row[0]
         if self._encoding.decode_info(row).row.outer:
             return True  # its call has failed, so that nothing continues it
-        resumed = await self._info(resumed_id(run))
-        if resumed is not None and resumed[4]:  # it has entries
+        resumed = await self._info(resumed_id(row.run_id))
+        if resumed is not None and resumed.last_seq:  # it has entries
             return True
         try:
-            return is_over and not decisions_in(await self.sent(run))
+            return is_over and not decisions_in(await self.sent(row.run_id))
         except LogError:  # its commands cannot be decoded, so that nothing resumes it
             return is_over
 
@@ -971,10 +969,10 @@ def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
     """Take the rows of one transaction from the end of a list, at least one."""
     some: list[StoredRow] = []
     size = 0
-    while rows and (not some or (len(some) < PRUNED and size + rows[-1][9] <= PRUNED_BYTES)):
+    while rows and (not some or (len(some) < PRUNED and size + rows[-1].size <= PRUNED_BYTES)):
         row = rows.pop()
         some.append(row)
-        size += row[9]
+        size += row.size
     return some
 
 

@@ -136,8 +136,8 @@ class Bases:
         """
         for run in await self._store._referring(gone) if self._store.keeps_bases else ():
             row = await self._store._info(run)
-            is_begun = row is not None and bool(row[4])
-            if run in gone or (row is not None and not is_begun and row[6] > time.time()):
+            is_begun = row is not None and bool(row.last_seq)
+            if run in gone or (row is not None and not is_begun and row.lease_until > time.time()):
                 continue  # its first entry is about to be stored: what it refers to stays for now
             if not is_begun:
                 await self._store._refold(run, None, "")

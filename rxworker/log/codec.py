@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,8 +29,22 @@ class Codec(Protocol):
         ...
 
 
-StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, str, float, float, float, int, int, int]
-"""The fields of a `RunInfo`, with the row as it is stored and its status."""
+class StoredRow(NamedTuple):
+    """The fields of a `RunInfo`, with the row as it is stored and its status."""
+
+    run_id: str
+    row: bytes
+    status: StoredStatus
+    epoch: int
+    last_seq: int
+    owner: str
+    lease_until: float
+    created: float
+    updated: float
+    size: int
+    revision: int
+    sent: int
+
 
 _decode_row = msgspec.json.Decoder(RunRow).decode
 
@@ -92,7 +106,7 @@ class Encoding:
         Raises:
             LogError: Its values cannot be decoded, and ``is_strict`` is given.
         """
-        run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = stored
+        run, data, status = stored[:3]
         row, why = RunRow(status), ""
         if data:
             try:
@@ -102,7 +116,7 @@ class Encoding:
                     raise
                 why = str(error)
                 row = RunRow(status, reason=why)
-        return RunInfo(run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent, why)
+        return RunInfo(run, row, *stored[3:], why)
 
     def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
         """A stored command, with its number and the time when it was stored.

@@ -39,7 +39,7 @@ class _StoredRun(Struct, eq=False):
     revision: int = 0
 
     def stored(self) -> StoredRow:
-        return (
+        return StoredRow(
             self.run_id, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
             self.created, self.updated, self.size, self.revision,
             len(self.commands),
@@ -248,13 +248,13 @@ class MemoryLog(EventLog):
         gone: set[str] = set()
         with self._lock:
             # A run that continues another one is newer.
-            for run, _, _, epoch, last, *_, sent in sorted(rows, key=lambda row: -self._runs[row[0]].number):
-                found = self._runs[run]
+            for row in sorted(rows, key=lambda row: -self._runs[row.run_id].number):
+                run, found = row.run_id, self._runs[row.run_id]
                 is_held = found.owner and found.lease_until > now
                 if (
                     found.status != "deleted"
                     and not is_held
-                    and (found.epoch, found.last_seq, len(found.commands)) == (epoch, last, sent)
+                    and (found.epoch, found.last_seq, len(found.commands)) == (row.epoch, row.last_seq, row.sent)
                     and run not in self._bases.values()
                 ):
                     self._bury(found)

@@ -27,7 +27,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Generic, LiteralString, TypeVar, cast, final
+from typing import Any, Generic, LiteralString, TypeVar, final
 
 try:
     import psycopg
@@ -364,7 +364,7 @@ class PostgresLog(EventLog):
         ahead = self._ahead
         lease = lease and lease - ahead
         times = (lease, created - ahead, updated - ahead)
-        return cast("StoredRow", (run, data, status, epoch, last, owner, *times, *rest))
+        return StoredRow(run, data, status, epoch, last, owner, *times, *rest)
 
     async def _index_texts(self) -> bool:
         """Store the texts of the runs that have changed, by their revision, in a table of the same schema.
@@ -474,9 +474,10 @@ class PostgresLog(EventLog):
         def judge(found: Row) -> set[str]:
             return {*found[0]}
 
-        values = [[row[0] for row in rows], [row[3] for row in rows], [row[4] for row in rows]]
+        names = ("run_id", "epoch", "last_seq", "sent")
+        values = [[getattr(row, name) for row in rows] for name in names]
         query = sql.PRUNE_REFERRED if self.keeps_bases else sql.PRUNE
-        job = _Job(query, (*values, [row[-1] for row in rows]), judge, durable=True)
+        job = _Job(query, values, judge, durable=True)
         return await self._writes.put(job)
 
     async def _upgrade(self) -> None:

@@ -297,7 +297,7 @@ class SearchIndex:
             f"ON searched.id=search.rowid WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
         )
         with self._lock:
-            return [(row[0], row[1], row[2:]) for row in self._db.execute(query, (*values, limit))]
+            return [(row[0], row[1], StoredRow._make(row[2:])) for row in self._db.execute(query, (*values, limit))]
 
     def close(self) -> None:
         """Close the connection."""

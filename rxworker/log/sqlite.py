@@ -127,6 +127,7 @@ FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
 SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND number=:expected"
 
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
+_WIDTH = len(StoredRow._fields)
 _ENTRY = "first, last, epoch, kind, time, body, changes, version"  # as the fields of `Entry`
 _FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
 BEGIN = "BEGIN IMMEDIATE"
@@ -363,15 +364,15 @@ class SQLiteLog(EventLog):
             for one in (LISTED if status is None else (status,))
         ]
         query = f"{' UNION ALL '.join(some)} ORDER BY id DESC LIMIT :limit"
-        return [row[:-1] for row in await self._stored(query, {"before": before, "limit": limit})]
+        return await self._stored(query, {"before": before, "limit": limit})
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
         return await self._stored(query, (revision, limit))
 
-    async def _stored(self, query: str, values: Sequence[object] | Mapping[str, object]) -> list[Any]:
+    async def _stored(self, query: str, values: Sequence[object] | Mapping[str, object]) -> list[StoredRow]:
         found = await self._to_reader(lambda db: db.execute(query, values).fetchall())
-        return [self._shown(row) for row in found]
+        return [self._shown(StoredRow._make(row[:_WIDTH])) for row in found]
 
     def _now(self) -> float:
         """The time by the clock of the leases."""
@@ -386,8 +387,8 @@ class SQLiteLog(EventLog):
 
     def _shown(self, row: StoredRow) -> StoredRow:
         """A run with the end of its lease by the clock of the machine."""
-        shift = self._set_by() if row[6] else 0.0
-        return (*row[:6], row[6] + shift, *row[7:]) if shift else row
+        shift = self._set_by() if row.lease_until else 0.0
+        return row._replace(lease_until=row.lease_until + shift) if shift else row
 
     async def _index_texts(self) -> bool:
         """The first search of a file indexes all of its runs."""
@@ -495,14 +496,14 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> set[str]:
             now = self._now()
             gone: dict[int, str] = {}
-            for run, _, _, epoch, last, *_, sent in rows:
+            for row in rows:
                 found = db.execute(
                     "SELECT id FROM runs WHERE run=? AND epoch=? AND last=? AND sent=? AND status<>'deleted' AND "
                     "(owner='' OR lease<=?)",
-                    (run, epoch, last, sent, now),
+                    (row.run_id, row.epoch, row.last_seq, row.sent, now),
                 ).fetchone()
                 if found is not None:
-                    gone[found[0]] = run
+                    gone[found[0]] = row.run_id
             free = self._unreferred(db, [*gone])
             _bury(db, free)
             return {gone[key] for key in free}

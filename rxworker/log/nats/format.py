@@ -175,7 +175,7 @@ class Listed(Struct, frozen=True, omit_defaults=True):
 
     def stored(self, revision: int, lease_until: float) -> StoredRow:
         """As the base takes it."""
-        return (
+        return StoredRow(
             self.run_id, from_raw(self.row), self.status, self.epoch, self.last_seq, self.owner, lease_until,
             self.created, self.updated, self.size, revision, self.sent,
         )  # fmt: skip

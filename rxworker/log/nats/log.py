@@ -547,8 +547,8 @@ class NatsLog(EventLog):
             while waiting:
                 row = waiting.pop()
                 with contextlib.suppress(LeaseHeldError):
-                    if await self._bury(session, row[0], row):
-                        gone.add(row[0])
+                    if await self._bury(session, row.run_id, row):
+                        gone.add(row.run_id)
 
         await asyncio.gather(*(delete_some() for _ in range(AT_ONCE)))
         return gone
@@ -586,13 +586,13 @@ class NatsLog(EventLog):
 
     async def _is_as_known(self, session: OwnedRuns, owner: Owner, known: StoredRow) -> bool:
         """Whether a run has not changed since."""
-        run, _, _, epoch, last_seq, *_, sent = known
-        if owner.is_deleted or owner.epoch != epoch:
+        run = known.run_id
+        if owner.is_deleted or owner.epoch != known.epoch:
             return False
         last = await session.last_append(run)
-        if (0 if last is None else last[1].last) != last_seq:
+        if (0 if last is None else last[1].last) != known.last_seq:
             return False
-        return await session.last_command(run) == sent
+        return await session.last_command(run) == known.sent
 
     async def _close(self) -> None:
         if self._marking is not None:
