@@ -17,7 +17,6 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
 
 import anyio
 import msgspec
@@ -96,7 +95,7 @@ NO_ANSWER = (
     'send {"action": "accept", "content": {"approve": true}}, or {"action": "decline"}'
 )
 
-Context = ServerRequestContext[Any, Any]
+Context = ServerRequestContext[object, object]
 
 
 class Calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from mcp.types import Tool
@@ -57,7 +57,7 @@ class McpWorker(Struct, frozen=True):
 
     make: Callable[[], Worker]
     description: str = ""
-    output: type[Any] | None = None
+    output: type[object] | None = None
 
     def __post_init__(self) -> None:
         """Check the function."""
@@ -98,7 +98,7 @@ class ServedTool:
             output_schema=None if self.output is None else self.output.format.schema,
         )
 
-    def read(self, given: dict[str, Any] | None) -> Arguments:
+    def read(self, given: dict[str, object] | None) -> Arguments:
         """The arguments of a call.
 
         Raises:

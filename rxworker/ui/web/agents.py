@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import aclosing
 from copy import copy
 from functools import partial
 
@@ -238,14 +237,7 @@ async def _send(
     pieces: AsyncGenerator[bytes, None],
     protocol: UiProtocol,
 ) -> None:
-    await state.streams.send(request, redacted(pieces, entry), {**protocol.headers, RUN_HEADER: entry.id})
-
-
-async def redacted(pieces: AsyncGenerator[bytes, None], entry: RunEntry) -> AsyncGenerator[bytes, None]:
-    """The pieces of a response, without secrets."""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            yield entry.redact(piece)
+    await state.streams.send(request, pieces, {**protocol.headers, RUN_HEADER: entry.id}, entry.redact)
 
 
 def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:

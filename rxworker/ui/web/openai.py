@@ -12,18 +12,18 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from rxworker.events import RunResume
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.pairs import calls_made
-from rxworker.messages.usage import Usage
+from rxworker.messages.usage import Usage, less
 from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.openai import (
     ResponseEncoder,
@@ -37,7 +37,7 @@ from rxworker.protocols.openai import (
 from rxworker.protocols.openai.chat import CompletionError, openai_error, usage_of
 from rxworker.protocols.openai.read import OpenAIRequest
 from rxworker.protocols.openai.responses import ResponseHead, response_events
-from rxworker.ui.web.agents import answers_of, equip, redacted, without_results
+from rxworker.ui.web.agents import answers_of, equip, without_results
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.http.request import Route, WebRequest, get, live, post
 from rxworker.ui.web.http.responses import (
@@ -101,7 +101,7 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
         if given.stream:
             usage = partial(_usage, entry) if given.include_usage else None
             pieces = chat_stream(batches, head, names, usage)
-            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+            await state.streams.send(request, pieces, SSE_HEADERS, entry.redact)
             return None
         try:
             completion = await chat_completion(batches, head, names)
@@ -130,7 +130,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
         if given.stream:
-            await state.streams.send(request, redacted(response_stream(batches, encoder), entry), SSE_HEADERS)
+            await state.streams.send(request, response_stream(batches, encoder), SSE_HEADERS, entry.redact)
             return None
         async with aclosing(response_events(batches, encoder)) as events:
             async for _ in events:
@@ -150,7 +150,7 @@ async def get_response(state: ServerState, request: WebRequest) -> web.Response 
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
         pieces = response_stream(batches, encoder, int(after))
-        await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+        await state.streams.send(request, pieces, SSE_HEADERS, entry.redact)
     return None
 
 
@@ -358,12 +358,7 @@ def _head(entry: RunEntry) -> ResponseHead:
 def _usage(entry: RunEntry) -> Usage:
     """The usage of a run, without the paused run that it continues."""
     now, first = entry.run.state.usage, first_event(entry.run)
-    if not isinstance(first, RunResume):
-        return now
-    # The five numbers of tokens.
-    pairs = zip(astuple(now)[:5], astuple(first.usage)[:5], strict=True)
-    counts: list[Any] = [(after or 0) - (before or 0) for after, before in pairs]
-    return Usage(*counts)
+    return less(now, first.usage) if isinstance(first, RunResume) else now
 
 
 def _json(entry: RunEntry, value: JsonObject, status: int = 200) -> web.Response:

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from reactivex import operators as ops
 
 from rxworker.events import Record
-from rxworker.hub import WatcherState
 from rxworker.protocols import decode_record
 from rxworker.protocols.native import encode_json
 from rxworker.state import fold_run
@@ -127,20 +126,33 @@ async def test_the_list_shows_who_watches_and_that_they_left(open_desk: OpenDesk
             watchers = (await next_of(lister, "runs"))["runs"][0]["watchers"]
 
 
-def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
-    return not watchers
-
-
 @pytest.mark.unlogged
 async def test_without_listeners_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = (await desk.begin())["id"]
-    server_run = (await desk.server.state.runs.find(run)).run
+    observed = desk.server.state.runs.feed._observing
+    assert not observed
     async with desk.socket() as socket:
         await socket.send_json({"type": "list"})
-        await next_of(socket, "runs")
-        assert len(server_run.watchers.now) == 1
-    await server_run.watchers.pipe(ops.filter(is_empty), ops.first())
+        [shown] = (await next_of(socket, "runs"))["runs"]
+        assert ([*observed], shown["watchers"]) == ([run], [])
+    while observed:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+@pytest.mark.unlogged
+async def test_the_list_follows_a_run_without_being_a_watcher_of_it(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), say("...") + stall(), settings=Settings(grace=1000.0))
+    await desk.begin()
+    await desk.waiting.wait()
+    async with desk.socket() as socket:
+        await socket.send_json({"type": "list"})
+        [shown] = (await next_of(socket, "runs"))["runs"]
+        assert shown["turns"] == 1
+        desk.release.set()
+        while shown["turns"] == 1:
+            [shown] = (await next_of(socket, "runs"))["runs"]
+        assert (shown["status"], shown["watchers"]) == ("running", [])
 
 
 @pytest.mark.parametrize("delivery", ["coalesce", "reliable", "latest", "drop_oldest"])

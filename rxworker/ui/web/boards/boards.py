@@ -251,7 +251,7 @@ class ExplainedFeed(BoardFeed):
         super()._end()
 
 
-def encode_operators(panel: str, xray: XRay[Record, Any], redact: Callable[[bytes], bytes]) -> bytes:
+def encode_operators(panel: str, xray: XRay[Record, object], redact: Callable[[bytes], bytes]) -> bytes:
     """The operators of a panel as JSON.
 
     Args:
@@ -381,7 +381,7 @@ class Boards:
             raise ApiError(404, "no_panel", f"give panel= the name of one: {names}")
         found = known[panel]
         while isinstance(found.pipeline, XRay):  # the program's own, which counts for the program
-            own = cast("XRay[Record, Any]", found.pipeline)
+            own = cast("XRay[Record, object]", found.pipeline)
             found = replace(found, pipeline=own.pipeline)
         return replace(dashboard, panels=[replace(found, alert=None)])
 
@@ -471,7 +471,7 @@ class Boards:
     async def _shared(
         self,
         key: tuple[str, float | None],
-        fold: Callable[[], Coroutine[Any, Any, tuple[PanelState, ...]]],
+        fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]],
     ) -> tuple[PanelState, ...]:
         """What a fold returns, for all who want the same at the same time.
 

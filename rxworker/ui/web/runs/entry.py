@@ -123,10 +123,6 @@ class Clients:
         return self._run.cancel(reason=STOPPED)
 
 
-LIST_WATCHER = "list of runs"
-"""The name of the watcher that feeds the list of runs. It is not shown."""
-
-
 class ConversationEntry:
     """A conversation and its session.
 
@@ -434,7 +430,7 @@ class RunEntry(OpenRun):
             pause=pause,
             resumes=self.resumes,
             resumed_as=self.resumed_as,
-            watchers=() if shown is None else tuple(w for w in shown.watchers.now if w.name != LIST_WATCHER),
+            watchers=() if shown is None else shown.watchers.now,
             allowed=self.conversation.allowed_tools,
             can_requeue=self.log is not None and can_requeue(row),
             branch=self.conversation.branch,

@@ -16,7 +16,6 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from rxworker.desk.run import DRAIN_SECONDS, new_info
 from rxworker.desk.stored import conversation_id
 from rxworker.errors import LogError
-from rxworker.hub import Latest
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.permissions import Pair
 from rxworker.log.recover import change_row
@@ -28,7 +27,6 @@ from rxworker.run.run import Run
 from rxworker.ui.web.http.responses import ApiError, log_error, logger
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import (
-    LIST_WATCHER,
     ConversationEntry,
     RunEntry,
     StoredMarks,
@@ -49,16 +47,13 @@ class RunFeed:
 
     Args:
         runs: Returns the runs, newest first.
-        is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list
-            then changes only when a watcher of the run receives records.
 
     Attributes:
         clients: How many clients receive it.
     """
 
-    def __init__(self, runs: Callable[[], Iterable[RunEntry]], *, is_shy: bool = False) -> None:
+    def __init__(self, runs: Callable[[], Iterable[RunEntry]]) -> None:
         self._runs = runs
-        self._is_shy = is_shy
         self.clients = 0
         self._observing: dict[str, abc.DisposableBase] = {}
         self._changed = asyncio.Event()
@@ -105,11 +100,16 @@ class RunFeed:
         self._stop()
 
     def _observe(self, entry: RunEntry) -> None:
-        if entry.id in self._observing or not _may_change(entry):
+        """Observe a run that may still change. The log reports the changes of its runs."""
+        run = entry.here
+        if run is None or entry.log is not None or entry.id in self._observing:
+            return
+        if run.done() and not any(watcher.lag for watcher in run.watchers.now):
             return
 
         def on_next(_item: object) -> None:
-            self._wake()
+            if self._newest is not None:
+                self._wake()
 
         def on_change(_item: object = None) -> None:
             self.changed(entry)
@@ -119,11 +119,9 @@ class RunFeed:
             self.changed(entry)
 
         observation = self._observing[entry.id] = CompositeDisposable()
-        if not self._is_shy:
-            gauge = entry.run.watch(Latest(), after=entry.run.last_seq, name=LIST_WATCHER)
-            observation.add(gauge.subscribe(on_next, on_change, on_change))
+        observation.add(run.entries(run.last_seq).subscribe(on_next, on_change, on_change))
         # Watchers may still catch up after the run has ended.
-        observation.add(entry.run.watchers.subscribe(on_change, on_end, on_end))
+        observation.add(run.watchers.subscribe(on_change, on_end, on_end))
 
     def _wake(self) -> None:
         self._newest = None
@@ -134,16 +132,6 @@ class RunFeed:
         for observation in tuple(self._observing.values()):
             observation.dispose()
         self._observing.clear()
-
-
-def _may_change(entry: RunEntry) -> bool:
-    """Whether the run may still change: it is running, or a watcher is still catching up.
-
-    The log reports changes of stored runs.
-    """
-    if entry.log is not None:
-        return False
-    return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
 
 
 CLOSING_SECONDS = 5.0
@@ -243,8 +231,7 @@ class RunStore:
         """Return the list of one user's runs, for listeners."""
         feed = self._feeds.get(owner)
         if feed is None:
-            is_shy = self.settings.grace is not None
-            feed = self._feeds[owner] = RunFeed(partial(self.of, owner), is_shy=is_shy)
+            feed = self._feeds[owner] = RunFeed(partial(self.of, owner))
         return feed
 
     def changed(self, entry: RunEntry) -> None:

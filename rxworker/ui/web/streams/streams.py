@@ -255,7 +255,13 @@ class Streams:
             stack.enter_context(self.take(entry))
             yield
 
-    async def send(self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
+    async def send(
+        self,
+        request: WebRequest,
+        pieces: AsyncGenerator[bytes, None],
+        headers: Mapping[str, str],
+        redact: Callable[[bytes], bytes] = bytes,
+    ) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
         A client that reads nothing for too long is disconnected. The generator is always closed afterwards.
@@ -264,11 +270,12 @@ class Streams:
             request: The request.
             pieces: Server-sent events, each complete.
             headers: The headers of the response.
+            redact: Removes secrets from a piece.
         """
 
         async def write(writer: Writer) -> None:
             async for piece in pieces:
-                await writer.write(piece)
+                await writer.write(redact(piece))
 
         async with aclosing(pieces):
             await self._respond(request, headers, write)
