@@ -24,6 +24,7 @@ from rxworker.providers.error_table import (
     key,
 )
 
+NO_REASON = "the provider gave no reason"
 LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -135,6 +136,15 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         or _wait_in(message)
         or (float(loading) if isinstance(loading, int | float) else None),
     )
+
+
+def error_failure(raw: Json) -> Failure:
+    """The failure of an error in a stream, whether its fields lie flat or in an ``error`` of their own.
+
+    >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
+    'server'
+    """
+    return read_failure(raw) or Failure(NO_REASON, "error")
 
 
 def _refused(base: Json) -> Failure | None:

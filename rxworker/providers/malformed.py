@@ -26,8 +26,9 @@ from rxworker.framing.sse import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
 from rxworker.messages.settings import check_plain
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
-from rxworker.providers.failure import LONGEST_PAGE, Failure, classify, read_failure, readable
+from rxworker.providers.failure import LONGEST_PAGE, NO_REASON, Failure, classify, read_failure, readable
 from rxworker.providers.ids import made_id
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -92,7 +93,6 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
 EMPTY = Failure("the server's answer is empty: it ended before a response began", TRUNCATED, TRUNCATED)
-NO_REASON = "the provider gave no reason"
 
 
 def unreadable(data: bytes) -> bool:
@@ -102,11 +102,13 @@ def unreadable(data: bytes) -> bool:
 
 def stream_failure(event: str, raw: Json) -> Failure | None:
     """The failure that a frame reports, by its event's name or by an ``error`` in it."""
-    if event == "error":
-        return read_failure(raw) or Failure(_shown(raw), "error")
-    if isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"):
-        return read_failure(raw) or Failure(_shown(raw), "error")
-    return None
+    is_error = event == "error" or (isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"))
+    return frame_failure(raw) if is_error else None
+
+
+def frame_failure(raw: Json) -> Failure:
+    """The failure of a frame that is an error; if it cannot be read, the message is the frame itself."""
+    return read_failure(raw) or Failure(_shown(raw), "error")
 
 
 def _lines(data: bytes) -> list[bytes]:
@@ -166,7 +168,7 @@ class LenientDecoder(ABC):
         self._joiner = SurrogateJoiner(*self._growing)
         self._heads = Heads()
 
-    def finish(self) -> Sequence[ResponseEvent]:
+    def finish(self) -> Events:
         """The bytes ended. Before the end of the response, that is an error."""
         return () if self._over else self._fail(self._cut())
 
@@ -190,14 +192,14 @@ class LenientDecoder(ABC):
             return None
 
     @abstractmethod
-    def feed(self, frame: Any, /) -> Sequence[ResponseEvent]:
+    def feed(self, frame: Any, /) -> Events:
         """Take the next frame; return what happened."""
 
-    def _take_unread(self, frame: SseFrame, error: Exception) -> Sequence[ResponseEvent]:
+    def _take_unread(self, frame: SseFrame, error: Exception) -> Events:
         """A frame that the Struct of its protocol does not read."""
         return (self._take_loose if isinstance(error, msgspec.ValidationError) else self._take_garbage)(frame)
 
-    def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+    def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not match its Struct."""
         raw = read_json(frame.data)
         if raw is None:
@@ -213,7 +215,7 @@ class LenientDecoder(ABC):
     def _take_raw(self, raw: Json, frame: SseFrame) -> Iterable[ResponseEvent]:
         """Take such a frame that reports no failure, as far as it can be read."""
 
-    def _take_garbage(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+    def _take_garbage(self, frame: SseFrame) -> Events:
         lines = _lines(frame.data)
         if lines and lines != [frame.data]:
             return [event for line in lines for event in self.feed(structs.replace(frame, data=line))]
@@ -233,10 +235,10 @@ class LenientDecoder(ABC):
         self._broken = True
         return ()
 
-    def _odd(self, event: ResponseEvent) -> Sequence[ResponseEvent]:
+    def _odd(self, event: ResponseEvent) -> Events:
         return [event]
 
-    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Sequence[ResponseEvent]:
+    def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         self._over = True
         return self.blocks.fail(failure, stop or self._stop_reason())
 
@@ -252,7 +254,7 @@ class EventDecoder(LenientDecoder):
     _event: ClassVar[type[Any]]
     """The Struct of an event, which has a ``type`` and an ``error``."""
 
-    def feed(self, frame: SseFrame, /) -> Sequence[ResponseEvent]:
+    def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
@@ -270,7 +272,7 @@ class EventDecoder(LenientDecoder):
         self._take(event if event.type else named_event(event, frame), frame.data, events)
         return events
 
-    def _take_loose(self, frame: SseFrame) -> Sequence[ResponseEvent]:
+    def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
         raw = read_json(frame.data)
         if raw is None:
@@ -281,7 +283,7 @@ class EventDecoder(LenientDecoder):
         self._take_error(raw, events)
         return events
 
-    def _take_raw(self, raw: Json, frame: SseFrame) -> Sequence[ResponseEvent]:
+    def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         events: list[ResponseEvent] = []
         event, rest = read_loosely(raw, self._event) if isinstance(raw, dict) else (self._event(), {})
         event = named_event(event, frame)
@@ -290,7 +292,7 @@ class EventDecoder(LenientDecoder):
         self._take(event, frame.data, events)
         return events
 
-    def _take_done(self) -> Sequence[ResponseEvent]:
+    def _take_done(self) -> Events:
         """The mark at the end of some streams."""
         return ()
 

@@ -96,7 +96,9 @@ def acknowledged() -> list[str]:
 
 
 def _words(folder: Path) -> set[str]:
-    texts = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
+    # The transport of a provider, such as that of Gemini's caches, names members, too.
+    own = (*folder.glob("*.py"), *(ROOT / "rxworker" / "transport").glob(f"{folder.name}_*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in own]
     shared = [path.read_text(encoding="utf-8") for path in folder.parent.glob("*.py")]
     return {word.lower() for text in (*texts, *shared) for word in re.findall(r"[\w.]+", text)}
 

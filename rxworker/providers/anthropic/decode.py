@@ -35,7 +35,7 @@ from rxworker.events.deltas import FEW, Deltas, TextDeltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_array, read_repaired, word
-from rxworker.providers.anthropic.container import CONTAINER
+from rxworker.providers.anthropic.container import CONTAINER, OWN_CALLS
 from rxworker.providers.anthropic.wire import (
     WireBlockDelta,
     WireBlockStart,
@@ -58,14 +58,13 @@ from rxworker.providers.anthropic.wire import (
     read_stop,
     read_usage,
 )
-from rxworker.providers.batch_decoder import Part
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import CUT
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import error_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
     BROKEN,
-    NO_REASON,
     UNREADABLE,
     LenientDecoder,
 )
@@ -74,7 +73,6 @@ TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE
 OWN = frozenset({"type", "id", "name", "input"})  # in the next request anyway
 NAMELESS = OpaqueMetadata("tool_use")  # a call that names no tool, and so cannot run
-SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
 Opening: TypeAlias = tuple[BlockType, BlockMetadata | None, JsonObject | None]
@@ -143,7 +141,7 @@ def read_block(block: JsonObject) -> Opening:
         return TEXT_TYPES[kind], None, None
     if kind == "redacted_thinking":
         return BlockType.THINKING, None, block
-    if kind in SERVER_CALLS:
+    if kind in OWN_CALLS:
         return BlockType.SERVER_TOOL_USE, _tool(block), block
     if kind.endswith("_tool_result"):
         metadata = ToolResultMetadata(word(block.get("tool_use_id")), kind)
@@ -167,8 +165,6 @@ def _tool(block: JsonObject) -> ToolUseMetadata:
         return ToolUseMetadata(call_id, name)
     return ToolUseMetadata(word(call_id), word(name))
 
-
-Events: TypeAlias = Sequence[ResponseEvent]
 
 # Which blocks a delta may open, when no start has come for it.
 IMPLICIT: dict[type, BlockType] = {
@@ -484,8 +480,7 @@ class AnthropicDecoder(LenientDecoder):
     # what went wrong
 
     def _take_error(self, event: WireError) -> Events:
-        failure = read_failure({"error": event.error, "request_id": event.request_id})
-        return self._fail(failure or Failure(NO_REASON, "error"))
+        return self._fail(error_failure({"error": event.error, "request_id": event.request_id}))
 
     def _take_raw(self, raw: Json, frame: SseFrame) -> Events:
         """JSON that does not fit: numbers as text, half a character, or something new."""

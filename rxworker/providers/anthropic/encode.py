@@ -35,6 +35,7 @@ from rxworker.messages import (
 )
 from rxworker.providers.anthropic.container import (
     CONTAINER,
+    RESULT,
     OwnCalls,
     container_extra,
     container_id,
@@ -42,6 +43,7 @@ from rxworker.providers.anthropic.container import (
 )
 from rxworker.providers.anthropic.options import (
     MAX_MARKS,
+    THOUGHTS,
     TOOLSET,
     cache_control,
     code_tool,
@@ -108,9 +110,6 @@ class HostedMessages:
 
 
 NAME = "anthropic"
-
-THOUGHTS = ("thinking", "redacted_thinking")
-RESULT = "tool_result"
 
 Encoded: TypeAlias = tuple[str, list[JsonObject]]
 """The role and the blocks of a message."""
@@ -347,17 +346,13 @@ def _settled(encoded: list[Encoded]) -> list[Encoded]:
     return settled
 
 
-def _text(block: Text, own: bool) -> JsonObject | None:
+def _text(block: Text | Refusal, own: bool) -> JsonObject | None:
     if not block.text.strip():  # Anthropic refuses text without a letter
         return None
     encoded: JsonObject = {"type": "text", "text": block.text}
-    if own and block.citations:
+    if own and isinstance(block, Text) and block.citations:
         encoded["citations"] = list(block.citations)
     return encoded
-
-
-def _refusal(block: Refusal, _: bool) -> JsonObject | None:
-    return {"type": "text", "text": block.text} if block.text.strip() else None
 
 
 def _thinking_block(block: Thinking, own: bool) -> JsonObject | None:
@@ -435,7 +430,7 @@ def _source(block: Image | Document) -> JsonObject:
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: Encoders = {
     Text: _text,
-    Refusal: _refusal,
+    Refusal: _text,
     Image: _image,
     Document: _document,
     Audio: _audio,
@@ -444,7 +439,7 @@ USER: Encoders = {
 }
 ASSISTANT: Encoders = {
     Text: _text,
-    Refusal: _refusal,
+    Refusal: _text,
     Thinking: _thinking_block,
     ToolCall: _tool_call,
     ServerToolCall: _echoed,

@@ -295,7 +295,7 @@ def with_binding(request: Draft, given: str | None) -> Options:
 
 MAX_MARKS = 4
 LEAST_TO_COMPACT = 50_000
-UNMARKED = ("thinking", "redacted_thinking")
+THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def cache_control(ttl: str | None = None) -> JsonObject:
@@ -313,7 +313,7 @@ def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
     The block itself, which may be an echo, stays as it is.
     """
     for at in range(end - 1, -1, -1):
-        if blocks[at].get("type") not in UNMARKED:
+        if blocks[at].get("type") not in THOUGHTS:  # which carry no mark
             blocks[at] = {**blocks[at], "cache_control": mark}
             return
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -39,6 +39,7 @@ from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_object, objects_in, read_repaired, word
 from rxworker.messages.usage import Usage
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, classify, read_failure
 from rxworker.providers.finish_reasons import keeps_calls, stop_kind
@@ -166,8 +167,6 @@ WIRE: dict[str, type[Struct]] = {
 
 DECODERS: dict[str, msgspec.json.Decoder[Any]] = {name: msgspec.json.Decoder(kind) for name, kind in WIRE.items()}
 
-
-Events: TypeAlias = Sequence[ResponseEvent]
 
 TOOL_USE, TEXT, THINKING = BlockType.TOOL_USE, BlockType.TEXT, BlockType.THINKING
 SERVER_CALL, SERVER_RESULT = BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT

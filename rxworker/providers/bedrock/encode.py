@@ -299,18 +299,14 @@ def _point(point: CachePoint) -> JsonObject:
     return {"cachePoint": {**kept, "ttl": point.ttl} if point.ttl else kept}
 
 
-def _text(block: Text, own: bool) -> JsonObject | None:
+def _text(block: Text | Refusal, own: bool) -> JsonObject | None:
     if not block.text.strip():  # Bedrock refuses text without a letter
         return None
-    if own and block.citations:
+    if own and isinstance(block, Text) and block.citations:
         texts: list[Json] = [{"text": block.text}]
         cited: JsonObject = {"content": texts, "citations": [*block.citations]}
         return {"citationsContent": cited}
     return {"text": block.text}
-
-
-def _refusal(block: Refusal, _: bool) -> JsonObject | None:
-    return {"text": block.text} if block.text.strip() else None
 
 
 def _thinking(block: Thinking, own: bool) -> JsonObject | None:
@@ -390,7 +386,7 @@ def _source(block: Image | Document) -> JsonObject:
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: Encoders = {
     Text: _text,
-    Refusal: _refusal,
+    Refusal: _text,
     Image: _image,
     Document: _document,
     Audio: _audio,
@@ -400,7 +396,7 @@ USER: Encoders = {
 }
 ASSISTANT: Encoders = {
     Text: _text,
-    Refusal: _refusal,
+    Refusal: _text,
     Thinking: _thinking,
     ToolCall: _call,
     ServerToolCall: _echoed,

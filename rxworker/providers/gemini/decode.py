@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -49,9 +48,9 @@ from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY, SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
-from rxworker.providers.batch_decoder import Part
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
 from rxworker.providers.gemini.wire import (
     CALL,
@@ -76,9 +75,10 @@ from rxworker.providers.gemini.wire import (
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
     BROKEN,
-    NO_REASON,
+    DONE,
     UNREADABLE,
     LenientDecoder,
+    frame_failure,
     garbage_failure,
     read_loosely,
     stream_failure,
@@ -308,8 +308,6 @@ class Choice:
         return self.stop if self.index else None
 
 
-Events: TypeAlias = Sequence[ResponseEvent]
-
 PIECES_PER_USAGE = 16
 """A `Usage` between any two pieces of text would double the events of a response, and separate the pieces."""
 
@@ -318,7 +316,6 @@ HEAD = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion
 }
 """The members of a chunk that are read or of no use."""
 
-DONE = b"[DONE]"
 TOO_LARGE = Failure(
     f"the provider sent more than {MAX_FRAME} bytes without the frames of a stream",
     "too_large",
@@ -361,8 +358,7 @@ class GeminiDecoder(LenientDecoder):
                 return self._fail(BROKEN)
             frame = replace(frame, data=self._joiner.joined(frame.data))
         if frame.event == "error":
-            failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
-            return self._fail(failure or Failure(NO_REASON, "error"))
+            return self._fail(garbage_failure(frame) or frame_failure(read_json(frame.data)))
         try:
             chunk = decode_chunk(frame.data)
         except UNREADABLE as error:
@@ -413,8 +409,7 @@ class GeminiDecoder(LenientDecoder):
 
     def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
         if chunk.error:
-            failure = read_failure({"error": chunk.error})
-            yield from self._fail(failure or Failure(NO_REASON, "error"))
+            yield from self._fail(error_failure({"error": chunk.error}))
             return
         yield from self._start(chunk)
         for wire in chunk.candidates or ():

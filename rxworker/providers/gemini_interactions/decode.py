@@ -10,7 +10,7 @@ See https://ai.google.dev/gemini-api/docs/streaming
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -19,8 +19,9 @@ from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, word
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.gemini.wire import merge_usage
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
 from rxworker.providers.gemini_interactions.wire import (
@@ -38,9 +39,7 @@ from rxworker.providers.gemini_interactions.wire import (
     read_usage,
 )
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import NO_REASON, EventDecoder
-
-Events: TypeAlias = Sequence[ResponseEvent]
+from rxworker.providers.malformed import EventDecoder
 
 ERROR = "error"
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
@@ -243,7 +242,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     # what went wrong, and what does not fit
 
     def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
-        failure = read_failure(raw) or Failure(NO_REASON, ERROR)
+        failure = error_failure(raw)
         if self._outlives_errors and self._started and failure.kind in RETRYABLE_KINDS:
             self._failure = failure
         else:

@@ -15,8 +15,7 @@ from msgspec import Struct, field
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
-from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.malformed import NO_REASON
+from rxworker.providers.failure import NO_REASON, Failure, read_failure
 from rxworker.providers.usage import numbers_in, total
 
 FAILED, CANCELLED = "failed", "cancelled"

@@ -16,8 +16,7 @@ not watch these Structs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -38,6 +37,7 @@ from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json
 from rxworker.messages.usage import Usage
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
 from rxworker.providers.finish_reasons import stop_kind
@@ -178,8 +178,6 @@ def _end_of_object(text: str, at: int) -> int:
     except (ValueError, RecursionError):
         return len(text)
 
-
-Events: TypeAlias = Sequence[ResponseEvent]
 
 LINE = "line"
 TEXT = BlockType.TEXT

@@ -11,7 +11,6 @@ followed by the usage, which is waited for; any other ends the response at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -27,18 +26,18 @@ from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_object, read_json
-from rxworker.providers.batch_decoder import Part
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.error_table import FINISH_REASONS
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import (
     BROKEN,
-    NO_REASON,
+    DONE,
     UNREADABLE,
     LenientDecoder,
+    frame_failure,
     garbage_failure,
     read_loosely,
-    stream_failure,
 )
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.wire import (
@@ -51,9 +50,6 @@ from rxworker.providers.openai_chat.wire import (
     read_usage,
 )
 
-Events: TypeAlias = Sequence[ResponseEvent]
-
-DONE = b"[DONE]"
 EMPTY = Failure("the server ended its answer before it began", "empty", "server")
 
 HEAD = frozenset(WireChunk.__struct_fields__) | {
@@ -269,8 +265,7 @@ class OpenAIChatDecoder(LenientDecoder):
         if frame.data == DONE:
             return self._end()
         failure = BROKEN if self._broken else garbage_failure(frame)
-        failure = failure or stream_failure("error", read_json(frame.data))
-        return self._fail(failure or Failure(NO_REASON, "error"))
+        return self._fail(failure or frame_failure(read_json(frame.data)))
 
 
 def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
@@ -282,8 +277,7 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
     if not error:
         return None
     # A bare text has its code beside it.
-    failure = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
-    return failure or Failure(NO_REASON, "error")
+    return error_failure({"error": error} if isinstance(error, dict) else read_json(data))
 
 
 def _has_usage(chunk: WireChunk) -> bool:

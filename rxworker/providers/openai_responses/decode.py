@@ -39,9 +39,9 @@ from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json, word
 from rxworker.messages.usage import Usage
-from rxworker.providers.batch_decoder import Part
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
-from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.failure import NO_REASON, Failure, error_failure, read_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
 from rxworker.providers.ids import made_id
 from rxworker.providers.malformed import DONE, EventDecoder, named_event
@@ -349,27 +349,13 @@ def numbers(raw: JsonObject) -> list[int | None]:
     )
 
 
-SILENT = "the provider gave no reason"
-
-
-def error_failure(raw: Json) -> Failure:
-    """The failure of an ``error`` event, whether its fields lie flat or in an ``error`` of their own.
-
-    >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
-    'server'
-    """
-    return read_failure(raw) or Failure(SILENT, "error")
-
-
 def response_failure(response: WireResponse, status: str) -> Failure:
     """The failure of a response that failed or was cancelled."""
     if status == CANCELLED:
         return Failure("the response was cancelled", CANCELLED, CANCELLED)
     failure = read_failure({"error": response.error}) if response.error else None
-    return failure or Failure(SILENT, status)
+    return failure or Failure(NO_REASON, status)
 
-
-Events: TypeAlias = Sequence[ResponseEvent]
 
 ERROR = "error"
 NOTHING = WireResponse()
