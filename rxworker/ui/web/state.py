@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypedDict
 
-from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.boards import AlertChange, Dashboard, Published
@@ -222,22 +221,15 @@ class ServerState:
             return
         entry = self._conversation_of(run, conversation, worker, owner)
         first = first_event(run)
-        before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
+        resumes = first.resumes if isinstance(first, RunResume) else ""
+        before = self.store.get(resumes, owner)
         if title is None:
             known = first if isinstance(first, RunStart | RunResume) else run.state
             title = title_of(last_input(known.conversation.messages)) if before is None else before.info.row.title
         if before is not None:
             before.resumed_as = run.id
             before.changed()
-        resumed_as = None
-        for later in self.store.of(owner):
-            if later.log is not None:
-                continue
-            its_first = first_event(later.run)
-            if isinstance(its_first, RunResume) and its_first.resumes == run.id:
-                resumed_as = later.id
-                later.update(replace(later.info, row=replace(later.info.row, resumes=run.id)))
-        resumes = None if before is None else before.id
+        resumed_as = next((later.id for later in self.store.of(owner) if later.resumes == run.id), None)
         self.store.keep(run, entry, title, resumes=resumes, resumed_as=resumed_as, is_added=True)
 
     def _conversation_of(self, run: Run[object], name: str | None, worker: str, owner: str | None) -> ConversationEntry:

@@ -262,7 +262,7 @@ class RunStore:
         conversation: ConversationEntry,
         title: str,
         *,
-        resumes: str | None = None,
+        resumes: str = "",
         resumed_as: str | None = None,
         is_added: bool = False,
     ) -> RunEntry:
@@ -272,7 +272,7 @@ class RunStore:
             run: The run, or the id of one that another process will begin, before the log lists it.
             conversation: Its conversation.
             title: The beginning of its input.
-            resumes: The id of the run that it resumes.
+            resumes: The id of the run that it resumes; empty for none.
             resumed_as: The id of the run that resumes it.
             is_added: Whether the program started it.
         """
@@ -282,7 +282,7 @@ class RunStore:
         row = RunRow(
             title=title[:TITLE],
             worker=conversation.name,
-            resumes=resumes or "",
+            resumes=resumes,
             labels=session.run_labels,
             allowed=conversation.allowed,
         )
