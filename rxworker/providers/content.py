@@ -24,6 +24,9 @@ from rxworker.messages import (
 )
 from rxworker.messages.speech import OF_AN_ANSWER
 
+FAILED = "The tool failed and gave no reason."
+"""The result of a call that failed and has no text."""
+
 
 def arguments(call: ToolCall) -> JsonObject:
     """The arguments of a call as an object, whatever the model wrote.

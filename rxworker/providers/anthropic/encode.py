@@ -59,7 +59,7 @@ from rxworker.providers.anthropic.options import (
     with_toolsets,
 )
 from rxworker.providers.base import Request, cached_parts
-from rxworker.providers.content import arguments, plain_text, split_system, user_echo
+from rxworker.providers.content import FAILED, arguments, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, Remembered, array
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.ids import safe_name
@@ -388,7 +388,7 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_name(block.tool_use_id)}
     if block.is_error:
         encoded["is_error"] = True
-        content = content or "The tool failed and gave no reason."
+        content = content or FAILED
     if content:
         encoded["content"] = content
     return encoded

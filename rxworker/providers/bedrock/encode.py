@@ -43,7 +43,7 @@ from rxworker.messages import (
 from rxworker.messages.lenient_json import as_object, objects_in, word
 from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
-from rxworker.providers.content import arguments, check_role, plain_text, split_system, user_echo
+from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import safe_name
@@ -334,7 +334,7 @@ def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
 def _result(block: ToolResult, _: bool) -> JsonObject:
     content: list[Json] = encoded_parts(block, USER)
     if not content and block.is_error:
-        content = [{"text": "The tool failed and gave no reason."}]
+        content = [{"text": FAILED}]
     result: JsonObject = {"toolUseId": safe_name(block.tool_use_id), "content": content}
     if block.is_error:
         result["status"] = "error"

@@ -45,7 +45,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import is_made
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import arguments, check_role, split_system, user_echo
+from rxworker.providers.content import FAILED, arguments, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
@@ -166,7 +166,7 @@ def _named(block: Media) -> JsonObject:
 
 def _response(result: ToolResult) -> JsonObject:
     if result.is_error:
-        return {"error": result.text or "The tool failed and gave no reason."}
+        return {"error": result.text or FAILED}
     if result.content and not result.text:
         return {"output": "The result is in the parts that follow."}
     return {"output": result.text}

@@ -44,7 +44,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import arguments, check_role, plain_text, split_system, user_echo
+from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import effort, settings_as, with_extra
 from rxworker.providers.fit import DYNAMIC
@@ -155,7 +155,7 @@ def encode_result(result: ToolResult, name: str) -> JsonObject:
     if name or result.name:
         step["name"] = name or safe_name(result.name, _TAKES.names)
     if isinstance(result.content, str) or not result.content:
-        reason = "The tool failed and gave no reason." if result.is_error else ""
+        reason = FAILED if result.is_error else ""
         step["result"] = result.text or reason
     else:
         step["result"] = [part for block in readable(result.content, _contents) for part in _contents(block)]

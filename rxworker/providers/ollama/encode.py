@@ -39,7 +39,7 @@ from rxworker.messages import (
 )
 from rxworker.messages.content import is_made
 from rxworker.providers.base import AUTO, Request
-from rxworker.providers.content import arguments, check_role, titled_text
+from rxworker.providers.content import FAILED, arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import settings_as, with_extra
 from rxworker.providers.media import media, readable
@@ -174,7 +174,7 @@ def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
     blocks = readable(result.content, lambda block: _text_and_images((block,)))
     encoded: JsonObject = {"role": "tool", "content": "", **_text_and_images(blocks)}
     if not encoded["content"] and result.is_error:
-        encoded["content"] = "The tool failed and gave no reason."
+        encoded["content"] = FAILED
     if name or result.name:
         encoded["tool_name"] = name or result.name
     if own and not is_made(result.tool_use_id):

@@ -32,7 +32,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, Request, ToolChoice
-from rxworker.providers.content import arguments, data_url, flat, titled_text, user_echo, with_schema
+from rxworker.providers.content import FAILED, arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
@@ -325,7 +325,7 @@ def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObje
 def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> JsonObject:
     text = result.text
     if not text and result.is_error:
-        text = "The tool failed and gave no reason."
+        text = FAILED
     elif not text and result.content:
         text = "The result is in the next message."
     call_id = ids.get(result.tool_use_id) or dialect.named(result.tool_use_id, own=True)

@@ -51,6 +51,7 @@ from rxworker.messages.content import TextFormat
 from rxworker.messages.lenient_json import as_array, json_text
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import (
+    FAILED,
     arguments,
     data_url,
     flat,
@@ -234,7 +235,7 @@ def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
         is_text = all(isinstance(block, Text) for block in result.content)
         output = result.text if is_text else [part for one in result.content for part in _parts(one)]
     if not output and result.is_error:
-        output = "The tool failed and gave no reason."
+        output = FAILED
     begun = answer or {"type": OUTPUT, "call_id": safe_name(result.tool_use_id)}
     return {**begun, "output": output}
 
