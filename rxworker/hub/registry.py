@@ -156,11 +156,6 @@ class WatcherRegistry:
         """
         return self.flush_scheduler.readers.hold()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether a source should wait now."""
-        return self.flush_scheduler.readers.is_full
-
     # What watchers call.
 
     def name_watcher(self, name: str) -> str:

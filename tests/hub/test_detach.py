@@ -156,7 +156,7 @@ async def test_a_source_that_waits_for_a_slow_reader_continues_when_the_run_ends
     assert not held.done()
     hub.end(RunCancelledError("lunch"))
     assert held.done()
-    assert not hub.is_full
+    assert hub.hold() is None
     await batches.aclose()
 
 
