@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -56,7 +56,7 @@ class Types:
             return " | ".join(dict.fromkeys(map(self.name, args)))
         if origin is tuple and args[-1] is not ...:
             return f"[{', '.join(map(self.name, args))}]"
-        if origin in (tuple, list, frozenset):
+        if origin in (tuple, list, frozenset, Sequence):
             return f"({self.name(args[0])})[]" if get_args(args[0]) else f"{self.name(args[0])}[]"
         if origin in (dict, Mapping):
             return f"{{ [key: string]: {self.name(args[1])} }}"
