@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Iterable
@@ -124,9 +123,15 @@ def copy_arguments(given: JsonObject | str) -> JsonObject | str:
     Those that are too deep to be copied are returned as they are: no call runs with them.
     """
     try:
-        return copy.deepcopy(given)
+        return given if isinstance(given, str) else {name: _copied(value) for name, value in given.items()}
     except RecursionError:
         return given
+
+
+def _copied(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {name: _copied(each) for name, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def text_parameter(meta: ToolMeta) -> str | None:

@@ -11,12 +11,7 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.operator import (
-    ContextOperator,
-    OperatorFunction,
-    as_operator,
-    verdict_from,
-)
+from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator, verdict_from
 from rxworker.hooks.points import HookPoint, Verdict, point_of
 from rxworker.hooks.settings import (
     HookSettings,
@@ -75,7 +70,7 @@ class Hook(Generic[C]):
             raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
         self.point = point_of(point)
         made = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
-        self.name = called(settings.get("name")) or _name_of(made)
+        self.name = called(settings.get("name"), made)
         self.matcher = matcher_of(settings.get("matcher"), self.point, self.name)
         self.unmatched: Unmatched = unmatched_of(settings.get("unmatched"), self.name)
         self.when = when
@@ -166,7 +161,3 @@ class Hook(Generic[C]):
 
 AnyHook: TypeAlias = Hook[Any]
 """A hook of any point. Its point determines the context that it takes."""
-
-
-def _name_of(function: object) -> str:
-    return getattr(function, "__name__", type(function).__name__)

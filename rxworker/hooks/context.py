@@ -140,7 +140,7 @@ class HookContext:
             has its own. A paused run keeps them, see `Paused`.
         run_id: The run's id.
         turn: The turn's number, from 1; after a pause it counts on.
-        hook: The name of the hook that is running.
+        hook: The name of the hook that is running; after the hooks, of the one that gave the verdict.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
@@ -170,7 +170,7 @@ class HookContext:
 
     def __post_init__(self) -> None:
         """The fields are assigned; from here on only those are that a hook may assign."""
-        self._assign("_is_made", True)
+        object.__setattr__(self, "_is_made", True)
 
     def __setattr__(self, name: str, value: object) -> None:
         if self._is_made and name not in self.changeable:
@@ -435,7 +435,7 @@ class HookContext:
 
     def enter(self, hook: str) -> None:
         """Note the name of the hook that runs next; made for the code that runs hooks."""
-        self._assign("hook", hook)
+        object.__setattr__(self, "hook", hook)
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember what may be changed here. Calling what is returned brings it back."""

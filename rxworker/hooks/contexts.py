@@ -13,12 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import InvalidArgumentError
-from rxworker.events.arguments import (
-    arguments_object,
-    changed_by_json,
-    copy_arguments,
-    decode_arguments,
-)
+from rxworker.events.arguments import arguments_object, changed_by_json, copy_arguments, decode_arguments
 from rxworker.hooks.context import ROLES, Change, HookContext, changed
 from rxworker.hooks.points import HookPoint
 from rxworker.messages import (
@@ -307,7 +302,8 @@ class ToolCallContext(CallContext):
         A hook before it, or a watcher, may still hold the others, and change them behind its back.
         """
         self.call = replace(self.call, input=copy_arguments(self.call.input))
-        self._assign("_of_text", None)
+        if self._of_text is not None:
+            self._assign("_of_text", None)
 
     def check(self) -> None:
         """Check that it is still this call.
@@ -324,8 +320,7 @@ class ToolCallContext(CallContext):
             raise self._broken(f"the call is {call!r:.60}, which is not a ToolCall", kind="verdict")
         if call.id != known.id:
             raise self._broken(
-                f"the call has the id {call.id!r} instead of {known.id!r}, which its result must name",
-                kind="verdict",
+                f"the call has the id {call.id!r} instead of {known.id!r}, which its result must name", kind="verdict"
             )
         if call.name != known.name:
             raise self._broken(
@@ -417,19 +412,8 @@ class ToolResultContext(CallContext):
         Raises:
             HookError: The hook has left something other than a result, or that of another call.
         """
-        left = cast("object", self.result)
-        if not isinstance(left, ToolResult):
-            raise self._broken(
-                f"the result is {left!r:.60}, which is not a ToolResult; for a text use set_content(...)"
-            )
-        if left.tool_use_id != self.call.id:
-            raise self._broken(f"the result is for the call {left.tool_use_id!r} instead of {self.call.id!r}")
-        content = cast("object", left.content)
-        blocks = cast("list[object]", content) if isinstance(content, list | tuple) else [content]
-        if not isinstance(content, str) and not all(isinstance(block, RESULT_BLOCKS) for block in blocks):
-            raise self._broken(
-                f"the content of the result is {content!r:.60}, which is neither a text nor content blocks"
-            )
+        if (odd := _odd_result(self.result, self.call.id)) is not None:
+            raise self._broken(f"the {odd}")
 
     @property
     def tool_args(self) -> JsonObject | None:
@@ -461,6 +445,18 @@ class ToolResultContext(CallContext):
     def withhold(self, reason: str) -> None:
         """Let the model read an error in place of the result."""
         self.result = ToolResult(self.call.id, reason, is_error=True, name=self.call.name)
+
+
+def _odd_result(left: object, call: str) -> str | None:
+    """What is wrong with what a hook has left as the result of a call, if anything."""
+    if not isinstance(left, ToolResult):
+        return f"result is {left!r:.60}, which is not a ToolResult; for a text use set_content(...)"
+    if left.tool_use_id != call:
+        return f"result is for the call {left.tool_use_id!r} instead of {call!r}"
+    blocks = cast("Iterable[object]", left.content if isinstance(left.content, list | tuple) else (left.content,))
+    if not isinstance(left.content, str) and not all(isinstance(block, RESULT_BLOCKS) for block in blocks):
+        return f"content of the result is {left.content!r:.60}, which is neither a text nor content blocks"
+    return None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -6,25 +6,23 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
 
-import reactivex
-from reactivex import Observable
-from reactivex import operators as ops
-
-from rxworker.errors import ConfigurationError, HookError, RunAbortedError, nearest
-from rxworker.events import HookVerdict
+from rxworker.errors import ConfigurationError, RunAbortedError, nearest
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.coerce import HookLike, hooks_of
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import ToolResultContext
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
-from rxworker.hooks.runner import NamedVerdict, Report, ignore, is_going_on, run_hooks
+from rxworker.hooks.runner import Report, ignore, run_hooks
 from rxworker.hooks.settings import HookSettings
+from rxworker.tools.coroutines import one_by_one
 
 logger = logging.getLogger("rxworker.hooks")
+ON_ABORT = HookPoint.ON_ABORT
 REMEDY = (
     'Give a regular expression for the whole name, a collection of names, or unmatched="warn" for tools that come later'
 )
@@ -108,12 +106,40 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     settings["name"] = name
 
     async def call_all(context: HookContext) -> Verdict | None:  # if the chain is called by hand
-        answer = await run_hooks(ordered, context, ignore, f"{name}/")
-        return None if answer is None else answer[0]
+        return await run_hooks(ordered, context, ignore, f"{name}/")
 
     made: Hook[Any] = Hook(call_all, points.pop(), **settings)
     made.chained = ordered
     return made
+
+
+async def _decide(hooks: Hooks, point: HookPoint, report: Report, context: HookContext) -> HookContext | Verdict:
+    """The context, if the hooks of the point agree, or else their verdict."""
+    if point is ON_ABORT:
+        return await _notify(hooks, report, context)
+    try:
+        verdict = await run_hooks(hooks.at(point), context, report)
+    except EndRun as ended:
+        raise RunAbortedError(ended.reason, hook=ended.hook) from None
+    if verdict is not None and not isinstance(verdict, Continue):
+        return verdict
+    if isinstance(context, ToolResultContext) and context.finished_by:
+        context.enter(context.finished_by)
+        return Finish(final=True)
+    return context
+
+
+async def _notify(hooks: Hooks, report: Report, context: HookContext) -> HookContext:
+    """Run each hook of a run that is ending, and raise an interrupt or a cancellation of one at the end."""
+    raised: BaseException | None = None
+    for hook in hooks.at(ON_ABORT):
+        try:
+            await run_hooks((hook,), context, report)
+        except (KeyboardInterrupt, asyncio.CancelledError) as error:
+            raised = error
+    if raised is not None:
+        raise raised
+    return context
 
 
 class Hooks:
@@ -246,31 +272,6 @@ class Hooks:
         for link in hook.chained:
             self._check(link, left, tools)
 
-    async def run(self, point: HookPoint, context: HookContext, report: Report) -> NamedVerdict:
-        """Call the hooks of a point one after the other, until one returns a verdict other than `Continue`.
-
-        Args:
-            point: Which point.
-            context: The context that each hook receives, with the changes of the hooks before it.
-            report: Receives every verdict other than `Continue`, and every failure.
-
-        Returns:
-            The last verdict, and the name of the hook that gave it.
-
-        Raises:
-            HookError: A hook failed whose failure ends the run, or returned a verdict that its point does not accept.
-        """
-        try:
-            answer = await run_hooks(self.at(point), context, report)
-        except EndRun as ended:
-            raise RunAbortedError(ended.reason, hook=ended.hook) from None
-        finished = context.finished_by if isinstance(context, ToolResultContext) else ""
-        if finished and (answer is None or isinstance(answer[0], Continue)):
-            return Finish(final=True), finished
-        if answer is not None:
-            return answer
-        return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
-
     def operator(self, point: HookPoint | str, report: Report = ignore) -> ContextOperator[HookContext]:
         """The hooks of a point as one operator over contexts, which are taken one by one, in order.
 
@@ -278,7 +279,9 @@ class Hooks:
             [ hooks.operator(point) ]
             ----c----V-|     c: all hooks agreed; V: the verdict of the first that did not
 
-        It is `run`, subscribed to, with the convention of `from_operator`, which makes a hook of it again.
+        So a run calls its hooks. The name of the hook that gave the verdict is ``context.hook``. At ``on_abort`` every
+        hook runs, also when another one fails. The convention is that of `from_operator`, which makes a hook of it
+        again.
 
         Args:
             point: Which point.
@@ -286,6 +289,9 @@ class Hooks:
 
         Raises:
             ConfigurationError: There is no such point.
+
+        An error of the stream is a `HookError`, if a hook failed whose failure ends the run, or returned a verdict that
+        its point does not accept, or a `RunAbortedError`, if a hook raised `EndRun`.
 
         Example:
             >>> import asyncio, reactivex
@@ -300,31 +306,8 @@ class Hooks:
             >>> asyncio.run(ask("delete"))
             Skip(reason='never')
         """
-        at = point_of(point) if isinstance(point, str) else point
-
-        async def decide(context: HookContext) -> HookContext | Verdict:
-            verdict, _ = await self.run(at, context, report)
-            return context if is_going_on(verdict) else verdict
-
-        def answer(context: HookContext) -> Observable[HookContext | Verdict]:
-            def begin(_: object) -> Observable[HookContext | Verdict]:
-                return reactivex.from_future(asyncio.ensure_future(decide(context)))
-
-            return reactivex.defer(begin)
-
-        return ops.concat_map(answer)
-
-    async def run_one(self, hook: AnyHook, context: HookContext) -> None:
-        """Run one hook alone, and ignore its verdict.
-
-        Raises:
-            HookError: It failed, whatever its ``on_failure``.
-        """
-        events: list[HookVerdict] = []
-        await run_hooks((hook,), context, events.append)
-        for event in events:
-            if event.verdict == "Failed":
-                raise HookError(event.reason, hook=event.hook, point=event.point)
+        at = point if isinstance(point, HookPoint) else point_of(point)
+        return one_by_one(partial(_decide, self, at, report))
 
     def _take(self, hooks: tuple[AnyHook, ...]) -> None:
         points = dict.fromkeys(hook.point for hook in hooks)

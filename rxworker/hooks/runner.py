@@ -14,7 +14,7 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from rxworker.errors import HookError, describe, message_of
 from rxworker.events import HookVerdict, LoopHold
@@ -41,8 +41,6 @@ from rxworker.tools.cancellation import TooLateError, is_destroyed, within
 from rxworker.watchdog import watched
 
 Report: TypeAlias = Callable[[HookVerdict], None]
-NamedVerdict: TypeAlias = tuple[Verdict, str]
-"""A verdict, and the name of the hook that gave it."""
 
 ALLOWED = "this tool is always allowed here"
 """The reason of the verdict of a hook whose `Pause` is not wanted."""
@@ -59,9 +57,7 @@ GRACE = 2.0
 """Seconds in which a hook may clean up after its time-out, before it is abandoned."""
 
 
-async def run_hooks(
-    hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = ""
-) -> NamedVerdict | None:
+async def run_hooks(hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = "") -> Verdict | None:
     """Call hooks one after the other, until one returns a verdict other than `Continue`.
 
     Args:
@@ -71,7 +67,7 @@ async def run_hooks(
         within: The names of the chains around them, each with a slash.
 
     Returns:
-        The verdict and the name of the hook that gave it; ``None`` if all returned `Continue`.
+        The verdict, given by the hook whose name is ``context.hook``; ``None`` if all returned `Continue`.
 
     Raises:
         HookError: A hook failed whose failure ends the run, or returned a verdict that its point does not accept.
@@ -115,13 +111,13 @@ def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
+async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -> Verdict | None:
     """Run one hook, and handle its failure as its ``on_failure`` requires."""
     context.enter(name)
     context.prepare()
     undo = None if hook.on_failure == "abort" else context.checkpoint()
     try:
-        answer = await _in_time(hook, context, report, name)
+        verdict = await _in_time(hook, context, report, name)
         context.check()
         context.note(name)
     except EndRun as error:
@@ -140,8 +136,7 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
             undo()
             context.prepare()
         return _failed(hook, context, report, name, error)
-    if answer is not None and not hook.chained:
-        verdict = answer[0]
+    if verdict is not None and not hook.chained:
         is_call = isinstance(context, ToolCallContext)
         if is_call and isinstance(verdict, Pause) and await context.allows(name):
             report(_event(hook, name, context, "Continue", ALLOWED))
@@ -151,10 +146,10 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
         if isinstance(context, ToolResultContext) and isinstance(verdict, Finish):
             context.finish(name)
             return None
-    return answer
+    return verdict
 
 
-async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
+async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: str) -> Verdict | None:
     """The hook's answer, if it comes in time. What it raises becomes a `HookError`."""
     task = asyncio.current_task()
     cancels = task.cancelling() if task is not None else 0
@@ -187,8 +182,8 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
 
 
 async def _kept(
-    call: Coroutine[Any, Any, NamedVerdict | None],
-) -> NamedVerdict | SystemExit | KeyboardInterrupt | GeneratorExit | None:
+    call: Coroutine[object, None, Verdict | None],
+) -> Verdict | SystemExit | KeyboardInterrupt | GeneratorExit | None:
     """The answer, or what must not be the exception of a task.
 
     It would end the event loop, or close the coroutine that awaits it.
@@ -199,18 +194,19 @@ async def _kept(
         return error
 
 
-async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> NamedVerdict | None:
+async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Verdict | None:
     task = asyncio.current_task()
 
     def held(seconds: float) -> None:
         context.emit(LoopHold("hook", name, seconds))
 
     try:
-        if not await watched(hook.applies(context), "hook", name, held):
+        if hook.when is not None and not await watched(hook.applies(context), "hook", name, held):
             return None
         if hook.chained:
             answer = await run_hooks(hook.chained, context, report, f"{name}/")
-            context.enter(name)
+            if answer is None:
+                context.enter(name)
             return answer
         verdict: object = await watched(hook(context), "hook", name, held)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
@@ -231,7 +227,7 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
     if isinstance(verdict, Finish) and not verdict.final and isinstance(context, CallContext):
         what = "answered Finish(), which is Finish(final=True) there,"
         raise wrong_verdict(what, name, hook.point)
-    return None if is_going_on(verdict) else (verdict, name)
+    return None if is_going_on(verdict) else verdict
 
 
 def _odd_field(verdict: Verdict) -> str | None:
@@ -273,18 +269,19 @@ def is_going_on(verdict: Verdict) -> bool:
     return isinstance(verdict, Continue) or (isinstance(verdict, Finish) and not verdict.final)
 
 
-def _failed(hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError) -> NamedVerdict | None:
+def _failed(hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError) -> Verdict | None:
     report(_event(hook, name, context, "Failed", message_of(error)))
     if hook.on_failure == "abort":
         raise error
     if hook.on_failure == "continue":
         return None
+    context.enter(name)
     if isinstance(context, ToolResultContext):
         context.withhold(f"The result is withheld: the hook {name!r}, which checks it, failed.")
-        return Continue(), name
+        return Continue()
     refused = Skip(f"This call was not run: the hook {name!r}, which checks it, failed.")
     report(_event(hook, name, context, "Skip", refused.reason))
-    return refused, name
+    return refused
 
 
 def _event(hook: AnyHook, name: str, context: HookContext, verdict: str, reason: str) -> HookVerdict:

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from rxworker.errors import ConfigurationError
+from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.points import HookPoint
+from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint
 from rxworker.messages.settings import check_number
 
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
@@ -31,6 +32,8 @@ FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
     HookPoint.ON_TURN_END: ("abort", "continue"),
     HookPoint.ON_ABORT: ("continue",),
 }
+RESERVED = (CLIENT_TOOL, QUESTION, RECOVERY, REQUIRES_APPROVAL)
+"""What `PauseState.hook` is where no hook has paused the run."""
 MATCHED = (HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TURN_END)
 ABORT_SECONDS = 5.0
 """The maximum number of seconds of a hook at ``on_abort``: nothing else can end a run that is ending."""
@@ -67,17 +70,19 @@ class HookSettings(TypedDict, total=False):
     timeout: float | None
 
 
-def called(name: str | None) -> str | None:
-    """The name that was given for the hook, if any.
+def called(name: object, function: object) -> str:
+    """The name of the hook: the one that was given, or that of its function.
 
     Raises:
-        ConfigurationError: It is not a string.
+        ConfigurationError: It is not a string, or a pause that no hook requests has that name.
     """
-    given = cast("object", name)
-    if given is not None and not isinstance(given, str):
-        method = " It is a method: write name = '...', or make it a property." if callable(given) else ""
-        raise ConfigurationError(f"name={given!r}: the name of a hook is a text.{method}")
-    return name
+    if name is not None and not isinstance(name, str):
+        method = " It is a method: write name = '...', or make it a property." if callable(name) else ""
+        raise ConfigurationError(f"name={name!r}: the name of a hook is a text.{method}")
+    left: str = name or getattr(function, "__name__", type(function).__name__)
+    if left in RESERVED:
+        raise ConfigurationError(f"{left!r} is the name of a pause without a hook: give the hook another, name='...'")
+    return left
 
 
 def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Pattern[str] | None:

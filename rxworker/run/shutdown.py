@@ -12,24 +12,21 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from rxworker.errors import (
-    HookError,
     LimitExceededError,
     RunAbortedError,
     RunCancelledError,
     RunHandedOverError,
-    describe,
     reason_of,
 )
 from rxworker.events import (
     AttemptRetract,
     Event,
     HandOver,
-    HookVerdict,
     RunAbort,
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.run import Cause, call_ends, response_ends
-from rxworker.tools.cancellation import is_destroyed
+from rxworker.tools.coroutines import pass_through
 from rxworker.transport.answer import settle_cancellations
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount, settle
@@ -161,28 +158,17 @@ def _close_response(context: RunContext, reason: str, emit: Callable[[Event], No
 
 
 async def _notify_hooks(context: RunContext, cause: Cause, reason: str, error: Exception) -> BaseException | None:
-    """Call every ``on_abort`` hook, also when another one fails.
+    """Call the ``on_abort`` hooks.
 
     Returns:
         An interrupt or a cancellation that a hook raised.
     """
-    emit, task = context.journal.emit, asyncio.current_task()
-    raised: BaseException | None = None
-    for hook in context.worker.hooks.at(HookPoint.ON_ABORT):
-        hook_context = AbortContext(
-            cause=cause,
-            reason=reason,
-            error=error,
-            **context.hook_input(context.variables),
-        )
-        try:
-            await context.worker.hooks.run_one(hook, hook_context)
-        except HookError as failure:
-            emit(HookVerdict(hook.name, hook.point.value, "Failed", str(failure)))
-        except (KeyboardInterrupt, asyncio.CancelledError) as failure:
-            raised = failure
-        except BaseException as failure:
-            if is_destroyed(failure, task):
-                raise
-            emit(HookVerdict(hook.name, hook.point.value, "Failed", describe(failure)))
-    return raised
+    hooks = context.worker.hooks
+    if not hooks.at(HookPoint.ON_ABORT):
+        return None
+    given = AbortContext(cause=cause, reason=reason, error=error, **context.hook_input(context.variables))
+    try:
+        await pass_through(hooks.operator(HookPoint.ON_ABORT, context.journal.emit), given)
+    except (KeyboardInterrupt, asyncio.CancelledError) as raised:
+        return raised
+    return None

@@ -49,15 +49,12 @@ class PendingCall(Struct, frozen=True):
         hook: What has paused it, as in `PauseState`.
         reason: The reason, which is shown to users and not interpreted.
         is_required: Whether this very call needs the decision; otherwise it waits since another one does.
-        has_begun: Whether its tool has begun it and has a question, so that the hooks have agreed to it before. A hook
-            may have any name, so that ``hook`` does not show it.
     """
 
     paused: PausedCall
     hook: str
     reason: str = ""
     is_required: bool = False
-    has_begun: bool = False
 
 
 class FinishedCalls(Struct, frozen=True):

@@ -4,28 +4,29 @@
 for its end awaits it instead, without another task: so all of a run is one task, and what its operators wait for is
 awaited, cancelled and cleaned up in that task. Both emit the same, and a test holds the two equal.
 
-`following` makes an operator that may have to wait. A coroutine that follows a pipe of such operators awaits all of
-them.
+`following` makes an operator that may have to wait, and `one_by_one` one that waits for each item. A coroutine that
+follows a pipe of such operators awaits all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.errors import LocalProtocolError, RunCancelledError, as_exception, describe
-from rxworker.operators.disposables import SerialDisposable
-from rxworker.operators.kernel import Many, Operator, Scheduler, Sink, Stage, connect, many
-from rxworker.tools.cancellation import is_destroyed
+from rxworker.operators.disposables import NOTHING, SerialDisposable
+from rxworker.operators.kernel import Ending, Many, Operator, Scheduler, Sink, Stage, connect, many
+from rxworker.tools.cancellation import is_destroyed, stop_all
 
 A = TypeVar("A")
 B = TypeVar("B")
-_NO_LOOP = "this was subscribed to outside an event loop: do it in a coroutine"
 
 
 class Emitter(abc.ObserverBase[A]):
@@ -46,10 +47,7 @@ class Emitter(abc.ObserverBase[A]):
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
 
     def __init__(
-        self,
-        emit: Callable[[A], None],
-        emit_many: Many[A] | None = None,
-        task: asyncio.Task[Any] | None = None,
+        self, emit: Callable[[A], None], emit_many: Many[A] | None = None, task: asyncio.Task[Any] | None = None
     ) -> None:
         self.emit = self.on_next = emit
         self.on_many = emit_many
@@ -65,25 +63,17 @@ class Emitter(abc.ObserverBase[A]):
         The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on
         each wake-up.
         """
-        if source.__class__ in _AWAITED:
-            return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportAttributeAccessIssue] - a cast would be a call
-        return self.listen(source, scheduler)
+        work: EmitFn[A] | None = getattr(source, "emit_to", None)
+        return self.listen(source, scheduler) if work is None else work(self)
 
-    async def listen(
-        self,
-        source: Observable[A],
-        scheduler: Scheduler = None,
-        context: Context | None = None,
-    ) -> None:
+    async def listen(self, source: Observable[A], scheduler: Scheduler = None, context: Context | None = None) -> None:
         """The same for any other observable.
 
         ``context`` is that in which it is subscribed to, by default the current one.
         """
         self._is_over, self._error = False, None
-        if context is None:
-            following = self._following = connect(source, self, scheduler)
-        else:
-            following = self._following = context.run(connect, source, self, scheduler)
+        subscribe = connect if context is None else partial(context.run, connect)
+        following = self._following = subscribe(source, self, scheduler)
         try:
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()
@@ -134,11 +124,11 @@ class CoroutineObservable(Stage[A]):
             was disposed.
 
     Attributes:
-        work: The coroutine function.
+        emit_to: The coroutine function.
     """
 
     def __init__(self, work: EmitFn[A], tasks: set[asyncio.Task[None]]) -> None:
-        self.work = work  # the base class's attributes are not needed: it would hold a function to subscribe with
+        self.emit_to = work  # the base class's attributes are not needed: it would hold a function to subscribe with
         self._tasks = tasks
 
     def _subscribe_core(
@@ -146,30 +136,28 @@ class CoroutineObservable(Stage[A]):
         observer: abc.ObserverBase[A],
         scheduler: Scheduler = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return _TaskSubscription(self.work, observer, self._tasks)
+        return _TaskSubscription(self.emit_to, observer, self._tasks)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise LocalProtocolError("this was subscribed to outside an event loop: do it in a coroutine") from error
 
 
 class _TaskSubscription(abc.DisposableBase, Generic[A]):
     """A subscription to a `CoroutineObservable`: its task."""
 
-    __slots__ = ("_emitter", "_is_disposed", "_is_over", "_observer", "_task")
+    __slots__ = ("_emitter", "_is_disposed", "_is_over", "_observer", "task")
 
-    def __init__(
-        self,
-        work: EmitFn[A],
-        observer: abc.ObserverBase[A],
-        tasks: set[asyncio.Task[None]],
-    ) -> None:
+    def __init__(self, work: EmitFn[A], observer: abc.ObserverBase[A], tasks: set[asyncio.Task[None]]) -> None:
         self._observer = observer
         self._emitter = Emitter(observer.on_next, many(observer))
         self._is_disposed = self._is_over = False
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise LocalProtocolError(_NO_LOOP) from error
-        self._task = loop.create_task(self._go(work))
-        tasks.add(self._task)
-        self._task.add_done_callback(tasks.discard)
+        self.task = _running_loop().create_task(self._go(work))
+        tasks.add(self.task)
+        self.task.add_done_callback(tasks.discard)
 
     async def _go(self, work: EmitFn[A]) -> None:
         try:
@@ -180,7 +168,7 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
                 self._end(cut_off(error))
             raise
         except BaseException as error:
-            if is_destroyed(error, self._task) or (self._is_disposed and not isinstance(error, Exception)):
+            if is_destroyed(error, self.task) or (self._is_disposed and not isinstance(error, Exception)):
                 raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
             self._end(as_exception(error))
         else:
@@ -199,7 +187,7 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
         # cancels it.
         if not is_again and not self._is_over:
             self._emitter.leave()
-            self._task.cancel()
+            self.task.cancel()
 
 
 Rest: TypeAlias = Coroutine[Any, Any, None]
@@ -280,13 +268,17 @@ class _FollowingObservable(Stage[B], Generic[A, B]):
         self._source = source  # the base class's attributes are not needed
         self._make = make
 
-    async def work(self, emitter: Emitter[B]) -> None:
+    async def emit_to(self, emitter: Emitter[B]) -> None:
         """The work, awaited with the source."""
         inner: Emitter[A] = Emitter(noop)
         following = self._make(emitter.emit, inner.on_error)
         inner.emit = inner.on_next = following.take
         try:
-            await inner.follow(self._source)
+            source = self._source
+            if isinstance(following, _OneByOne) and isinstance(source, _One):  # nothing comes meanwhile
+                emitter.emit(await following.function(source.item))
+            else:
+                await inner.follow(source)
             if (rest := following.finish()) is not None:
                 await rest
         except GeneratorExit:  # this is destroyed, and can await nothing any more
@@ -304,83 +296,158 @@ class _FollowingObservable(Stage[B], Generic[A, B]):
         return _Subscription(self._source, self._make, observer, scheduler)
 
 
-_AWAITED = {CoroutineObservable, _FollowingObservable}
+class _OneByOne(Following[A, B]):
+    """The work of `one_by_one`.
+
+    The items are awaited where the source is, if that has completed by then, else in a task beside it.
+    """
+
+    _begin: asyncio.Handle | None = None  # while items are awaited, and after an error
+    _beside: _TaskSubscription[A] | None = None
+    _error: Exception | None = None
+
+    def __init__(
+        self, function: Callable[[A], Awaitable[B]], emit: Callable[[B], None], fail: Callable[[Exception], None]
+    ) -> None:
+        super().__init__(emit, fail)
+        self.function = function
+        self._left: deque[A] = deque()
+
+    def take(self, item: A) -> None:
+        self._left.append(item)
+        if self._begin is None:
+            self._begin = asyncio.get_running_loop().call_soon(self._await_beside)
+
+    def _await_beside(self) -> None:
+        self._beside = _TaskSubscription(self._await_items, Sink[A](noop, self._on_error, noop), set())
+
+    async def _await_items(self, _: object = None) -> None:
+        while self._left:
+            self._emit(await self.function(self._left.popleft()))
+        self._begin = None
+
+    def _on_error(self, error: Exception) -> None:
+        self._error = error
+        self._fail(error)
+
+    def finish(self) -> Rest | None:
+        if self._begin is None:
+            return None
+        self._begin.cancel()
+        return self._await_rest()
+
+    async def _await_rest(self) -> None:
+        if self._beside is not None:
+            await asyncio.wait({self._beside.task})
+        if self._error is not None:
+            raise self._error
+        await self._await_items()
+
+    def stop(self) -> Rest | None:
+        self._left.clear()
+        if self._begin is not None:
+            self._begin.cancel()
+        if self._beside is None:
+            return None
+        self._beside.dispose()
+        return stop_all((self._beside.task,))
 
 
-class _Subscription(abc.DisposableBase, Generic[A, B]):
+def one_by_one(function: Callable[[A], Awaitable[B]]) -> Operator[A, B]:
+    """Await a function for each item, one after the other, and emit what it returns.
+
+        --a-b------c|       a takes three ticks
+        [ one_by_one(function) ]
+        -----A--B-----(C,|)
+
+    Items that come meanwhile wait, in order, and so does the end of the source. An error, of the source too, cancels
+    what is awaited and drops what waits; so does disposing the subscription.
+
+    >>> async def double(number: int) -> int:
+    ...     return 2 * number
+    >>> asyncio.run(pass_through(one_by_one(double), 21))
+    42
+    """
+
+    def make(emit: Callable[[B], None], fail: Callable[[Exception], None]) -> _OneByOne[A, B]:
+        return _OneByOne(function, emit, fail)
+
+    return following(make)
+
+
+@final
+class _One(Stage[A]):
+    """An observable of one item."""
+
+    def __init__(self, item: A) -> None:
+        self.item = item
+
+    def _subscribe_core(self, observer: abc.ObserverBase[A], scheduler: Scheduler = None) -> abc.DisposableBase:  # noqa: ARG002 - part of the signature
+        observer.on_next(self.item)
+        observer.on_completed()
+        return NOTHING
+
+
+async def pass_through(operator: Operator[A, B], item: A) -> B:
+    """The last item that an operator emits for one item. The operator is awaited in this task.
+
+    >>> from rxworker.operators import only
+    >>> asyncio.run(pass_through(only(int), 42))
+    42
+    """
+    emitted: list[B] = []
+    await Emitter(emitted.append).follow(operator(_One(item)))
+    return emitted[-1]
+
+
+class _Subscription(Ending, abc.DisposableBase, Generic[A, B]):
     """A subscription to the result of `following`."""
 
     def __init__(
-        self,
-        source: Observable[A],
-        make: MakeFollowing[B, A],
-        observer: abc.ObserverBase[B],
-        scheduler: Scheduler,
+        self, source: Observable[A], make: MakeFollowing[B, A], observer: abc.ObserverBase[B], scheduler: Scheduler
     ) -> None:
-        try:
-            self._loop = asyncio.get_running_loop()
-        except RuntimeError as error:
-            raise LocalProtocolError(_NO_LOOP) from error
-        self._observer = observer
-        self._is_over = False
-        self._task: asyncio.Task[None] | None = None
-        self._work = make(self._on_next, self._on_error)
+        super().__init__(observer)
+        self._loop = _running_loop()
+        self._beside: _TaskSubscription[B] | None = None
+        self._work = make(self._on_next, self.on_error)
         self._upstream = SerialDisposable()
-        self._upstream.put(connect(source, Sink(self._work.take, self._on_error, self._on_completed), scheduler))
+        self._upstream.put(connect(source, Sink(self._work.take, self.on_error, self._finish), scheduler))
 
     def _on_next(self, item: B) -> None:
         # What was stopped may report that until it has ended.
-        if not self._is_over:
+        if not self.is_over:
             self._observer.on_next(item)
 
-    def _on_completed(self) -> None:
-        if self._is_over:
+    def _finish(self) -> None:
+        if self.is_over:
             return
         try:
             rest = self._work.finish()
         except Exception as error:
-            self._on_error(error)
+            self.on_error(error)
             return
         if rest is None:
-            self._end()
+            self.on_completed()
         else:
-            self._task = self._loop.create_task(self._finish(rest))
-            self._task.add_done_callback(lambda _: rest.close())  # it was cancelled before it began
+            self._beside = _TaskSubscription(lambda _: rest, Sink[B](noop, self.on_error, self.on_completed), set())
+            self._beside.task.add_done_callback(lambda _: rest.close())  # it was cancelled before it began
 
-    async def _finish(self, rest: Rest) -> None:
-        try:
-            await rest
-        except asyncio.CancelledError as error:
-            if not self._is_over:
-                self._on_error(cut_off(error))
-            raise
-        except BaseException as error:
-            if is_destroyed(error, self._task) or (self._is_over and not isinstance(error, Exception)):
-                raise  # an interrupt that no observer receives any more leaves the event loop, as from any task
-            self._on_error(as_exception(error))
-        else:
-            self._end()
-
-    def _end(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._observer.on_completed()
-
-    def _on_error(self, error: Exception) -> None:
-        if not self._is_over:
+    def on_error(self, error: Exception) -> None:
+        """Stop, and end the stream with an error."""
+        if self.end():
             self._stop()
             self._observer.on_error(error)
 
     def _stop(self) -> None:
-        self._is_over = True
         self._upstream.dispose()
         if (rest := self._work.stop()) is not None:
-            self._task = self._loop.create_task(rest)
+            self._stopping = self._loop.create_task(rest)
 
     def dispose(self) -> None:
-        if not self._is_over:
-            if self._task is not None:
-                self._task.cancel()
+        """Stop, and cancel what it waits for."""
+        if self.end():
+            if self._beside is not None:
+                self._beside.dispose()
             self._stop()
 
 

@@ -28,7 +28,7 @@ from rxworker.tools.toolbox import Toolbox
 
 
 def run_tools(
-    toolbox: Toolbox, limit: int = 8, scope: CallScope | None = None, *, begun: RunningCalls | None = None
+    toolbox: Toolbox, limit: int = 8, scope: CallScope | None = None
 ) -> Operator[ToolCall | CallItem, CallItem]:
     """Run each call as it comes, side by side; emit what happens at once, and the results in the order of the calls.
 
@@ -47,8 +47,6 @@ def run_tools(
         limit: How many calls may run at once; the others wait for their turn.
         scope: What the calls share. By default that of the run for which it is subscribed to; outside of a run they
             share nothing. The calls of a run have the places that they have there.
-        begun: The calls of this stream that began early, with the scope and the limit. Those that do not come are
-            discarded.
 
     Raises:
         ConfigurationError: The limit is below 1, or there is no toolbox.
@@ -74,9 +72,14 @@ def run_tools(
             shared = scope
         if not shared.key:
             shared = replace(shared, key=f"calls-{urandom(6).hex()}")
-        return _Row(begun or RunningCalls(toolbox, shared, limit), given, emit, fail)
+        return _Row(RunningCalls(toolbox, shared, limit), given, emit, fail)
 
     return following(make)
+
+
+def run_begun(calls: RunningCalls) -> Operator[ToolCall | CallItem, CallItem]:
+    """The same for a stream of which some calls began early. Those that do not come are discarded."""
+    return following(partial(_Row, calls, ()))
 
 
 class _Row(Following[ToolCall | CallItem, CallItem]):

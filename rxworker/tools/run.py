@@ -148,7 +148,7 @@ async def run_at(
                 content = await awaited(toolbox.format_error(error))
             except QuestionError as error:
                 asking = replace(running.each, begun=error.begun)
-                return PendingCall(asking, QUESTION, str(asking.question), is_required=True, has_begun=True)
+                return PendingCall(asking, QUESTION, str(asking.question), is_required=True)
         if is_error:
             content = change_texts(content, without_secrets)
         content = truncate(content, policy.max_output)
@@ -195,7 +195,7 @@ class RunningCalls:
 
     Attributes:
         scope: What the calls share.
-        accepted: The number of calls that began early.
+        begun: The calls that began early.
 
     Raises:
         ConfigurationError: The limit is below 1.
@@ -216,17 +216,11 @@ class RunningCalls:
 
     def __init__(self, toolbox: Toolbox, scope: CallScope = NO_SCOPE, limit: int = 8) -> None:
         self.scope = scope
-        self.accepted = 0
+        self.begun: list[RunningCall] = []
         self._limiter = Limiter(limit)
         self._toolbox = toolbox
         self._early: dict[int, RunningCall] = {}
-        self._begun: list[RunningCall] = []
         self._is_held = False
-
-    @property
-    def begun(self) -> int:
-        """The number of calls that began early and have started."""
-        return sum(running.has_started for running in self._begun)
 
     def begin_early(self, each: PausedCall, emit: Emit) -> None:
         """Begin a call, if its tool has no effects and needs no approval, and no call that runs alone came before it.
@@ -242,8 +236,7 @@ class RunningCalls:
         self._is_held = self._is_held or policy.barrier
         if not self._is_held and policy.starts_early:
             running = self._early[each.place] = self._begin(each, emit)
-            self._begun.append(running)
-            self.accepted += 1
+            self.begun.append(running)
 
     def _begin(self, each: PausedCall, emit: Emit) -> RunningCall:
         running = RunningCall(each, self.scope, emit)

@@ -58,7 +58,7 @@ from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
 from rxworker.tools.invocation import GIVEN_CALLS, NO_CALLS, ToolEvent
-from rxworker.tools.operator import run_tools
+from rxworker.tools.operator import run_begun, run_tools
 from rxworker.tools.results import clean, truncate
 from rxworker.tools.run import RunningCalls
 from rxworker.transport.base import ACCOUNT, PRESSURE
@@ -191,7 +191,7 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     most = context.worker.limits.max_tool_calls
     if most is None:
         return True
-    waiting = 0 if scope.early is None else scope.early.accepted - scope.early.begun
+    waiting = 0 if scope.early is None else sum(not each.has_started for each in scope.early.begun)
     return context.journal.state.all_tool_calls + waiting < most
 
 
@@ -310,9 +310,10 @@ def _pipe(
 ) -> Observable[Event]:
     """The calls of a turn through their operators."""
     hooks, box, shared = context.worker.hooks, context.worker.tools, _hook_scope(context, scope)
-    run = run_tools(box, context.worker.parallel, shared, begun=scope.early)
     if executor is not None:
         run = following(partial(_Execute, context, shared, executor))
+    else:
+        run = run_begun(scope.early) if scope.early else run_tools(box, context.worker.parallel, shared)
     calls = _calls(context, scope, waiting).pipe(permit(hooks, box, shared), run, revise(hooks, box, shared))
     if scope.pause.calls or scope.pause.refused:  # their hooks run before those of the calls that wait
         calls = in_turn(_answers(scope).pipe(revise(hooks, box, shared)), calls)
@@ -353,7 +354,7 @@ def _calls(context: RunContext, scope: TurnScope, waiting: Sequence[PausedCall])
             items = [PausedCalls(BY_CALLER, reason), *left]
         else:
             # The calls that started early are already counted.
-            begun = 0 if scope.early is None else scope.early.begun
+            begun = 0 if scope.early is None else sum(each.has_started for each in scope.early.begun)
             before_calls(context, len(waiting) - begun, emitter.emit)
             if scope.finished_by:  # by the process before this one, or by a hook for the result of a person
                 items = refused(waiting, scope.finished_by, scope.early)
@@ -414,11 +415,7 @@ class _Settle(Following[CallItem, Event]):
 
 
 def _pause(
-    context: RunContext,
-    scope: TurnScope,
-    waiting: Sequence[PendingCall],
-    results: Mapping[int, ToolResult],
-    emit: Emit,
+    context: RunContext, scope: TurnScope, waiting: Sequence[PendingCall], results: Mapping[int, ToolResult], emit: Emit
 ) -> None:
     """Pause the run, with what this turn leaves undone."""
     left = sorted(waiting, key=attrgetter("paused.place"))
@@ -426,7 +423,7 @@ def _pause(
     hook = next((each.hook for each in left if each.is_required), left[0].hook if left else BY_CALLER)
     required = tuple([at for at, each in enumerate(left) if each.is_required])
     reason = "\n".join(dict.fromkeys(each.reason for each in left if each.hook == hook and each.reason))
-    if hook == CLIENT_TOOL and not required:  # a hook may have that name, too
+    if hook == CLIENT_TOOL:
         reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
     calls = tuple([each.paused for each in left])
     pause = PauseState(hook, calls, required, reason, dict(sorted(results.items())), scope.pause.key)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -36,14 +36,7 @@ from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.log.permissions import allowed_in
-from rxworker.messages import (
-    Conversation,
-    JsonObject,
-    Message,
-    Prices,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Conversation, JsonObject, Message, Prices, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.speech import is_blank
 from rxworker.providers import Options, Request
@@ -102,9 +95,7 @@ def ignore(_: object) -> None:
 def _too_late(event: Event) -> None:
     if isinstance(event, HookMessage):
         logger.warning(
-            "hook %s sent a message after its run had ended: it is dropped",
-            event.hook,
-            extra={"hook": event.hook},
+            "hook %s sent a message after its run had ended: it is dropped", event.hook, extra={"hook": event.hook}
         )
         return
     if isinstance(event, SharedStateChange):
@@ -131,9 +122,9 @@ class HookInput(TypedDict):
     conversation: Conversation
     emit: Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold], None]
     variables: dict[str, object]
-    run_id: str
-    turn: int
-    workspace: Path
+    run_id: NotRequired[str]
+    turn: NotRequired[int]
+    workspace: NotRequired[Path]
     toolbox: Toolbox
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
     shared: SharedState

@@ -6,28 +6,18 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
 from rxworker.events import PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import CLIENT_TOOL, QUESTION
 from rxworker.events.turn import DISCARDED_EARLY
-from rxworker.hooks import (
-    Abort,
-    Continue,
-    Finish,
-    HookPoint,
-    Hooks,
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-)
-from rxworker.hooks.points import REQUIRES_APPROVAL, Answer, Verdict
+from rxworker.hooks import Abort, Finish, HookContext, HookPoint, Hooks, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks.operator import ContextOperator
+from rxworker.hooks.points import REQUIRES_APPROVAL, Answer
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.messages.settings import check_type
@@ -35,12 +25,15 @@ from rxworker.operators.kernel import Operator
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PendingCall, not_run
-from rxworker.tools.coroutines import Following, Rest, following
+from rxworker.tools.coroutines import Following, Rest, following, pass_through
 from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.results import clean, to_content, truncate
 from rxworker.tools.run import Limiter, RunningCalls, run_at, run_call
 from rxworker.turn.context import HookInput, ignore
 from rxworker.turn.result import signature_of
+
+A = TypeVar("A")
+C = TypeVar("C", PausedCall, FinishedCall)
 
 # Constants, since a member of an enumeration is slow to look up.
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
@@ -80,9 +73,6 @@ class HookScope(CallScope, frozen=True):
             conversation=self.conversation,
             emit=ignore,
             variables={} if self.variables is None else self.variables,
-            run_id="",
-            turn=0,
-            workspace=Path(),
             toolbox=toolbox,
             call_tool=call_tool,
             shared=SharedState() if self.shared is None else self.shared,
@@ -167,35 +157,82 @@ def permit(hooks: Hooks, toolbox: Toolbox, scope: HookScope = ALONE) -> Operator
     return following(partial(_Permit, hooks, toolbox, scope))
 
 
-class _Permit(Following[ToolCall | CallItem, CallItem]):
-    """The ``before_tool_call`` hooks for the calls of one subscription."""
+class _WithHooks(Following[A, CallItem], Generic[A, C]):
+    """The hooks for the calls of one subscription."""
+
+    _finished_by = ""  # the name of the hook that has finished the run
 
     def __init__(self, hooks: Hooks, toolbox: Toolbox, scope: HookScope, emit: Emit, fail: Fail) -> None:
         super().__init__(emit, fail)
         self._hooks = hooks
         self._toolbox = toolbox
         self._scope = scope
-        self._calls: list[PausedCall] = []
-        self._invalid: set[int] = set()
+        self._taken: list[C] = []
+        self._apart: set[int] = set()  # the places of calls for which no hook runs
+        self._held: set[int] = set()  # those of calls whose ends have no result
+
+    def _finish(self, hook: str, point: HookPoint) -> None:
+        self._finished_by = hook
+        self._emit(FinishedCalls(hook, point.value))
+
+    async def _revise(self, done: FinishedCall, ask: ContextOperator[HookContext]) -> None:
+        """Emit the call with its result after the hooks, and the result, unless the end of the call already had it."""
+        result, call, several = done.result, done.paused.call, self._hooks.at(AFTER)
+        left = result
+        tool = self._toolbox.get(call.name) or done.tool
+        is_held = done.place in self._held or any(hook.matches(result.name) for hook in several)
+        if tool is not None and several:
+            context = ToolResultContext(
+                # With arguments of its own, which a hook may change in place: the watchers hold the others.
+                call=replace(call, input=copy_arguments(call.input)),
+                result=result,
+                tool=tool,
+                **self._scope.input_of(self._toolbox),
+            )
+            answer = await pass_through(ask, context)
+            if isinstance(answer, Abort):
+                raise RunAbortedError(answer.reason, hook=context.hook)
+            if isinstance(answer, Finish):
+                self._finish(context.hook, AFTER)
+            changed = context.result
+            left = replace(changed, content=clean(changed.content), name=call.name)
+        if left != result or is_held:
+            self._emit(ToolOutput(left, done.place))
+        self._emit(replace(done, result=left, is_final=True))
+
+
+class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
+    """The ``before_tool_call`` hooks for the calls of one subscription."""
+
+    _next = 0  # the place of a bare call
 
     def take(self, item: ToolCall | CallItem) -> None:
         """Collect a call, with its arguments decoded; pass everything else on."""
         if isinstance(item, ToolCall):
-            item = PausedCall(len(self._calls), item)
+            item = PausedCall(self._next, item)
+        paused = item.paused if isinstance(item, FinishedCall | PendingCall) else item
+        if isinstance(paused, PausedCall):
+            self._next = max(self._next, paused.place + 1)
         if not isinstance(item, PausedCall):
             self._emit(item)
             return
-        ready = decoded(item, self._toolbox)
-        if ready is None:
-            self._invalid.add(item.place)
-        self._calls.append(ready or item)
+        call, tool = item.call, self._toolbox.get(item.call.name)
+        try:
+            given = None if tool is None else decode_arguments(call.input, tool.meta)
+        except InvalidArgumentError:
+            given = None
+        if given is None:
+            self._apart.add(item.place)
+        elif given is not call.input:  # those of a model are an object already
+            item = replace(item, call=replace(call, input=given))
+        self._taken.append(item)
 
     def finish(self) -> Rest | None:
         """Run the hooks, if there are any for these calls."""
-        hooks, toolbox, calls = self._hooks, self._toolbox, self._calls
+        hooks, toolbox, calls = self._hooks, self._toolbox, self._taken
         if self._scope.hook_input is None:
             hooks.check_matchers(toolbox.names)  # a run has checked them
-        if hooks.at(BEFORE) or self._invalid or toolbox.wants_approval([each.call for each in calls]):
+        if hooks.at(BEFORE) or self._apart or toolbox.wants_approval([each.call for each in calls]):
             return self._ask()
         self._end(calls)
         return None
@@ -208,14 +245,15 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
 
     async def _ask(self) -> None:
         """Emit at once the results that are known, and at the end what is found for the other calls."""
-        hooks, toolbox, scope, calls = self._hooks, self._toolbox, self._scope, self._calls
+        toolbox, scope, calls = self._toolbox, self._scope, self._taken
         allowed: list[PausedCall] = []
+        ask = self._hooks.operator(BEFORE, self._emit)
         for number, each in enumerate(calls):
             tool = toolbox.get(each.call.name)
             if tool is None and scope.early is not None and scope.early.has_begun(each):
                 allowed.append(each)  # its tool was removed while it ran
                 continue
-            if tool is None or each.place in self._invalid:
+            if tool is None or each.place in self._apart:
                 # Its start has a context of its own, as that of any call: an observer may set the current span.
                 emit = partial(copy_context().run, self._emit)
                 if tool is None:
@@ -223,36 +261,67 @@ class _Permit(Following[ToolCall | CallItem, CallItem]):
                 else:
                     emit(await run_at(Limiter(1), toolbox, RunningCall(each, scope, emit), own_task=False))
                 continue
-            item, finished = await _find(hooks, toolbox, scope, each, tool, self._emit)
+            item = await self._find(each, tool, ask)
             rest = calls[number + 1 :]
             if isinstance(item, PendingCall):
                 wait = partial(PendingCall, hook=item.hook, reason=item.reason)
-                agreed = [_spared(hooks, wait(one)) for one in allowed]
+                agreed = [_spared(self._hooks, wait(one)) for one in allowed]
                 # No hook has seen the others.
                 self._end([*agreed, item, *[wait(PausedCall(one.place, one.call, begun=one.begun)) for one in rest]])
                 return
-            if isinstance(item, PausedCall):
+            if item is not None:
                 allowed.append(item)
-            if finished is not None:
-                self._end([finished, *refused([*allowed, *rest], finished.hook, scope.early)])
+            if self._finished_by:
+                self._end(refused([*allowed, *rest], self._finished_by, scope.early))
                 return
         self._end(allowed)
 
-
-def decoded(each: PausedCall, toolbox: Toolbox) -> PausedCall | None:
-    """The call with the arguments that hooks and the tool receive.
-
-    ``None`` if it cannot be made: its arguments cannot be decoded, or there is no such tool.
-    """
-    call, tool = each.call, toolbox.get(each.call.name)
-    if tool is None:
-        return None
-    try:
-        given = decode_arguments(call.input, tool.meta)
-    except InvalidArgumentError:
-        return None
-    # Those of a model are an object already.
-    return each if given is call.input else replace(each, call=replace(call, input=given))
+    async def _find(
+        self, each: PausedCall, tool: Tool, ask: ContextOperator[HookContext]
+    ) -> PausedCall | PendingCall | None:
+        """What the hooks find for one call; ``None`` if its result is known, and emitted."""
+        call, place, hooks, scope = each.call, each.place, self._hooks, self._scope
+        context = ToolCallContext(
+            call=call,
+            tool=tool,
+            spared=frozenset(each.spared),
+            granted=None if scope.allows is None else partial(scope.allows, call.name),
+            **scope.input_of(self._toolbox),
+        )
+        answer = await pass_through(ask, context)
+        hook, allowed = context.hook, replace(each, call=context.call)
+        match answer:
+            case Skip(reason=reason):
+                result = ToolResult(call.id, clean(reason), is_error=True, name=call.name)
+                self._emit(FinishedCall(each, result, is_final=True))
+                self._emit(ToolStop(result, place=place))
+                return None
+            case Answer():
+                result = _answered(call, tool, answer, hook)
+                self._emit(shown(hooks, ToolStop(result, place=place), scope.hold))
+                await self._revise(FinishedCall(allowed, result, tool), hooks.operator(AFTER, self._emit))
+                return None
+            case Abort(reason=reason):
+                raise RunAbortedError(reason, hook=hook)
+            case Finish():
+                self._finish(hook, BEFORE)
+                return each
+            case Pause(reason=reason):
+                pass
+            case HookContext():
+                if (
+                    not policy_of(tool).requires_approval
+                    # A person has approved exactly these arguments.
+                    or (each.is_approved and signature_of(allowed.call) == signature_of(call))
+                    or await context.allows(REQUIRES_APPROVAL)
+                ):
+                    return allowed
+                hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
+            case _:  # what is not understood lets no call run
+                text = f"hook {hook!r} answered {answer!r:.80}, which is not a verdict about a call"
+                raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")
+        reached = tuple(numbered(names_in(hooks.at(BEFORE))))[: len(context.reached)]
+        return PendingCall(PausedCall(place, context.call, reached, begun=each.begun), hook, reason, is_required=True)
 
 
 def refused(calls: Sequence[PausedCall], hook: str, early: RunningCalls | None) -> list[CallItem]:
@@ -280,76 +349,6 @@ def _miss(toolbox: Toolbox, each: PausedCall, emit: Emit) -> None:
     emit(FinishedCall(each, result, is_final=True))
     emit(ToolStart(call, place))
     emit(ToolStop(result, place=place, is_error=True))
-
-
-async def _find(
-    hooks: Hooks,
-    toolbox: Toolbox,
-    scope: HookScope,
-    each: PausedCall,
-    tool: Tool,
-    emit: Emit,
-) -> tuple[PausedCall | FinishedCall | PendingCall, FinishedCalls | None]:
-    """What the hooks find for one call, and whether one has finished the run."""
-    call, place = each.call, each.place
-    context = ToolCallContext(
-        call=call,
-        tool=tool,
-        spared=frozenset(each.spared),
-        granted=None if scope.allows is None else partial(scope.allows, call.name),
-        **scope.input_of(toolbox),
-    )
-    verdict, hook = await hooks.run(BEFORE, context, emit)
-    allowed = replace(each, call=context.call)
-    result = result_by(verdict, hook, call, tool)
-    if isinstance(verdict, Skip) and result is not None:
-        skipped = FinishedCall(each, result, is_final=True)
-        emit(skipped)
-        emit(ToolStop(result, place=place))
-        return skipped, None
-    if result is not None:
-        emit(shown(hooks, ToolStop(result, place=place), scope.hold))
-        revised, finished = await _revised(hooks, toolbox, scope, FinishedCall(allowed, result, tool), emit)
-        emit(revised)
-        return revised, finished
-    if isinstance(verdict, Finish):
-        return each, FinishedCalls(hook, BEFORE.value)
-    if isinstance(verdict, Pause):
-        reason = verdict.reason
-    elif (
-        policy_of(tool).requires_approval
-        # A person has approved exactly these arguments.
-        and not (each.is_approved and (allowed.call is call or signature_of(allowed.call) == signature_of(call)))
-        and not await context.allows(REQUIRES_APPROVAL)
-    ):
-        hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
-    else:
-        return allowed, None
-    reached = tuple(numbered(names_in(hooks.at(BEFORE))))[: len(context.reached)]
-    waiting = PausedCall(place, context.call, reached, begun=each.begun)
-    return PendingCall(waiting, hook, reason, is_required=True), None
-
-
-def result_by(verdict: Verdict, hook: str, call: ToolCall, tool: Tool) -> ToolResult | None:
-    """The result that a verdict gives a call in place of its tool, if any.
-
-    Raises:
-        RunAbortedError: It is `Abort`.
-        HookError: It is an `Answer` that has no JSON form, or it is not a verdict about a call: what is not understood
-            lets no call run.
-    """
-    match verdict:
-        case Skip(reason=reason):
-            return ToolResult(call.id, clean(reason), is_error=True, name=call.name)
-        case Answer():
-            return _answered(call, tool, verdict, hook)
-        case Abort(reason=reason):
-            raise RunAbortedError(reason, hook=hook)
-        case Continue() | Pause() | Finish():
-            return None
-        case _:
-            text = f"hook {hook!r} answered {verdict!r:.80}, which is not a verdict about a call"
-            raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")
 
 
 def _answered(call: ToolCall, tool: Tool, answer: Answer, hook: str) -> ToolResult:
@@ -408,51 +407,40 @@ def revise(hooks: Hooks, toolbox: Toolbox, scope: HookScope = ALONE) -> Operator
     return following(partial(_Revise, hooks, toolbox, scope))
 
 
-class _Revise(Following[CallItem, CallItem]):
+class _Revise(_WithHooks[CallItem, FinishedCall]):
     """The ``after_tool_call`` hooks for the results of one subscription."""
-
-    def __init__(self, hooks: Hooks, toolbox: Toolbox, scope: HookScope, emit: Emit, fail: Fail) -> None:
-        super().__init__(emit, fail)
-        self._hooks = hooks
-        self._toolbox = toolbox
-        self._scope = scope
-        self._done: list[FinishedCall] = []
-        self._held: set[int] = set()
-        self._final: set[int] = set()
 
     def take(self, item: CallItem) -> None:
         """Collect a result that hooks may change, and take it out of the end of its call; pass everything else on."""
         if isinstance(item, FinishedCall) and not item.is_final:
-            self._done.append(item)
+            self._taken.append(item)
             return
         if isinstance(item, FinishedCall):
-            self._final.add(item.paused.place)
-        elif isinstance(item, ToolStop) and item.place not in self._final:
+            self._apart.add(item.paused.place)
+        elif isinstance(item, ToolStop) and item.place not in self._apart:
             event = shown(self._hooks, item, self._scope.hold)
             if event is not item:
                 self._held.add(event.place)
             item = event
-        elif isinstance(item, PendingCall) and item.has_begun:
+        elif isinstance(item, PendingCall) and item.hook == QUESTION:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)
 
     def finish(self) -> Rest | None:
         """Run the hooks, if there are any for these results."""
-        if self._done:
-            self._done.sort(key=attrgetter("paused.place"))
+        if self._taken:
+            self._taken.sort(key=attrgetter("paused.place"))
             self._held.update(self._scope.held())
             if self._hooks.at(AFTER) or self._held:
-                return self._revise()
-        for each in self._done:
+                return self._revise_all()
+        for each in self._taken:
             self._emit(each)
         return None
 
-    async def _revise(self) -> None:
-        for each in self._done:
-            item, finished = await _revised(self._hooks, self._toolbox, self._scope, each, self._emit, self._held)
-            if finished is not None:
-                self._emit(finished)
-            self._emit(item)
+    async def _revise_all(self) -> None:
+        ask = self._hooks.operator(AFTER, self._emit)
+        for each in self._taken:
+            await self._revise(each, ask)
 
 
 def shown(hooks: Hooks, event: ToolStop, hold: Callable[[int, ToolResult], None] | None) -> ToolStop:
@@ -472,39 +460,3 @@ def shown(hooks: Hooks, event: ToolStop, hold: Callable[[int, ToolResult], None]
     if hold is not None:
         hold(event.place, result)
     return replace(event, result=None)
-
-
-async def _revised(
-    hooks: Hooks,
-    toolbox: Toolbox,
-    scope: HookScope,
-    done: FinishedCall,
-    emit: Emit,
-    held: Collection[int] = (),
-) -> tuple[FinishedCall, FinishedCalls | None]:
-    """The call with its result after the hooks, and whether one has finished the run.
-
-    The result is emitted unless the end of the call already had it.
-    """
-    result, call, several = done.result, done.paused.call, hooks.at(AFTER)
-    left, finished = result, None
-    tool = toolbox.get(call.name) or done.tool
-    is_held = done.place in held or any(hook.matches(result.name) for hook in several)
-    if tool is not None and several:
-        context = ToolResultContext(
-            # With arguments of its own, which a hook may change in place: the watchers hold the others.
-            call=replace(call, input=copy_arguments(call.input)),
-            result=result,
-            tool=tool,
-            **scope.input_of(toolbox),
-        )
-        verdict, hook = await hooks.run(AFTER, context, emit)
-        if isinstance(verdict, Abort):
-            raise RunAbortedError(verdict.reason, hook=hook)
-        if isinstance(verdict, Finish):
-            finished = FinishedCalls(hook, AFTER.value)
-        changed = context.result
-        left = replace(changed, content=clean(changed.content), name=call.name)
-    if left != result or is_held:
-        emit(ToolOutput(left, done.place))
-    return replace(done, result=left, is_final=True), finished

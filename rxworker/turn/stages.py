@@ -37,15 +37,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.events.pause import NO_PAUSE
-from rxworker.hooks import (
-    Cancel,
-    ContinueWithMessages,
-    Finish,
-    HookPoint,
-    MessageSendContext,
-    Pause,
-    TurnEndContext,
-)
+from rxworker.hooks import Cancel, ContinueWithMessages, HookPoint, MessageSendContext, Pause, TurnEndContext
 from rxworker.hooks.runner import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.messages.settings import check_plain
@@ -55,17 +47,11 @@ from rxworker.operators.kernel import Operator
 from rxworker.providers import Request
 from rxworker.state import RunState
 from rxworker.state.response import message_of
-from rxworker.tools.coroutines import CoroutineObservable, Emitter
+from rxworker.tools.coroutines import CoroutineObservable, Emitter, pass_through
 from rxworker.turn.account import counting
 from rxworker.turn.apply import apply_operators, expect_observable
 from rxworker.turn.arguments import expect
-from rxworker.turn.call_tools import (
-    Told,
-    call_tools,
-    discard_early,
-    end_calls,
-    expect_told,
-)
+from rxworker.turn.call_tools import Told, call_tools, discard_early, end_calls, expect_told
 from rxworker.turn.compaction import compacted
 from rxworker.turn.context import (
     KEPT_TURNS,
@@ -323,10 +309,7 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
 
 
 async def _after_send_hooks(
-    context: RunContext,
-    scope: TurnScope,
-    emit: Callable[[Event], None],
-    conversation: Conversation | None = None,
+    context: RunContext, scope: TurnScope, emit: Callable[[Event], None], conversation: Conversation | None = None
 ) -> tuple[Conversation, Edits]:
     """The conversation of a request, after the hooks; and the request as each hook received it that has changed it.
 
@@ -336,15 +319,13 @@ async def _after_send_hooks(
         emit: Emits the events of the hooks.
         conversation: What is about to be sent, if it is not that of the run.
     """
-    hook_context = MessageSendContext(
-        **context.hook_input(scope.variables),
-    )
+    hook_context = MessageSendContext(**context.hook_input(scope.variables))
     if conversation is not None:
         hook_context._begin(conversation)
     try:
-        verdict, hook = await context.worker.hooks.run(MESSAGE_SEND, hook_context, emit)
-        if isinstance(verdict, Cancel):
-            raise RunAbortedError(verdict.reason, hook=hook)
+        answer = await pass_through(context.worker.hooks.operator(MESSAGE_SEND, emit), hook_context)
+        if isinstance(answer, Cancel):
+            raise RunAbortedError(answer.reason, hook=hook_context.hook)
         edits = [(name, Request(before, tools, context.options)) for name, before, tools in hook_context.edits]
         return Conversation(tuple(hook_context.messages), hook_context.system), tuple(edits)
     except (RunAbortedError, HookError) as error:
@@ -412,7 +393,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook, reached = Finish(), "", ()
+    verdict, hook, reached = None, "", ()
     if context.worker.hooks.at(TURN_END):
         hook_context = TurnEndContext(
             since=context.since,
@@ -420,7 +401,8 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
             spared=frozenset(scope.pause.spared),
             **context.hook_input(scope.variables),
         )
-        verdict, hook = await context.worker.hooks.run(TURN_END, hook_context, emit)
+        verdict = await pass_through(context.worker.hooks.operator(TURN_END, emit), hook_context)
+        hook = hook_context.hook
         reached = tuple(numbered(hook_context.reached))
     match verdict:
         case ContinueWithMessages():

@@ -21,6 +21,7 @@ from rxworker.hooks import (
 from rxworker.hooks.coerce import HookLike
 from rxworker.testing import NEVER, HookStub, ScriptedModel, call, call_context
 from rxworker.testing.hooks import HookAnswer
+from tests.hooks.asking import verdict_of
 
 
 def stub(name: str, *answers: HookAnswer) -> HookStub:
@@ -30,7 +31,7 @@ def stub(name: str, *answers: HookAnswer) -> HookStub:
 async def ask(*hooks: HookLike) -> tuple[Verdict, str, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     context = call_context("read", path="a")
-    verdict, name = await Hooks(hooks).run(HookPoint.BEFORE_TOOL_CALL, context, heard.append)
+    verdict, name = await verdict_of(Hooks(hooks), HookPoint.BEFORE_TOOL_CALL, context, heard.append)
     return verdict, name, [(event.hook, event.verdict) for event in heard]
 
 
@@ -61,7 +62,7 @@ async def test_a_message_carries_the_way_to_its_hook() -> None:
 
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = call_context("read", fields={"received": heard})
-    await Hooks([chain(tell, name="c")]).run(tell.point, context, print)
+    await verdict_of(Hooks([chain(tell, name="c")]), tell.point, context, print)
     assert heard == [HookMessage("c/tell", "message", "hello")]
 
 

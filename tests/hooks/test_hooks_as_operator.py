@@ -1,4 +1,4 @@
-"""The hooks of a point as one operator do what the runner does with them, one context after the other."""
+"""The hooks of a point as one operator: a run awaits it, and a pipe that subscribes to it receives the same."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import operators as ops
 
-from rxworker import Answer, before_tool_call
-from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker import Answer, Worker, before_tool_call, on_abort, on_turn_end, tool
+from rxworker.errors import ConfigurationError, RunAbortedError, RxWorkerError
 from rxworker.events import HookVerdict
 from rxworker.hooks import (
     Abort,
@@ -27,10 +27,22 @@ from rxworker.hooks import (
     Pause,
     Skip,
     Verdict,
+    chain,
     from_operator,
 )
+from rxworker.hooks.points import EndRun
 from rxworker.hooks.runner import is_going_on
-from rxworker.testing import call_context, end_context, result_context, send_context
+from rxworker.testing import (
+    ScriptedModel,
+    abort_context,
+    call,
+    call_context,
+    end_context,
+    result_context,
+    send_context,
+)
+from rxworker.tools.coroutines import pass_through
+from tests.hooks.asking import verdict_of
 
 CONTEXTS: dict[HookPoint, Callable[[], HookContext]] = {
     HookPoint.ON_MESSAGE_SEND: lambda: send_context("hi"),
@@ -70,7 +82,7 @@ def hook_of(number: int, point: HookPoint, answer: Verdict | Exception | None) -
     answers=st.lists(st.sampled_from(ANSWERS), max_size=3),
     times=st.integers(0, 3),
 )
-def test_hooks_as_an_operator_answer_what_the_runner_answers(
+def test_hooks_that_are_subscribed_to_answer_what_they_answer_in_a_run(
     point: HookPoint, answers: list[Verdict | Exception | None], times: int
 ) -> None:
     hooks = Hooks([hook_of(number, point, answer) for number, answer in enumerate(answers)])
@@ -80,7 +92,7 @@ def test_hooks_as_an_operator_answer_what_the_runner_answers(
         for _ in range(times):
             context = CONTEXTS[point]()
             try:
-                verdict, _ = await hooks.run(point, context, told.append)
+                verdict, _ = await verdict_of(hooks, point, context, told.append)
             except RxWorkerError as error:
                 return [*told, repr(error)]
             told.append("passed" if is_going_on(verdict) else verdict)
@@ -112,9 +124,9 @@ async def test_the_operator_of_hooks_is_a_hook() -> None:
 
     one = before_tool_call(from_operator(Hooks([never]).operator("before_tool_call")))
     told: list[HookVerdict] = []
-    for tool in ("delete", "read"):
-        verdict, _ = await Hooks([one]).run(HookPoint.BEFORE_TOOL_CALL, call_context(tool), told.append)
-        assert verdict == (Skip("never") if tool == "delete" else Continue())
+    for name in ("delete", "read"):
+        verdict, _ = await verdict_of(Hooks([one]), HookPoint.BEFORE_TOOL_CALL, call_context(name), told.append)
+        assert verdict == (Skip("never") if name == "delete" else Continue())
 
 
 async def test_a_hook_that_nothing_waits_for_any_more_is_cancelled() -> None:
@@ -131,6 +143,7 @@ async def test_a_hook_that_nothing_waits_for_any_more_is_cancelled() -> None:
     source = reactivex.just(call_context("read")).pipe(ops.concat(reactivex.never()))
     subscription = source.pipe(Hooks([wait]).operator("before_tool_call")).subscribe()
     await asyncio.sleep(0)
+    await asyncio.sleep(0)
     subscription.dispose()
     await asyncio.sleep(0)
     assert told == ["begin", "end"]
@@ -139,3 +152,81 @@ async def test_a_hook_that_nothing_waits_for_any_more_is_cancelled() -> None:
 def test_hooks_of_no_point_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="before_tool"):
         Hooks().operator("before_tool")
+
+
+async def test_the_context_has_the_name_of_the_hook_that_gave_the_verdict() -> None:
+    def agree(context: HookContext) -> None: ...
+
+    def refuse(context: HookContext) -> Skip:
+        return Skip("no")
+
+    def never(context: HookContext) -> None:
+        raise AssertionError
+
+    inner = chain(before_tool_call(agree), before_tool_call(refuse), name="inner")
+    hooks = Hooks([before_tool_call(agree), chain(inner, name="outer"), before_tool_call(never)])
+    context = call_context("read")
+    assert await reactivex.just(context).pipe(hooks.operator("before_tool_call")) == Skip("no")
+    assert context.hook == "outer/inner/refuse"
+
+
+async def test_a_hook_that_skips_when_it_fails_has_its_own_name_and_not_that_of_its_chain() -> None:
+    def fail(context: HookContext) -> None:
+        raise ValueError("down")
+
+    failing = chain(before_tool_call(fail), name="failing", on_failure="skip")
+    context = call_context("read")
+    answer = await reactivex.just(context).pipe(Hooks([failing]).operator("before_tool_call"))
+    assert (type(answer), context.hook) == (Skip, "failing")
+
+
+async def test_a_hook_that_ends_the_run_fails_the_stream_with_its_name() -> None:
+    def enough(context: HookContext) -> None:
+        raise EndRun("enough")
+
+    with pytest.raises(RunAbortedError, match="enough") as raised:
+        await reactivex.just(end_context("bye")).pipe(Hooks([on_turn_end(enough)]).operator("on_turn_end"))
+    assert raised.value.hook == "enough"
+
+
+@pytest.mark.parametrize("error", [ValueError("down"), KeyboardInterrupt(), asyncio.CancelledError(), EndRun("no")])
+async def test_every_hook_of_an_abort_runs_whatever_another_one_raises(error: BaseException) -> None:
+    told: list[str] = []
+
+    def fail(context: HookContext) -> None:
+        told.append("fail")
+        raise error
+
+    def note(context: HookContext) -> None:
+        told.append("note")
+
+    context, events = abort_context(), list[HookVerdict]()
+    operator = Hooks([on_abort(fail), on_abort(note)]).operator("on_abort", events.append)
+    if not isinstance(error, KeyboardInterrupt):
+        assert await pass_through(operator, context) is context
+        assert [(event.hook, event.verdict) for event in events] == [("fail", "Failed")]
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            await pass_through(operator, context)
+    assert told == ["fail", "note"]
+
+
+async def test_no_hook_of_a_run_has_a_task() -> None:
+    tasks: dict[str, object] = {}
+
+    async def note(context: HookContext) -> None:
+        await asyncio.sleep(0)
+        assert context.point is not None
+        assert tasks.setdefault(context.point.value, asyncio.current_task()) is asyncio.current_task()
+
+    @tool
+    async def read() -> str:
+        return "text"
+
+    points = ("on_message_send", "before_tool_call", "after_tool_call", "on_turn_end", "on_abort")
+    # One at `on_abort` has a time-out, for which it needs one.
+    hooks = [Hook(note, point, name=point) for point in points[:-1]]
+    worker = Worker(ScriptedModel([call("read") + call("read"), "Done."]), tools=[read], hooks=hooks)
+    await worker.run("go")
+    assert list(tasks) == list(points[:-1])
+    assert len(set(tasks.values())) == 1

@@ -41,6 +41,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from tests.hooks.asking import verdict_of
 
 Operator = Callable[[Observable[Any]], Observable[Any]]
 
@@ -68,7 +69,7 @@ MADE: list[Callable[[Operator], Any]] = [from_operator, from_stateful_operator]
 
 async def ask(point: str, function: Any, **settings: Any) -> Verdict:
     asked = Hook[Any](function, point, **settings)
-    return (await Hooks([asked]).run(asked.point, CONTEXTS[point](), print))[0]
+    return (await verdict_of(Hooks([asked]), asked.point, CONTEXTS[point](), print))[0]
 
 
 def emitting(*items: object) -> Operator:
@@ -203,7 +204,7 @@ async def test_at_the_end_of_a_run_the_context_is_all_that_is_expected() -> None
     heard: list[HookVerdict] = []
     fine = on_abort(ops.do_action(ignore), name="fine")
     odd = Hook[Any](emitting(Skip("no")), "on_abort", name="odd")
-    await Hooks([fine, odd]).run(fine.point, abort_context(), heard.append)
+    await verdict_of(Hooks([fine, odd]), fine.point, abort_context(), heard.append)
     assert [(event.hook, event.verdict) for event in heard] == [("odd", "Failed")]
 
 
@@ -331,4 +332,6 @@ async def test_an_observable_that_a_function_returns_is_read_like_an_operators()
     legacy = hook("PreToolUse")(judged(Skip("no"), None))
     for fails in (judged(Skip("no"), None), judged(None), legacy):
         with pytest.raises(HookError, match="emitted"):
-            await Hooks([Hook(cast("Any", fails), "before_tool_call")]).run(legacy.point, call_context("read"), print)
+            await verdict_of(
+                Hooks([Hook(cast("Any", fails), "before_tool_call")]), legacy.point, call_context("read"), print
+            )

@@ -30,6 +30,7 @@ from rxworker.hooks import (
     from_stateful_operator,
 )
 from rxworker.testing import Marbles, ScriptedModel, call, call_context, result_context
+from tests.hooks.asking import verdict_of
 
 Calls = Observable[ToolCallContext]
 Events = Observable[ResponseEvent]
@@ -37,7 +38,7 @@ Events = Observable[ResponseEvent]
 
 async def ask(hook: Hook[Any], context: HookContext | None = None) -> Verdict:
     asked = context or call_context("read")
-    return (await Hooks([hook]).run(hook.point, asked, lambda _: None))[0]
+    return (await verdict_of(Hooks([hook]), hook.point, asked, lambda _: None))[0]
 
 
 # a rate limit

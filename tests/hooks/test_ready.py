@@ -32,13 +32,14 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from tests.hooks.asking import verdict_of
 
 Heard = list[HookMessage | MessageAdd | ConversationReplace]
 
 
 async def ask(context: HookContext, *hooks: HookLike) -> Verdict:
     assert context.point is not None
-    return (await Hooks(hooks).run(context.point, context, lambda _: None))[0]
+    return (await verdict_of(Hooks(hooks), context.point, context, lambda _: None))[0]
 
 
 # the time
@@ -284,7 +285,7 @@ async def test_always_allow_passes_over_the_pauses_of_one_cause_and_nothing_else
     permitted = always_allow("delete", "permit")
     heard: list[HookVerdict] = []
     assert isinstance(await ask(call_context("delete"), permit), Pause)
-    verdict = await Hooks([permit, permitted]).run(permitted.point, call_context("delete"), heard.append)
+    verdict = await verdict_of(Hooks([permit, permitted]), permitted.point, call_context("delete"), heard.append)
     assert verdict == (Continue(), "")
     assert [(event.hook, event.verdict) for event in heard] == [("permit", "Continue")]
     assert isinstance(await ask(call_context("delete_all"), permit, permitted), Pause)

@@ -24,12 +24,14 @@ from rxworker.hooks import (
     ToolCallContext,
     TurnEndContext,
     Verdict,
+    chain,
     from_operator,
 )
 from rxworker.hooks.coerce import HookLike
 from rxworker.hooks.settings import HookSettings
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import ClientTool
+from tests.hooks.asking import verdict_of
 
 ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace | LoopHold] = []
 
@@ -50,7 +52,7 @@ def send_context() -> MessageSendContext:
 
 async def ask(hooks: Hooks, point: HookPoint, context: HookContext) -> tuple[Verdict, str]:
     ROWS.clear()
-    return await hooks.run(point, context, ROWS.append)
+    return await verdict_of(hooks, point, context, ROWS.append)
 
 
 async def ask_call(*hooks: HookLike) -> Verdict:
@@ -486,3 +488,19 @@ def test_a_hook_sends_messages_to_the_watchers_under_its_name() -> None:
         HookMessage("teller", "system", "s"),
         HookMessage("teller", "debug", "d", {"n": 1}),
     ] == ROWS
+
+
+@pytest.mark.parametrize("name", ["client_tool", "question", "recovery", "requires_approval"])
+def test_a_hook_cannot_have_the_name_of_a_pause_that_no_hook_requests(name: str) -> None:
+    def permit(context: HookContext) -> None: ...
+
+    with pytest.raises(
+        ConfigurationError, match=f"'{name}' is the name of a pause .* give the hook another, name='...'"
+    ):
+        Hook(permit, "before_tool_call", name=name)
+    with pytest.raises(ConfigurationError, match="give the hook another"):
+        chain(Hook(permit, "on_turn_end"), name=name)
+    permit.__name__ = name
+    with pytest.raises(ConfigurationError, match="give the hook another"):
+        before_tool_call(permit)
+    assert before_tool_call(permit, name="permit").name == "permit"

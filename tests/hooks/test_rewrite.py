@@ -42,6 +42,7 @@ from rxworker.testing import (
     send_context,
 )
 from rxworker.views import Tracker
+from tests.hooks.asking import verdict_of
 
 
 @tool
@@ -322,7 +323,7 @@ async def test_the_error_for_a_wrong_verdict_has_a_public_type() -> None:
 
     wrong = Hook[Any](true, "before_tool_call", name="gate")
     with pytest.raises(HookError) as caught:
-        await Hooks([wrong]).run(wrong.point, call_context("read"), print)
+        await verdict_of(Hooks([wrong]), wrong.point, call_context("read"), print)
     assert type(caught.value) is HookError
 
 

@@ -40,6 +40,7 @@ from rxworker.testing import (
     send_context,
 )
 from rxworker.testing.hooks import HookAnswer
+from tests.hooks.asking import verdict_of
 
 CONTEXTS: list[HookContext] = [
     send_context("hi"),
@@ -53,7 +54,7 @@ CONTEXTS: list[HookContext] = [
 async def ask(context: HookContext, *hooks: HookLike) -> tuple[Verdict, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     assert context.point is not None
-    verdict, _ = await Hooks(hooks).run(context.point, context, heard.append)
+    verdict, _ = await verdict_of(Hooks(hooks), context.point, context, heard.append)
     return verdict, [(event.hook, event.verdict) for event in heard]
 
 
@@ -69,7 +70,7 @@ async def test_a_failure_ends_the_run_unless_set_otherwise_and_is_reported(
     heard: list[HookVerdict] = []
     assert context.point is not None
     with pytest.raises(HookError, match=f"hook 'stub' failed at {context.point.value}: OSError: x"):
-        await Hooks([stub(context, OSError("x"))]).run(context.point, context, heard.append)
+        await verdict_of(Hooks([stub(context, OSError("x"))]), context.point, context, heard.append)
     assert [(event.hook, event.verdict) for event in heard] == [("stub", "Failed")]
 
 

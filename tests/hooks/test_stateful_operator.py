@@ -25,6 +25,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.operator import StatefulOperator
 from rxworker.testing import ScriptedModel, call, call_context
+from tests.hooks.asking import verdict_of
 
 REASON = "This call was not allowed."
 
@@ -114,7 +115,7 @@ async def test_one_that_is_waited_for_has_the_time_of_its_hook() -> None:
     waiting = from_stateful_operator(ops.skip(5), waits=True)
     hook = before_tool_call(timeout=0.01)(waiting)
     with pytest.raises(HookError, match="took longer"):
-        await Hooks([hook]).run(hook.point, call_context("read"), print)
+        await verdict_of(Hooks([hook]), hook.point, call_context("read"), print)
 
 
 async def test_a_failure_while_no_context_waits_is_logged_and_the_next_context_begins_anew(

@@ -15,6 +15,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from tests.hooks.asking import verdict_of
 
 
 @tool
@@ -52,7 +53,7 @@ async def test_a_stub_may_raise_or_hang() -> None:
     stub = HookStub("on_turn_end", OSError("x"), NEVER, timeout=0.01, on_failure="continue")
     hooks = Hooks([stub])
     for _ in range(2):
-        verdict, _ = await hooks.run(stub.point, end_context("bye"), lambda _: None)
+        verdict, _ = await verdict_of(hooks, stub.point, end_context("bye"), lambda _: None)
         assert verdict == Finish()
     assert (stub.call_count, stub.cancelled) == (2, 1)
     assert repr(NEVER) == "NEVER"
@@ -72,7 +73,7 @@ async def test_a_stub_may_raise_or_hang() -> None:
 async def test_every_point_has_a_context_for_tests(context: HookContext) -> None:
     assert context.point is not None
     stub = HookStub(context.point)
-    verdict, hook = await Hooks([stub]).run(stub.point, context, lambda _: None)
+    verdict, hook = await verdict_of(Hooks([stub]), stub.point, context, lambda _: None)
     assert hook == ""
     assert isinstance(verdict, Continue | Finish)
     assert stub.contexts == [context]

@@ -12,6 +12,7 @@ from rxworker.tools import Toolbox, run_tools
 from rxworker.tools.calls import FinishedCall
 from rxworker.tools.coroutines import Emitter
 from rxworker.tools.invocation import NO_SCOPE, CallScope, ToolEvent, ignore
+from rxworker.tools.operator import run_begun
 from rxworker.tools.run import RunningCalls
 
 
@@ -33,6 +34,6 @@ async def run_calls(
         else:
             emit(item)
 
-    row = reactivex.from_iterable([*calls]).pipe(run_tools(toolbox, limit, scope, begun=begun))
+    row = reactivex.from_iterable([*calls]).pipe(run_begun(begun) if begun else run_tools(toolbox, limit, scope))
     await Emitter(take).follow(row)
     return done

@@ -36,7 +36,6 @@ from rxworker.testing import ScriptedModel, call
 from rxworker.testing.reply import reply_events
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall, PendingCall
-from rxworker.turn.permit import result_by
 from rxworker.worker import call_scope, call_tools, permit, revise
 
 
@@ -336,10 +335,26 @@ async def test_a_call_that_no_hook_could_check_does_not_leave_as_a_call() -> Non
     assert [item.result.is_error for item in items if isinstance(item, FinishedCall)] == [True]
 
 
-def test_what_is_not_a_verdict_about_a_call_lets_none_run() -> None:
-    odd: Any = ContinueWithMessages.user("Again.")
+async def test_what_is_not_a_verdict_about_a_call_lets_none_run() -> None:
+    def odd(_: object) -> ContinueWithMessages:
+        return ContinueWithMessages.user("Again.")
+
+    class Odd(Hooks):
+        def operator(self, point: Any, report: Any = None) -> Any:
+            return ops.map(odd)
+
+    def note(context: ToolCallContext) -> None: ...
+
+    calls = reactivex.just(ToolCall("a", "double", {"number": 1}))
     with pytest.raises(HookError, match="not a verdict about a call"):
-        result_by(odd, "odd", ToolCall("a", "double", {}), double)
+        await calls.pipe(permit(Odd([before_tool_call(note)]), Toolbox(TOOLS)))
+
+
+async def test_bare_calls_are_numbered_after_the_calls_that_have_places() -> None:
+    done = FinishedCall(PausedCall(1, ToolCall("a", "double", {})), ToolResult("a", "2"))
+    items = [done, ToolCall("b", "double", {"number": 1}), ToolCall("c", "double", {"number": 2})]
+    found = await reactivex.of(*items).pipe(permit(Hooks(), Toolbox(TOOLS)), ops.to_list())
+    assert [item.place for item in found if isinstance(item, PausedCall)] == [2, 3]
 
 
 async def test_the_result_of_an_unknown_tool_is_shown_at_once_where_hooks_check_results_too() -> None:

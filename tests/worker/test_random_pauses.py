@@ -24,7 +24,7 @@ from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
 from rxworker.worker import Decision, load_paused, save_paused
 
-NAMES = ["guard", "pause", "requires_approval", "stop", "ask"]
+NAMES = ["guard", "pause", "approve", "stop", "ask"]
 """Two are also what a pause without a hook is called."""
 
 Told = tuple[str, str, str]
