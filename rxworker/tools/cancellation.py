@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 B = TypeVar("B")
 
@@ -20,7 +20,7 @@ GRACE = 4.0
 logger = logging.getLogger("rxworker.tools")
 
 
-at_work: dict[asyncio.Task[Any], tuple[str, Callable[[], None]]] = {}
+at_work: dict[asyncio.Task[object], tuple[str, Callable[[], None]]] = {}
 """The tool that runs in each task that is a call's own, and the function that drops its reports if it is abandoned."""
 
 
@@ -36,7 +36,9 @@ class TooLateError(Exception):
         self.stopped = stopped
 
 
-async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str = "", grace: float | None = None) -> B:
+async def within(
+    work: Coroutine[object, None, B], seconds: float | None, name: str = "", grace: float | None = None
+) -> B:
     """The result of the work. When the wait is cancelled or the time has expired, the work is cancelled and waited for.
 
     Args:
@@ -59,7 +61,7 @@ async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str 
     return task.result()
 
 
-def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+def is_destroyed(error: BaseException, task: asyncio.Task[object] | None) -> bool:
     """Whether ``GeneratorExit`` was raised because the coroutine and its task are destroyed: it must not continue."""
     if not isinstance(error, GeneratorExit):
         return False
@@ -69,7 +71,7 @@ def is_destroyed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
         return True
 
 
-async def stop_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+async def stop_all(tasks: Iterable[asyncio.Task[object]]) -> None:
     """Cancel what still runs, and wait until it has cleaned up; but not for ever."""
     running = [task for task in tasks if not task.done()]
     for task in running:
@@ -88,7 +90,7 @@ async def stop_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
             _hear(task)
 
 
-def _leave(task: asyncio.Task[Any]) -> bool:
+def _leave(task: asyncio.Task[object]) -> bool:
     """Abandon a task; whether something runs in it that does not stop."""
     work = at_work.pop(task, None)
     if work is None:
@@ -100,7 +102,7 @@ def _leave(task: asyncio.Task[Any]) -> bool:
     return True
 
 
-async def _stop(task: asyncio.Task[Any], name: str, grace: float | None) -> bool:
+async def _stop(task: asyncio.Task[object], name: str, grace: float | None) -> bool:
     """Cancel a task and wait until it has cleaned up, but not for ever; whether it has."""
     task.add_done_callback(_hear)
     task.cancel()
@@ -119,7 +121,7 @@ def _warn(name: str) -> None:
     )
 
 
-def _hear(task: asyncio.Task[Any]) -> None:
+def _hear(task: asyncio.Task[object]) -> None:
     """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

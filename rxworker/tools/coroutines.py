@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 from reactivex.internal import noop
@@ -47,7 +47,7 @@ class Emitter(abc.ObserverBase[A]):
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
 
     def __init__(
-        self, emit: Callable[[A], None], emit_many: Many[A] | None = None, task: asyncio.Task[Any] | None = None
+        self, emit: Callable[[A], None], emit_many: Many[A] | None = None, task: asyncio.Task[object] | None = None
     ) -> None:
         self.emit = self.on_next = emit
         self.on_many = emit_many
@@ -190,7 +190,7 @@ class _TaskSubscription(abc.DisposableBase, Generic[A]):
             self.task.cancel()
 
 
-Rest: TypeAlias = Coroutine[Any, Any, None]
+Rest: TypeAlias = Coroutine[object, None, None]
 """What is left to wait for."""
 
 

@@ -33,6 +33,7 @@ from rxworker.events.pause import PausedCall
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Tool, ToolPolicy
+from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import QuestionError, ToolContext
 from rxworker.tools.results import must_pass, to_result
@@ -47,6 +48,10 @@ Forwarder: TypeAlias = Callable[[str, Record], None]
 
 encode = Encoder().encode
 encode_sorted = Encoder(order="sorted").encode
+
+
+CallEnd: TypeAlias = FinishedCall | PendingCall
+"""What becomes of a call that runs."""
 
 
 def ignore(event: ToolEvent) -> None:
@@ -84,7 +89,7 @@ class CallScope(Struct, frozen=True):
     keep: Callable[[int, Json], None] | None = None
     is_left: Callable[[], bool] | None = None
     can_ask: bool = False
-    start_task: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]] = asyncio.create_task
+    start_task: Callable[[Coroutine[object, None, CallEnd]], asyncio.Task[CallEnd]] = asyncio.create_task
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
 
@@ -111,7 +116,7 @@ class RunningCall:
 
     __slots__ = ("each", "emit", "has_started", "is_running", "is_wanted", "scope", "task", "tool")
 
-    task: asyncio.Task[Any]
+    task: asyncio.Task[CallEnd]
 
     def __init__(self, each: PausedCall, scope: CallScope, emit: Emit = ignore) -> None:
         self.each = each
@@ -218,7 +223,7 @@ async def attempts(
     policy: ToolPolicy,
     running: RunningCall,
     *,
-    task: asyncio.Task[Any] | None,
+    task: asyncio.Task[object] | None,
     own_task: bool,
 ) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.

@@ -19,10 +19,10 @@ from rxworker.events import PausedCall, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.settings import check_type
 from rxworker.operators.kernel import Operator
-from rxworker.tools.calls import CallItem, FinishedCall, PendingCall
+from rxworker.tools.calls import CallItem, FinishedCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.coroutines import Following, Rest, following
-from rxworker.tools.invocation import GIVEN_CALLS, CallScope, RunningCall, ignore
+from rxworker.tools.invocation import GIVEN_CALLS, CallEnd, CallScope, RunningCall, ignore
 from rxworker.tools.run import Limiter, RunningCalls
 from rxworker.tools.toolbox import Toolbox
 
@@ -97,7 +97,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
         self._given = list(given)
         self._places = count()
         self._row: deque[RunningCall] = deque()
-        self._outcomes: dict[RunningCall, FinishedCall | PendingCall] = {}
+        self._outcomes: dict[RunningCall, CallEnd] = {}
         self._error: BaseException | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_stopping = False
@@ -149,7 +149,7 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
             if each.task.done() and not each.task.cancelled():
                 _check(each.task.exception())
 
-    def _on_done(self, running: RunningCall, task: asyncio.Task[FinishedCall | PendingCall]) -> None:
+    def _on_done(self, running: RunningCall, task: asyncio.Task[CallEnd]) -> None:
         if self._is_stopping:
             return
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -195,7 +195,7 @@ def format_error(error: ToolError) -> str:
     return f"The tool failed: {error.message}"
 
 
-def must_pass(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+def must_pass(error: BaseException, task: asyncio.Task[object] | None) -> bool:
     """Whether an exception that left a tool is not the tool's failure.
 
     An interrupt, or the end of the coroutine that runs it.

@@ -30,7 +30,7 @@ from rxworker.tools.base import policy_of
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import stop_all
 from rxworker.tools.context import QuestionError
-from rxworker.tools.invocation import NO_SCOPE, CallScope, Emit, RunningCall, attempts, ignore
+from rxworker.tools.invocation import NO_SCOPE, CallEnd, CallScope, Emit, RunningCall, attempts, ignore
 from rxworker.tools.results import change_texts, clean, truncate
 from rxworker.tools.toolbox import Toolbox
 
@@ -101,9 +101,7 @@ class Limiter:
 logger = logging.getLogger("rxworker.tools")
 
 
-async def run_at(
-    limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, own_task: bool = True
-) -> FinishedCall | PendingCall:
+async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, own_task: bool = True) -> CallEnd:
     """Run one call when its turn has come.
 
     Args:

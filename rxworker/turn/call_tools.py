@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import reactivex
 from msgspec.structs import replace
@@ -221,7 +221,7 @@ def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
     )
 
 
-def _start_task(context: RunContext, work: Coroutine[Any, Any, A]) -> asyncio.Task[A]:
+def _start_task(context: RunContext, work: Coroutine[object, None, A]) -> asyncio.Task[A]:
     """Start the task of a call: what it requests is counted as that of a tool, and a pipe in it is not of the run."""
     account, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
     given = GIVEN_CALLS.set(NO_CALLS)
@@ -490,7 +490,7 @@ class _Execute(Following[CallItem, CallItem]):
         account, known = ACCOUNT.set(RunAccount(context, "tool")), GIVEN_CALLS.set((shared, tuple(left)))
         try:
             # Here an exception of ``_receive`` is an error of the stream, in whatever thread the executor emits.
-            await Emitter[Any](ignore).listen(executed.pipe(ops.do_action(self._receive)))
+            await Emitter[object](ignore).listen(executed.pipe(ops.do_action(self._receive)))
         finally:
             GIVEN_CALLS.reset(known)
             ACCOUNT.reset(account)

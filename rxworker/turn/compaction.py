@@ -141,7 +141,7 @@ async def _write(context: RunContext, asked: Conversation, emit: Emit, longest: 
                 wait = context.worker.response_retry.delay(error, len(answers)) if events else None
                 if wait is None:
                     raise
-                pause: Observable[Any] = reactivex.timer(wait, scheduler=context.scheduler)
+                pause: Observable[int] = reactivex.timer(wait, scheduler=context.scheduler)
                 await Emitter(ignore, ignore).listen(pause.pipe(ops.ignore_elements()))
                 continue
             if message is not None and message.tool_calls and options.tool_choice != NONE:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import reactivex
 from msgspec.structs import replace
@@ -446,7 +445,7 @@ def _has_results(state: RunState, scope: TurnScope) -> bool:
     return stop is None or stop.runs_tools
 
 
-def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
+def _complaint(context: RunContext, output: Output[object], reason: StopReason | None) -> str | None:
     """The error in the answer, if it must be a value. A refusal is accepted as an answer."""
     if reason is not None and reason.kind in REFUSALS:
         return None
