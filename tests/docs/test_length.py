@@ -10,13 +10,9 @@ MAX_WORDS = 90_000
 
 
 def words_by_page(folder: Path) -> dict[str, int]:
-    """The words of each page that users read and search, those of code included.
-
-    A word has a letter or a digit: the bars of a table and signs alone are not counted.
-    """
+    """The words of each page that users read and search, as ``wc -w`` counts them: code and the bars of tables too."""
     pages = ["index", *user_pages(folder)]
-    texts = {page: (folder / f"{page}.md").read_text(encoding="utf-8") for page in pages}
-    return {page: sum(any(map(str.isalnum, word)) for word in text.split()) for page, text in texts.items()}
+    return {page: len((folder / f"{page}.md").read_text(encoding="utf-8").split()) for page in pages}
 
 
 def test_the_pages_for_users_have_few_words() -> None:
@@ -29,4 +25,4 @@ def test_pages_of_contributors_are_not_counted(tmp_path: Path) -> None:
     (tmp_path / "index.md").write_text("[a](a.md) | b\n", encoding="utf-8")
     (tmp_path / "a.md").write_text("one two\n", encoding="utf-8")
     (tmp_path / "contributing.md").write_text("three\n", encoding="utf-8")
-    assert words_by_page(tmp_path) == {"index": 2, "a": 2}
+    assert words_by_page(tmp_path) == {"index": 3, "a": 2}
