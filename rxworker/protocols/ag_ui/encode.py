@@ -340,10 +340,6 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
     def _close_step(self, change: changes.StepClose) -> Iterator[AgUiEvent]:
         yield wire.StepFinished(f"turn {change.turn}")
 
-    def _open_scope(self, change: changes.ScopeOpen) -> Iterator[AgUiEvent]:
-        scope = change.scope
-        yield wire.SubagentStarted(scope.name or "run", scope.parent or None, scope.call_id or None)
-
     def _close_scope(self, change: changes.ScopeClose) -> Iterator[AgUiEvent]:
         self._parents.pop(change.scope.id, None)
         if change.error is None:
@@ -386,13 +382,6 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         elif not block.is_held:
             yield wire.ToolCallArgs(block.id, change.text)
 
-    def _extra(self, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
-        block, event = change.block, change.event
-        if isinstance(event, SignatureDelta):
-            yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
-        else:
-            yield Custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
-
     def _close(self, change: changes.BlockClose) -> Iterator[AgUiEvent]:
         block = change.block
         if block.block_type is BlockType.THINKING:
@@ -403,11 +392,6 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             yield wire.TextMessageEnd(block.id, metadata)
         elif not block.is_held:
             yield wire.ToolCallEnd(block.id)
-
-    def _whole(self, change: changes.BlockWhole) -> Iterator[AgUiEvent]:
-        kind = change.block.block_type.value
-        value = {"type": kind, "kind": change.kind, "echo": change.echo}
-        yield Custom("rxworker.block", value)
 
     # Calls
 
@@ -423,10 +407,6 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
             yield wire.ToolCallStart(change.id, change.call.name, self._held.pop(change.id))
             yield wire.ToolCallArgs(change.id, arguments_of(change.call.input))
             yield wire.ToolCallEnd(change.id)
-
-    def _call_progress(self, change: changes.CallProgress) -> Iterator[AgUiEvent]:
-        content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
-        yield wire.ActivitySnapshot(f"{change.id}.progress", "rxworker.tool_progress", content)
 
     def _end_call(self, change: changes.CallResult) -> Iterator[AgUiEvent]:
         """A client before 1.0 gets only the text of a result."""
@@ -445,30 +425,56 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     # Other events
 
-    def _retract(self, change: changes.Retract) -> Iterator[AgUiEvent]:
-        value = {
-            "reason": change.reason,
-            "messageIds": change.blocks,
-            "toolCallIds": change.calls,
-        }
-        yield Custom("rxworker.retract", value)
 
-    def _note(self, change: changes.Note) -> Iterator[AgUiEvent]:
-        record = change.record
-        match record.event:
-            case MessageAdd(messages=messages, source=source):
-                for place, message in enumerate(messages):
-                    if message.text:
-                        name = f"{record.run_id}.{record.seq}.{place}"
-                        yield wire.TextMessageStart(name, message.role, ours({"source": source}))
-                        yield wire.TextMessageContent(name, message.text)
-                        yield wire.TextMessageEnd(name)
-            case SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
-                changed: JsonObject = {} if op == "remove" else {"value": value}
-                operation = {"op": op, "path": path, **changed}
-                yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
-            case event:
-                yield Custom(f"rxworker.{type_name(event)}", event)
+def _open_scope(_: AgUiEncoder, change: changes.ScopeOpen) -> Iterator[AgUiEvent]:
+    scope = change.scope
+    yield wire.SubagentStarted(scope.name or "run", scope.parent or None, scope.call_id or None)
+
+
+def _extra(_: AgUiEncoder, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
+    block, event = change.block, change.event
+    if isinstance(event, SignatureDelta):
+        yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
+    else:
+        yield Custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
+
+
+def _whole(_: AgUiEncoder, change: changes.BlockWhole) -> Iterator[AgUiEvent]:
+    kind = change.block.block_type.value
+    value = {"type": kind, "kind": change.kind, "echo": change.echo}
+    yield Custom("rxworker.block", value)
+
+
+def _call_progress(_: AgUiEncoder, change: changes.CallProgress) -> Iterator[AgUiEvent]:
+    content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
+    yield wire.ActivitySnapshot(f"{change.id}.progress", "rxworker.tool_progress", content)
+
+
+def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[AgUiEvent]:
+    value = {
+        "reason": change.reason,
+        "messageIds": change.blocks,
+        "toolCallIds": change.calls,
+    }
+    yield Custom("rxworker.retract", value)
+
+
+def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
+    record = change.record
+    match record.event:
+        case MessageAdd(messages=messages, source=source):
+            for place, message in enumerate(messages):
+                if message.text:
+                    name = f"{record.run_id}.{record.seq}.{place}"
+                    yield wire.TextMessageStart(name, message.role, ours({"source": source}))
+                    yield wire.TextMessageContent(name, message.text)
+                    yield wire.TextMessageEnd(name)
+        case SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
+            changed: JsonObject = {} if op == "remove" else {"value": value}
+            operation = {"op": op, "path": path, **changed}
+            yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
+        case event:
+            yield Custom(f"rxworker.{type_name(event)}", event)
 
 
 HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] = {
@@ -479,19 +485,19 @@ HANDLERS: dict[type[object], Callable[[AgUiEncoder, Any], Iterator[AgUiEvent]]] 
     changes.ViewCut: AgUiEncoder._cut,
     changes.StepOpen: AgUiEncoder._open_step,
     changes.StepClose: AgUiEncoder._close_step,
-    changes.ScopeOpen: AgUiEncoder._open_scope,
+    changes.ScopeOpen: _open_scope,
     changes.ScopeClose: AgUiEncoder._close_scope,
     changes.BlockOpen: AgUiEncoder._open,
     changes.BlockGrow: AgUiEncoder._grow,
-    changes.BlockExtra: AgUiEncoder._extra,
+    changes.BlockExtra: _extra,
     changes.BlockClose: AgUiEncoder._close,
-    changes.BlockWhole: AgUiEncoder._whole,
+    changes.BlockWhole: _whole,
     changes.CallStart: AgUiEncoder._start_call,
     changes.CallOffer: AgUiEncoder._release,
-    changes.CallProgress: AgUiEncoder._call_progress,
+    changes.CallProgress: _call_progress,
     changes.CallResult: AgUiEncoder._end_call,
-    changes.Retract: AgUiEncoder._retract,
-    changes.Note: AgUiEncoder._note,
+    changes.Retract: _retract,
+    changes.Note: _note,
 }
 """The events of each change."""
 

@@ -236,11 +236,6 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         is_thinking = block.block_type is BlockType.THINKING
         yield (wire.ReasoningEnd if is_thinking else wire.TextEnd)(block.id, metadata)
 
-    def _whole(self, change: changes.BlockWhole) -> Iterator[UiMessagePart]:
-        block = change.block
-        data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
-        yield Data("data-block", data, block.id)
-
     # Calls
 
     def _start_call(self, change: changes.CallStart) -> Iterator[UiMessagePart]:
@@ -249,9 +244,6 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
     def _offer_call(self, change: changes.CallOffer) -> Iterator[UiMessagePart]:
         """The run waits for the client to run a call; a later run has its result already, if this one is past."""
         return self._calls.update(change.id, change.call, is_held=self._is_past)
-
-    def _call_progress(self, change: changes.CallProgress) -> Iterator[UiMessagePart]:
-        yield Data("data-progress", {"toolCallId": change.id, "progress": change.progress}, change.id)
 
     def _end_call(self, change: changes.CallResult) -> Iterator[UiMessagePart]:
         return self._calls.result(change)
@@ -283,6 +275,16 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 yield Data(data_type, event, transient=True)
 
 
+def _whole(_: UiMessageEncoder, change: changes.BlockWhole) -> Iterator[UiMessagePart]:
+    block = change.block
+    data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
+    yield Data("data-block", data, block.id)
+
+
+def _call_progress(_: UiMessageEncoder, change: changes.CallProgress) -> Iterator[UiMessagePart]:
+    yield Data("data-progress", {"toolCallId": change.id, "progress": change.progress}, change.id)
+
+
 HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[UiMessagePart]]] = {
     changes.ViewBegin: UiMessageEncoder._begin,
     changes.ViewFinish: UiMessageEncoder._finish,
@@ -296,10 +298,10 @@ HANDLERS: dict[type[object], Callable[[UiMessageEncoder, Any], Iterator[UiMessag
     changes.BlockGrow: UiMessageEncoder._grow,
     changes.BlockExtra: UiMessageEncoder._extra,
     changes.BlockClose: UiMessageEncoder._close,
-    changes.BlockWhole: UiMessageEncoder._whole,
+    changes.BlockWhole: _whole,
     changes.CallStart: UiMessageEncoder._start_call,
     changes.CallOffer: UiMessageEncoder._offer_call,
-    changes.CallProgress: UiMessageEncoder._call_progress,
+    changes.CallProgress: _call_progress,
     changes.CallResult: UiMessageEncoder._end_call,
     changes.Note: UiMessageEncoder._note,
 }

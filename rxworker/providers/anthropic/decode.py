@@ -435,19 +435,8 @@ class AnthropicDecoder(LenientDecoder):
                 return [Opaque("content_block_delta", msgspec.to_builtins(event))]
             start = self.blocks.start(opened, wish=place)
             block = self._open[place] = OpenBlock(start.index, opened)
-            return [start, *self._add(block, delta)]
-        return self._add(block, delta)
-
-    def _add(self, block: OpenBlock, delta: Any) -> Events:
-        kind: type[object] = delta.__class__
-        place = block.block_type, kind
-        if place in PLAIN:
-            # Some proxies send the arguments with the start, and then again.
-            return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
-        adder = ADDERS.get(place)
-        if adder:
-            return adder(block, delta)
-        return [Opaque("content_block_delta", msgspec.to_builtins(delta))]
+            return [start, *_add(block, delta)]
+        return _add(block, delta)
 
     def _stop_block(self, event: WireBlockStop) -> Events:
         place = self._last() if event.index is None else event.index
@@ -497,8 +486,21 @@ class AnthropicDecoder(LenientDecoder):
     def _stop_reason(self) -> StopReason | None:
         return read_stop(self._stop, self._called, self._malformed)
 
-    def _ping(self, _: WirePing) -> Events:
-        return [Ping()]
+
+def _ping(_: AnthropicDecoder, __: WirePing) -> Events:
+    return [Ping()]
+
+
+def _add(block: OpenBlock, delta: Any) -> Events:
+    kind: type[object] = delta.__class__
+    place = block.block_type, kind
+    if place in PLAIN:
+        # Some proxies send the arguments with the start, and then again.
+        return () if block.began_whole else [PLAIN[place](block.index, delta.text)]
+    adder = ADDERS.get(place)
+    if adder:
+        return adder(block, delta)
+    return [Opaque("content_block_delta", msgspec.to_builtins(delta))]
 
 
 def whole_frames(message: JsonObject) -> Iterator[SseFrame]:
@@ -531,6 +533,6 @@ HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
     WireMessageStop: AnthropicDecoder._stop_message,
     WireBlockStart: AnthropicDecoder._start_block,
     WireBlockStop: AnthropicDecoder._stop_block,
-    WirePing: AnthropicDecoder._ping,
+    WirePing: _ping,
     WireError: AnthropicDecoder._take_error,
 }

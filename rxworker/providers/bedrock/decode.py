@@ -334,7 +334,7 @@ class BedrockDecoder:
         if delta.reasoning_content is not None:
             return self._add_thinking(place, block, delta.reasoning_content)
         if delta.tool_use is not None and block is not None:
-            return self._add_input(block, delta.tool_use.input)
+            return _add_input(block, delta.tool_use.input)
         if delta.tool_result is not None and block is not None and block.items is not None:
             block.items += delta.tool_result
             return ()
@@ -364,13 +364,6 @@ class BedrockDecoder:
             except binascii.Error:
                 events.append(Opaque("redactedContent", more.redacted_content))
         return events
-
-    def _add_input(self, block: OpenBlock, text: str) -> Events:
-        if not text or block.block_type not in (TOOL_USE, SERVER_CALL):
-            return ()
-        if block.texts is not None:
-            block.texts.append(text)
-        return [InputJsonDelta(block.index, text)]
 
     def _implied(self, place: int, block: OpenBlock | None, kind: BlockType) -> tuple[list[ResponseEvent], OpenBlock]:
         """The open block of this kind; where another one or none is open, a new one."""
@@ -429,6 +422,14 @@ class BedrockDecoder:
     def _fail(self, failure: Failure) -> Events:
         self._over = True
         return self.blocks.fail(failure, self._reason())
+
+
+def _add_input(block: OpenBlock, text: str) -> Events:
+    if not text or block.block_type not in (TOOL_USE, SERVER_CALL):
+        return ()
+    if block.texts is not None:
+        block.texts.append(text)
+    return [InputJsonDelta(block.index, text)]
 
 
 HANDLERS: dict[str, Callable[[BedrockDecoder, Any], Events]] = {

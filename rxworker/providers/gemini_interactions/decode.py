@@ -56,6 +56,9 @@ class GeminiInteractionsDecoder(EventDecoder):
         outlives_errors: Whether an error that may pass ends only the stream of events, since the interaction goes on at
             the service.
 
+    Attributes:
+        steps: How many steps have begun.
+
     >>> decoder = GeminiInteractionsDecoder()
     >>> data = b'{"event_type": "step.delta", "index": 0, "delta": {"type": "text", "text": "Hi"}}'
     >>> decoder.feed(SseFrame(data))[-1]
@@ -76,7 +79,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         """Reset."""
         self._started: str | None = None  # the interaction's id, once it has started; perhaps empty
         self._open: dict[int, Step] = {}
-        self._count = 0  # of the steps so far
+        self.steps = 0
         self._called = self._malformed = False
         self._status = self._token = ""
         self._usage: JsonObject = {}
@@ -86,11 +89,6 @@ class GeminiInteractionsDecoder(EventDecoder):
     def response_id(self) -> str:
         """The service's name for the interaction; empty where it has not come."""
         return self._started or ""
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether a step has begun."""
-        return self._count > 0
 
     @property
     def is_over(self) -> bool:
@@ -129,7 +127,7 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         interaction = event.interaction or NOTHING
-        if self._count and word(interaction.id) != self._started:
+        if self.steps and word(interaction.id) != self._started:
             events += self.blocks.begin_again("the provider started the response again")
             self._begin()
         self._start(interaction, events)
@@ -146,12 +144,12 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._start(WireInteraction(event.interaction_id), events)
         self._status = word(event.status)
         self._token = word(event.continuation_token) or self._token
-        self._take_usage(event.usage)
+        self._usage = _with_usage(self._usage, event.usage)
 
     def _take_completed(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         interaction = event.interaction or NOTHING
         self._start(interaction, events)
-        if not self._count and isinstance(interaction.steps, list):
+        if not self.steps and isinstance(interaction.steps, list):
             for step in interaction.steps:
                 if isinstance(step, dict):
                     self._stop_step(self._new_step(step, events), events)
@@ -160,7 +158,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._end(interaction, events)
 
     def _end(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
-        self._take_usage(interaction.usage)
+        self._usage = _with_usage(self._usage, interaction.usage)
         status = self._status
         if status in (FAILED, CANCELLED):
             events += self._fail(self._failure or ended_failure(status, interaction.errors))
@@ -186,7 +184,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _take_start(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         self._start(NOTHING, events)
         step = event.step or {}
-        index = self._count if event.index is None else event.index
+        index = self.steps if event.index is None else event.index
         before = self._open.get(index)
         if before is not None and before.kind == word(step.get("type")):
             return  # sent again
@@ -197,25 +195,25 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _take_delta(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         self._start(NOTHING, events)
         delta = event.delta or {}
-        index = next(reversed(self._open), self._count) if event.index is None else event.index
+        index = next(reversed(self._open), self.steps) if event.index is None else event.index
         step = self._open.get(index)
         if step is None:
             kind = word(delta.get("type"))
             step = self._open[index] = self._new_step({"type": IMPLIED.get(kind, kind)}, events)
         step.take(delta, events)
         if isinstance(event.metadata, dict):
-            self._take_usage(event.metadata.get("total_usage"))
+            self._usage = _with_usage(self._usage, event.metadata.get("total_usage"))
 
     def _take_stop(self, event: WireEvent, events: list[ResponseEvent]) -> None:
-        index = next(reversed(self._open), self._count) if event.index is None else event.index
+        index = next(reversed(self._open), self.steps) if event.index is None else event.index
         step = self._open.pop(index, None)
         if step is not None:
             self._stop_step(step, events)
-        self._take_usage(event.usage)
+        self._usage = _with_usage(self._usage, event.usage)
         events += self._new_usage()
 
     def _new_step(self, step: JsonObject, events: list[ResponseEvent]) -> Step:
-        self._count += 1
+        self.steps += 1
         kind = word(step.get("type"))
         made = KINDS.get(kind, Step)(kind, self.blocks, self._new_id)
         made.start(step, events)
@@ -227,10 +225,6 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._malformed |= step.malformed
 
     # its usage
-
-    def _take_usage(self, usage: Json) -> None:
-        if isinstance(usage, dict):
-            self._usage = merge_usage(self._usage, usage)
 
     def _new_usage(self) -> Events:
         """The newest usage, if it was not emitted yet."""
@@ -253,6 +247,11 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         return [*self._new_usage(), *super()._fail(failure, stop)]
+
+
+def _with_usage(before: JsonObject, usage: Json) -> JsonObject:
+    """The usage so far, with what is reported now."""
+    return merge_usage(before, usage) if isinstance(usage, dict) else before
 
 
 def _whole_frame(interaction: JsonObject) -> SseFrame:

@@ -136,4 +136,4 @@ class InteractionsBackgroundDecoder(BackgroundDecoder):
         del sent
         if self._last is not None:
             return [("stream", "true"), ("last_event_id", self._last)]
-        return None if self._interaction.has_steps else [("stream", "true")]
+        return None if self._interaction.steps else [("stream", "true")]
