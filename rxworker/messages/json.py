@@ -64,7 +64,8 @@ def freeze(schema: JsonObject) -> JsonObject:
     if type(schema) is FrozenObject:
         return schema
     try:
-        return FrozenObject({name: _frozen(member) for name, member in schema.items()})
+        frozen = _frozen(schema)  # what a user gives in its place is refused where it is read
+        return frozen if isinstance(frozen, dict) else schema
     except RecursionError:
         return schema
 

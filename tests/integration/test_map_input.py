@@ -413,7 +413,7 @@ async def test_the_history_of_a_client_is_masked_and_its_conversation_goes_on(do
         for run in server.state.runs:
             await run.open()
             await run.accepted()
-            shown += str([run.title, run.labels, run.run.state])
+            shown += str([run.info.row.title, run.info.row.labels, run.run.state])
         for place in shown, str(model.requests), await stored_in(log):
             assert SECRET not in place
         assert "***" in str(model.requests[-1].conversation.messages[-1])

@@ -28,7 +28,7 @@ from rxworker.events.form import check_form, form_problem
 from rxworker.events.pause import Question, Reply
 from rxworker.log import MemoryLog
 from rxworker.log.values import RunRow
-from rxworker.messages import JsonObject, ToolCall
+from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.mcp import McpTool
@@ -285,7 +285,7 @@ async def test_a_call_that_is_cancelled_at_any_moment_ends_with_its_run() -> Non
     assert steps > 3
 
 
-CONTENTS: list[tuple[JsonObject, object, str]] = [
+CONTENTS: list[tuple[JsonObject, Json, str]] = [
     ({"type": "string", "minLength": 2}, "a", "has fewer than 2 characters"),
     ({"type": "string", "maxLength": 2}, "abc", "has more than 2 characters"),
     ({"type": "string"}, 1, "is not text"),
@@ -327,7 +327,7 @@ CONTENTS: list[tuple[JsonObject, object, str]] = [
 
 
 @pytest.mark.parametrize(("field", "value", "problem"), CONTENTS)
-def test_a_content_fits_its_form(field: JsonObject, value: object, problem: str) -> None:
+def test_a_content_fits_its_form(field: JsonObject, value: Json, problem: str) -> None:
     schema: JsonObject = {"type": "object", "properties": {"x": field}}
     assert check_form(schema) == ""
     assert form_problem(schema, {"x": value}) == (f"input.x {problem}" if problem else "")
