@@ -23,7 +23,7 @@ PAGE = LIBRARY.parent / "docs" / "reference" / "logging.md"
 ROW = re.compile(r"^\| `(rxworker\.[^`]+)` \| (\w+) \| `([^`]+)` \| (.*) \|$", re.M)
 Row = tuple[str, str, str, tuple[str, ...]]
 
-RESPONSES = LIBRARY / "ui" / "web" / "responses.py"
+RESPONSES = LIBRARY / "ui" / "web" / "http" / "responses.py"
 
 
 def calls(function: str = "") -> Iterator[tuple[Path, ast.Call]]:
