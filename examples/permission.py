@@ -31,12 +31,7 @@ def decide(question: str) -> bool:
 
 
 async def main() -> None:
-    worker = Worker(
-        Anthropic("claude-sonnet-5-5"),
-        tools=[delete_file],
-        hooks=[ask_a_person],
-        system="Be brief.",
-    )
+    worker = Worker(Anthropic("claude-sonnet-5-5"), tools=[delete_file], hooks=[ask_a_person], system="Be brief.")
     result = await worker.run("Delete notes.txt and letters.txt.")
     while isinstance(result, Paused) and result.paused_at:
         allowed = decide(result.reason)

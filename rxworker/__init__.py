@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
-    from rxworker.hooks.decorate import (
-        after_tool_call,
-        before_tool_call,
-        hook,
-        on_abort,
-        on_message_send,
-        on_turn_end,
-    )
+    from rxworker.hooks.decorate import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
     from rxworker.run.run import Run
     from rxworker.tools.decorate import tool
     from rxworker.turn.limits import Limits

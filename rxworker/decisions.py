@@ -386,11 +386,7 @@ class _Result(Struct, frozen=True, tag="answer", forbid_unknown_fields=True):
     content: str
 
 
-_KINDS: dict[str, type[_Approval | Deny | _Result]] = {
-    "approve": _Approval,
-    "deny": Deny,
-    "answer": _Result,
-}
+_KINDS: dict[str, type[_Approval | Deny | _Result]] = {"approve": _Approval, "deny": Deny, "answer": _Result}
 
 
 def read_resume(data: bytes | str) -> Decisions:

@@ -97,12 +97,7 @@ class RxWorkerError(Exception):
     page: str = ""
 
     def __init__(
-        self,
-        message: str,
-        *,
-        retryable: bool = False,
-        retry_after: float | None = None,
-        request_id: str | None = None,
+        self, message: str, *, retryable: bool = False, retry_after: float | None = None, request_id: str | None = None
     ) -> None:
         super().__init__(message)
         if self.page:
@@ -276,14 +271,7 @@ class HookError(RxWorkerError):
 
     page = "hooks"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        hook: str,
-        point: str,
-        kind: Literal["failure", "verdict"] = "failure",
-    ) -> None:
+    def __init__(self, message: str, *, hook: str, point: str, kind: Literal["failure", "verdict"] = "failure") -> None:
         super().__init__(message)
         self.hook = hook
         self.point = point

@@ -237,9 +237,7 @@ class _Costs(Decoder[UsageChange, float | Partial]):
         return Partial(self.known, (*self.missing,)) if self.missing else self.known or 0.0
 
 
-def cost_by_model(
-    prices: Mapping[str, Prices] | None = None,
-) -> Operator[Record, dict[str, float] | Partial]:
+def cost_by_model(prices: Mapping[str, Prices] | None = None) -> Operator[Record, dict[str, float] | Partial]:
     """The cost so far by the names of the models, of which those whose prices are not known have ``None``; see `cost`.
 
     There are at most 100 names; all further ones are ``others``.
@@ -265,9 +263,7 @@ def tokens_by_model(records: Observable[Record]) -> Observable[dict[str, float]]
     return records.pipe(_by_model(tokens_of))
 
 
-def _by_model(
-    value_of: Callable[[UsageChange], A],
-) -> Operator[Record, dict[str, A]]:
+def _by_model(value_of: Callable[[UsageChange], A]) -> Operator[Record, dict[str, A]]:
     def step(sums: dict[str, Any], change: UsageChange) -> dict[str, Any]:
         name = change.model or UNNAMED
         if name not in sums and len(sums) >= MAX_GROUPS:
@@ -428,12 +424,7 @@ class _Spread(Decoder[float, dict[str, float]]):
         if len(self._newest) > MAX_VALUES:
             self._sorted.remove(self._newest.popleft())
         values = self._sorted
-        return (
-            {
-                "median": percentile(values, 50) or 0.0,
-                "95 %": percentile(values, 95) or 0.0,
-            },
-        )
+        return ({"median": percentile(values, 50) or 0.0, "95 %": percentile(values, 95) or 0.0},)
 
 
 def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]:
@@ -868,10 +859,7 @@ def _status_of(record: Record) -> str:
 
 
 _OWN = frozenset(
-    {
-        *(RunStart, RunResume, RunRecover, RunRequeue, RunPause, RunStop, RunAbort, Fork),
-        *(TurnStart, TurnStop),
-    }
+    {*(RunStart, RunResume, RunRecover, RunRequeue, RunPause, RunStop, RunAbort, Fork), *(TurnStart, TurnStop)}
 )
 _STARTS = (RunStart, RunResume, RunRequeue, Fork)
 _BEGINS = (*_STARTS, RunRecover)

@@ -98,10 +98,7 @@ async def call_watched(name: str, function: Callable[..., A | Awaitable[A]], *gi
 
 @coroutine
 def watched(
-    work: Awaitable[A],
-    kind: str,
-    name: str,
-    held: Callable[[float], object] | None = None,
+    work: Awaitable[A], kind: str, name: str, held: Callable[[float], object] | None = None
 ) -> Generator[Any, Any, A]:
     """Await a coroutine, or another awaitable, whose steps are measured.
 

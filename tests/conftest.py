@@ -66,9 +66,7 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collect_file(
-    file_path: Path,
-) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Look for examples in docstrings only where there is one: to do so collects a file of tests twice."""
     found = yield
     if file_path.suffix != ".py" or ">>>" in file_path.read_text(encoding="utf-8"):
@@ -120,9 +118,7 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With ``RXWORKER_REQUIRE_ALL=1`` nothing may be skipped: what a test needs has to be there."""
     report = yield
     if os.environ.get(REQUIRE_ALL) == "1" and report.skipped:

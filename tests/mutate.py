@@ -74,17 +74,7 @@ def mutant_of_bytes(chance: random.Random, data: bytes) -> bytes:
             some = chance.randbytes(len(some))
         elif kind == 4:
             some = chance.choice(
-                [
-                    b"\xff",
-                    b"\0",
-                    b"\n",
-                    b"[" * 2000,
-                    b'{"a":' * 2000,
-                    b'"',
-                    b"\\ud83d",
-                    b"-",
-                    b"9" * 30,
-                ]
+                [b"\xff", b"\0", b"\n", b"[" * 2000, b'{"a":' * 2000, b'"', b"\\ud83d", b"-", b"9" * 30]
             )
         else:
             return data[:at]

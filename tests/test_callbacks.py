@@ -83,9 +83,7 @@ def sources() -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.AnnAssign(
-                    target=ast.Name(id=name),
-                    annotation=ast.Name(id="TypeAlias"),
-                    value=ast.expr() as value,
+                    target=ast.Name(id=name), annotation=ast.Name(id="TypeAlias"), value=ast.expr() as value
                 ):
                     aliases[name] = ast.unparse(value)
                 case ast.ClassDef(name=name, bases=[ast.Name(id="TypedDict"), *_]):

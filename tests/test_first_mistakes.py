@@ -41,9 +41,7 @@ MISSPELT: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("name", MISSPELT)
-def test_a_misspelt_argument_is_reported_with_the_name_of_the_class_and_the_nearest(
-    name: str,
-) -> None:
+def test_a_misspelt_argument_is_reported_with_the_name_of_the_class_and_the_nearest(name: str) -> None:
     make, meant = MISSPELT[name]
     with pytest.raises(ConfigurationError, match=rf"^{name}\(.*did you mean '{meant}'") as raised:
         make()
@@ -51,9 +49,7 @@ def test_a_misspelt_argument_is_reported_with_the_name_of_the_class_and_the_near
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_misspelt_argument_of_a_provider_is_reported_by_the_name_of_the_provider(
-    provider: str,
-) -> None:
+def test_a_misspelt_argument_of_a_provider_is_reported_by_the_name_of_the_provider(provider: str) -> None:
     make: Any = PROVIDERS[provider]
     name = getattr(make, "__name__", "")
     with pytest.raises(ConfigurationError, match=rf"^{name}\(.*did you mean 'base_url'"):
@@ -158,9 +154,7 @@ def test_a_certificate_that_is_not_trusted_names_the_setting_for_an_authority() 
         lambda: permit(Hooks(), reactivex.never()),  # pyright: ignore
     ],
 )
-def test_a_wrong_argument_of_an_operator_is_refused_when_it_is_given(
-    make: Callable[[], object],
-) -> None:
+def test_a_wrong_argument_of_an_operator_is_refused_when_it_is_given(make: Callable[[], object]) -> None:
     with pytest.raises(ConfigurationError) as raised:
         make()
     assert raised.value.page

@@ -132,9 +132,7 @@ async def test_a_message_about_a_run_has_its_fields_and_no_secret(
     assert (ended["run"], ended["turn"], ended["logger"]) == (unwatched.id, 1, "rxworker.worker")
 
 
-async def test_a_failed_call_is_logged_for_those_who_debug(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_failed_call_is_logged_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def fall() -> str:
         """Fail."""

@@ -87,11 +87,7 @@ def _constructor(found: griffe.Class, bases: list[griffe.Class]) -> griffe.Funct
                 parameters[member.name] = _parameter(member, str(base.keywords.get("kw_only")))
     ordered = sorted(parameters.values(), key=lambda p: p.kind is griffe.ParameterKind.keyword_only)
     return griffe.Function(
-        "__init__",
-        parameters=griffe.Parameters(*ordered),
-        returns="None",
-        lineno=found.lineno,
-        endlineno=found.lineno,
+        "__init__", parameters=griffe.Parameters(*ordered), returns="None", lineno=found.lineno, endlineno=found.lineno
     )
 
 

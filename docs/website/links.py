@@ -7,13 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LOADING = {
-    ("link", "href"),
-    ("script", "src"),
-    ("img", "src"),
-    ("source", "src"),
-    ("iframe", "src"),
-}
+LOADING = {("link", "href"), ("script", "src"), ("img", "src"), ("source", "src"), ("iframe", "src")}
 
 
 class Page(HTMLParser):

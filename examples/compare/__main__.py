@@ -184,9 +184,7 @@ def tools(at_once: bool) -> Callable[[Received], AnswerLike]:
         wanted = NAMES[results:] if at_once else NAMES[results : results + 1]
         if is_streamed(request):
             return functools.reduce(
-                Reply.__add__,
-                [call(name, number=1) for name in wanted],
-                say("" if wanted else DONE),
+                Reply.__add__, [call(name, number=1) for name in wanted], say("" if wanted else DONE)
             )
         return ServedResponse.from_json(whole_response(wanted))
 
@@ -212,13 +210,7 @@ def whole_response(wanted: Sequence[str]) -> JsonObject:
         for name in wanted
     ]
     text: Json = {"type": "output_text", "text": DONE, "annotations": []}
-    message: Json = {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "content": [text],
-    }
+    message: Json = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]}
     return {
         "id": "resp_1",
         "object": "response",
@@ -237,9 +229,7 @@ def served(reply: Reply, pace: float = 0.0) -> Callable[[Received], AnswerLike]:
     return lambda _: ServedResponse.from_reply(reply, pace=pace)
 
 
-def after(
-    *first: AnswerLike,
-) -> Callable[[Received], AnswerLike]:
+def after(*first: AnswerLike) -> Callable[[Received], AnswerLike]:
     """These answers, and then the whole one."""
     left = list(first)
     return lambda _: left.pop(0) if left else WHOLE
@@ -265,44 +255,21 @@ class Row(NamedTuple):
 ROWS = (
     Row("two consumers receive", "two", lambda: served(WHOLE), show_two),
     Row("one of two raises: the other receives", "raises", lambda: served(WHOLE), show_raises),
-    Row(
-        "one takes 10 ms for a delta: seconds of the run, and without it",
-        "slow",
-        lambda: served(WHOLE),
-        show_slow,
-    ),
+    Row("one takes 10 ms for a delta: seconds of the run, and without it", "slow", lambda: served(WHOLE), show_slow),
     Row("one comes after the end: it receives", "late", lambda: served(WHOLE), show_late),
     Row("a page reloads: it receives", "reload", lambda: served(WHOLE, 0.002), show_reload),
-    Row(
-        "killed in the third turn: finished calls repeated",
-        "kill",
-        lambda: tools(False),
-        show_kill,
-    ),
-    Row(
-        "killed in the third of three calls: finished ones repeated",
-        "kill",
-        lambda: tools(True),
-        show_kill,
-    ),
+    Row("killed in the third turn: finished calls repeated", "kill", lambda: tools(False), show_kill),
+    Row("killed in the third of three calls: finished ones repeated", "kill", lambda: tools(True), show_kill),
     Row(
         f"cancel: milliseconds until the connection closes, slowest of {CANCELS}",
         "cancel",
         lambda: served(WHOLE, 0.02),
         show_cancel,
     ),
-    Row(
-        "overloaded (529) twice",
-        "overloaded",
-        lambda: after(OVERLOADED, OVERLOADED),
-        show_overloaded,
-    ),
+    Row("overloaded (529) twice", "overloaded", lambda: after(OVERLOADED, OVERLOADED), show_overloaded),
     Row("overloaded after half of the text", "broken", lambda: after(HALF), show_broken),
     Row(
-        f"{kit.DELTAS} deltas: milliseconds of processor time, times a bare loop",
-        "cpu",
-        lambda: served(MANY),
-        show_cpu,
+        f"{kit.DELTAS} deltas: milliseconds of processor time, times a bare loop", "cpu", lambda: served(MANY), show_cpu
     ),
 )
 
@@ -348,10 +315,7 @@ def run_program(python: Path, name: str, case: str, server: ReplayServer, folder
 
 def try_row(python: Path, name: str, row: Row) -> Result:
     """Run a program once, and once more where its process was killed."""
-    with (
-        tempfile.TemporaryDirectory(prefix="compare-") as folder,
-        ReplayServer(row.answers()) as server,
-    ):
+    with tempfile.TemporaryDirectory(prefix="compare-") as folder, ReplayServer(row.answers()) as server:
         result = run_program(python, name, row.case, server, Path(folder))
         if row.case == "kill" and not result.outcome:  # it was killed, as it should be
             result = run_program(python, name, "again", server, Path(folder))

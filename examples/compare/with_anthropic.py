@@ -17,10 +17,7 @@ def stream(client: AsyncAnthropic) -> object:
 
 
 async def single(reader: kit.Reader, ended: kit.Ended) -> None:
-    async with (
-        AsyncAnthropic(base_url=kit.URL, api_key="none") as client,
-        stream(client) as response,
-    ):
+    async with AsyncAnthropic(base_url=kit.URL, api_key="none") as client, stream(client) as response:
         async for text in response.text_stream:
             await reader.read(text)
     ended(reader.text)
@@ -33,10 +30,7 @@ async def count() -> int:
 
 
 async def cancel(cancelling: Callable[[], None]) -> None:
-    async with (
-        AsyncAnthropic(base_url=kit.URL, api_key="none") as client,
-        stream(client) as response,
-    ):
+    async with AsyncAnthropic(base_url=kit.URL, api_key="none") as client, stream(client) as response:
         async for _ in response.text_stream:
             cancelling()
             await response.close()

@@ -42,9 +42,7 @@ paint = ClientTool(ToolMeta("paint", "Paint the page of the user.", COLOR))
 def make_worker(model: Provider | Model | None = None) -> Worker:
     """A worker for each conversation."""
     return Worker(
-        model or Anthropic("claude-sonnet-5-5"),
-        tools=[add_step, send_mail, paint],
-        shared_state={"steps": ()},
+        model or Anthropic("claude-sonnet-5-5"), tools=[add_step, send_mail, paint], shared_state={"steps": ()}
     )
 
 

@@ -12,15 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    MutableMapping,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, Unpack
 from urllib.parse import parse_qsl, quote

@@ -107,11 +107,7 @@ class Series:
 def _outline(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The least, the greatest and the last of the points of a step, in their order."""
     places = range(len(points))
-    kept = {
-        min(places, key=lambda at: points[at][1]),
-        max(places, key=lambda at: points[at][1]),
-        len(points) - 1,
-    }
+    kept = {min(places, key=lambda at: points[at][1]), max(places, key=lambda at: points[at][1]), len(points) - 1}
     return [points[at] for at in sorted(kept)]
 
 

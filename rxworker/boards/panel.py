@@ -14,14 +14,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, nearest
-from rxworker.events import (
-    AttemptStart,
-    ConversationCompact,
-    Fork,
-    Record,
-    RunResume,
-    RunStart,
-)
+from rxworker.events import AttemptStart, ConversationCompact, Fork, Record, RunResume, RunStart
 from rxworker.messages import Json
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator

@@ -198,12 +198,7 @@ class Published(Stage[A]):
         if hub.ended:
             return
         if error is not None:
-            logger.warning(
-                "the published stream %s has failed",
-                self.name,
-                exc_info=error,
-                extra={"stream": self.name},
-            )
+            logger.warning("the published stream %s has failed", self.name, exc_info=error, extra={"stream": self.name})
         hub.end(error)
         self._leave()
 

@@ -121,11 +121,7 @@ async def fold_alerts(
 
 
 async def _folded(
-    dashboard: Dashboard,
-    log: EventLog,
-    time: float | None,
-    since: float | None,
-    runs: Sequence[str] | None,
+    dashboard: Dashboard, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None
 ) -> tuple[tuple[PanelState, ...], tuple[AlertChange, ...]]:
     fold = Fold(dashboard)
     async with aclosing(_in_order(log, since, runs)) as records:

@@ -95,10 +95,7 @@ def _rows(panel: Panel, rows: Sequence[Mapping[str, Json]], width: int) -> Itera
         return
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
-    table = [
-        [*map(_name, names)],
-        *[[cell(name, row.get(name)) for name in names] for row in shown],
-    ]
+    table = [[*map(_name, names)], *[[cell(name, row.get(name)) for name in names] for row in shown]]
     widths = [max(len(line[at]) for line in table) for at in range(len(names))]
     for line in table if names else ():
         cells = [text.ljust(room) for text, room in zip(line, widths, strict=True)]

@@ -49,11 +49,7 @@ class Scope:
     """
 
     def __init__(
-        self,
-        within: tuple[str, ...],
-        place: tuple[object, ...],
-        seen: Counter[object],
-        node: Node | None = None,
+        self, within: tuple[str, ...], place: tuple[object, ...], seen: Counter[object], node: Node | None = None
     ) -> None:
         self.within = within
         self.seen = seen
@@ -209,11 +205,7 @@ class Probe(Stage[Any]):
         return self._attach(observer, scheduler, is_guarded=not isinstance(self.inner, Stage))
 
     def _attach(
-        self,
-        observer: abc.ObserverBase[Any],
-        scheduler: abc.SchedulerBase | None,
-        *,
-        is_guarded: bool,
+        self, observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None, *, is_guarded: bool
     ) -> abc.DisposableBase:
         """Count on the way to an observer, in place of the guard that would be there without."""
         consumer = self.consumer or self._scope.node

@@ -16,15 +16,7 @@ from rich.console import Console
 
 from rxworker.cli.process import Background, explain, write_error
 from rxworker.errors import RunCancelledError
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    HookMessage,
-    HookVerdict,
-    Record,
-    ResponseStatus,
-    Status,
-)
+from rxworker.events import AttemptRetract, AttemptStart, HookMessage, HookVerdict, Record, ResponseStatus, Status
 from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage

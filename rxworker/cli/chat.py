@@ -25,16 +25,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from rxworker.cli.answer import Outcome, Page, PlainPage, answer
-from rxworker.cli.process import (
-    FAILED,
-    INTERRUPTED,
-    MISUSED,
-    Background,
-    CommandError,
-    explain,
-    misuse,
-    write_error,
-)
+from rxworker.cli.process import FAILED, INTERRUPTED, MISUSED, Background, CommandError, explain, misuse, write_error
 from rxworker.cli.resolve import WorkerOptions
 from rxworker.desk.conversation import OpenConversation
 from rxworker.hooks.ready import terminal_hooks
@@ -214,14 +205,7 @@ def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
         return find_model(provider, model)
 
 
-def converse(
-    worker: Worker,
-    *,
-    is_person: bool,
-    log: str | None = None,
-    goes_on: bool = False,
-    again: str = "",
-) -> int:
+def converse(worker: Worker, *, is_person: bool, log: str | None = None, goes_on: bool = False, again: str = "") -> int:
     """Hold a conversation over standard input and output.
 
     Args:

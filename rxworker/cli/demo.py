@@ -161,12 +161,7 @@ MARKS: dict[BarKind, tuple[str, str, str]] = {
     "bad": ("┈", "~", "red"),
 }
 """The character of each kind of bar, in ASCII too, and its colour."""
-LEGEND: dict[BarKind, str] = {
-    "thinking": "thinking",
-    "text": "text",
-    "write": "arguments",
-    "run": "tool",
-}
+LEGEND: dict[BarKind, str] = {"thinking": "thinking", "text": "text", "write": "arguments", "run": "tool"}
 SIGNS: dict[ItemStage, tuple[str, str, str]] = {
     "open": ("▸", ">", "bold"),
     "waiting": ("▸", ">", "bold"),

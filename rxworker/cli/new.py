@@ -11,13 +11,7 @@ from rxworker import __version__
 from rxworker.cli.process import MISUSED, CommandError, write_line
 
 FOLDER = Path(__file__).parent / "templates"
-TEMPLATES = {
-    "chat": "cli",
-    "board": "cli",
-    "tool-server": "cli,mcp",
-    "moderator": "cli",
-    "fleet": "cli",
-}
+TEMPLATES = {"chat": "cli", "board": "cli", "tool-server": "cli,mcp", "moderator": "cli", "fleet": "cli"}
 """The extras that each template needs."""
 
 

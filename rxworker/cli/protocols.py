@@ -14,22 +14,8 @@ from contextlib import nullcontext
 
 from rxworker.adapters.acp import serve_acp
 from rxworker.adapters.mcp import McpServer, McpWorker
-from rxworker.cli.process import (
-    MISUSED,
-    CommandError,
-    misuse,
-    run_until_stopped,
-    write_error,
-    write_line,
-)
-from rxworker.cli.resolve import (
-    WorkerOptions,
-    by_name,
-    import_maker,
-    import_object,
-    name_of,
-    settings_of,
-)
+from rxworker.cli.process import MISUSED, CommandError, misuse, run_until_stopped, write_error, write_line
+from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_object, name_of, settings_of
 from rxworker.log import open_log
 from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
@@ -97,13 +83,7 @@ def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
     return name or name_of(path), made
 
 
-def acp(
-    options: WorkerOptions,
-    *,
-    maker: str | None = None,
-    demo: bool = False,
-    log: str | None = None,
-) -> int:
+def acp(options: WorkerOptions, *, maker: str | None = None, demo: bool = False, log: str | None = None) -> int:
     """Serve until the editor disconnects, Ctrl-C or SIGTERM.
 
     Its arguments are the options of the command; see ``rxworker acp --help``.

@@ -100,11 +100,7 @@ class WorkerOptions(Struct, frozen=True):
 
 
 def settings_of(
-    listens: str,
-    host: str,
-    token_env: str | None,
-    allowed_hosts: Sequence[str],
-    close_delay: float = 0.0,
+    listens: str, host: str, token_env: str | None, allowed_hosts: Sequence[str], close_delay: float = 0.0
 ) -> Settings:
     """The settings of a server, which has a token if other machines can reach it.
 

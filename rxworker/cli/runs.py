@@ -13,28 +13,10 @@ from reactivex import operators as ops
 
 from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
-from rxworker.decisions import (
-    Approve,
-    ApproveAlways,
-    Decision,
-    Deny,
-    PendingCalls,
-    assign,
-    read_resume,
-)
+from rxworker.decisions import Approve, ApproveAlways, Decision, Deny, PendingCalls, assign, read_resume
 from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError
 from rxworker.events import Record
-from rxworker.log import (
-    EventLog,
-    RunInfo,
-    diff_runs,
-    dismiss_run,
-    export_run,
-    fork_run,
-    import_run,
-    open_log,
-    replay,
-)
+from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
 from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
 from rxworker.protocols import encode_record
@@ -166,10 +148,7 @@ async def _decide(
         decided = assign(pending, [*given, *((id_, denial) for id_ in deny)])
     several = decided.values() if isinstance(decided, Mapping) else decided
     if any(isinstance(one, ApproveAlways) for one in several):
-        raise CommandError(
-            "always is for the conversations of rxworker serve: approve this call without it",
-            MISUSED,
-        )
+        raise CommandError("always is for the conversations of rxworker serve: approve this call without it", MISUSED)
     try:
         write_line(await desk.decide_later(run_id, decided))
     except CommandConflictError as error:
@@ -177,25 +156,16 @@ async def _decide(
 
 
 async def _prune(
-    log: EventLog,
-    max_age: float | None = None,
-    max_runs: int | None = None,
-    max_bytes: int | None = None,
+    log: EventLog, max_age: float | None = None, max_runs: int | None = None, max_bytes: int | None = None
 ) -> None:
     if max_age is None and max_runs is None and max_bytes is None:
-        raise CommandError(
-            "there is no limit by which to delete: give --max-age, --max-runs or --max-bytes",
-            MISUSED,
-        )
+        raise CommandError("there is no limit by which to delete: give --max-age, --max-runs or --max-bytes", MISUSED)
     gone = await log.prune(max_age=max_age, max_runs=max_runs, max_bytes=max_bytes)
     write_line(f"{plural(len(gone), 'run')} deleted")
 
 
 async def _list(
-    log: EventLog,
-    status: str | None = None,
-    limit: int = 20,
-    label: Sequence[tuple[str, str]] | None = None,
+    log: EventLog, status: str | None = None, limit: int = 20, label: Sequence[tuple[str, str]] | None = None
 ) -> None:
     stored = cast("StoredStatus | None", STORED.get(status or "", status))
     count, before = 0, ""

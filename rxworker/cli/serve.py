@@ -16,20 +16,8 @@ from functools import partial
 from typing import Unpack
 
 from rxworker.boards import Dashboard, Webhook
-from rxworker.cli.demo_script import (
-    PRICES,
-    QUESTION,
-    SCRIPTED,
-    WORKER,
-    demo_worker,
-)
-from rxworker.cli.process import (
-    MISUSED,
-    CommandError,
-    open_patiently,
-    run_until_stopped,
-    write_line,
-)
+from rxworker.cli.demo_script import PRICES, QUESTION, SCRIPTED, WORKER, demo_worker
+from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_line
 from rxworker.cli.resolve import (
     WorkerOptions,
     by_name,
@@ -96,8 +84,7 @@ def serve(
     if demo:
         served.append((WORKER, demo_worker))
     workers = by_name(
-        served,
-        "serve needs the function that makes a worker, --provider and --model, --queue, or --demo",
+        served, "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
     )
 
     def print_address(server: WebServer) -> None:
@@ -127,8 +114,7 @@ def _webhook(dashboards: Sequence[Dashboard], url: str | None, secret_env: str |
         raise CommandError("--on-alert URL and --alert-secret-env NAME belong together: alerts are signed", MISUSED)
     if not any(panel.alert for dashboard in dashboards for panel in dashboard.panels):
         raise CommandError(
-            "--on-alert needs a --dashboard with a panel that has alert=: the ready ones have none",
-            MISUSED,
+            "--on-alert needs a --dashboard with a panel that has alert=: the ready ones have none", MISUSED
         )
     with misuse("--on-alert: "):
         return Webhook(url, secret=secret.split())

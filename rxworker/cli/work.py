@@ -75,13 +75,7 @@ def work(
 
 
 def submit(
-    address: str,
-    text: str,
-    *,
-    kind: str = "",
-    tenant: str = "",
-    priority: int = 0,
-    run_id: str | None = None,
+    address: str, text: str, *, kind: str = "", tenant: str = "", priority: int = 0, run_id: str | None = None
 ) -> int:
     """Store a run for ``rxworker work``, and print its id.
 

@@ -10,13 +10,7 @@ from rxworker.hooks.coerce import (
 )
 from rxworker.hooks.command import CommandError, CommandResult, run_command
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import (
-    AbortContext,
-    MessageSendContext,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
-)
+from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.operator import from_operator, from_stateful_operator
 from rxworker.hooks.points import (
     Abort,

@@ -16,13 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.base import AnyHook, Hook
-from rxworker.hooks.contexts import (
-    AbortContext,
-    MessageSendContext,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
-)
+from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import (
     OLDER_NAMES,
     AfterToolCallVerdict,

@@ -20,13 +20,7 @@ from reactivex import Observable
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.base import Hook, HookFunction
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import (
-    AbortContext,
-    MessageSendContext,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
-)
+from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.legacy import LegacyFunction, understood
 from rxworker.hooks.operator import ContextOperator, OperatorFunction
 from rxworker.hooks.points import (
@@ -62,20 +56,14 @@ class PointDecorator(Generic[C, V]):
 
     @overload
     def __call__(
-        self,
-        function: PointFunction[C, V] | PointOperator[C, V],
-        /,
-        **settings: Unpack[HookSettings],
+        self, function: PointFunction[C, V] | PointOperator[C, V], /, **settings: Unpack[HookSettings]
     ) -> Hook[C]: ...
     @overload
     def __call__(
         self, function: None = None, /, **settings: Unpack[HookSettings]
     ) -> Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]: ...
     def __call__(
-        self,
-        function: PointFunction[C, V] | PointOperator[C, V] | None = None,
-        /,
-        **settings: Unpack[HookSettings],
+        self, function: PointFunction[C, V] | PointOperator[C, V] | None = None, /, **settings: Unpack[HookSettings]
     ) -> Hook[C] | Callable[[PointFunction[C, V] | PointOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
         check_names("a hook", settings, HookSettings.__annotations__)

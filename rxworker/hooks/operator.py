@@ -55,12 +55,7 @@ THE_CONTEXT = "the context that the operator received"
 class OperatorFunction(Generic[C]):
     """An operator over contexts, to be given where a hook's function is. Made by `from_operator`."""
 
-    def __init__(
-        self,
-        operator: ContextOperator[C],
-        name: str,
-        reason: str | None = None,
-    ) -> None:
+    def __init__(self, operator: ContextOperator[C], name: str, reason: str | None = None) -> None:
         self.operator = operator
         self.reason = reason
         self.__name__ = name
@@ -89,10 +84,7 @@ class OperatorFunction(Generic[C]):
 
 
 def from_operator(
-    operator: ContextOperator[C],
-    *,
-    name: str | None = None,
-    reason: str | None = None,
+    operator: ContextOperator[C], *, name: str | None = None, reason: str | None = None
 ) -> OperatorFunction[C]:
     """A reactivex operator as a hook's function, with a name and a reason.
 
@@ -271,14 +263,7 @@ class _Pending(Generic[C]):
 class StatefulOperator(OperatorFunction[C]):
     """An operator over all contexts of a hook. Made by `from_stateful_operator`."""
 
-    def __init__(
-        self,
-        operator: ContextOperator[C],
-        name: str,
-        reason: str | None,
-        *,
-        waits: bool,
-    ) -> None:
+    def __init__(self, operator: ContextOperator[C], name: str, reason: str | None, *, waits: bool) -> None:
         super().__init__(operator, name, reason)
         self._waits = waits
         self._pending: dict[int, _Pending[C]] = {}
@@ -358,10 +343,7 @@ class StatefulOperator(OperatorFunction[C]):
                 pending.answer(item)  # one for several contexts is a mistake, as several for one are
         if not meant:
             logger.warning(
-                "hook %s emitted %r while no context was pending",
-                self.__name__,
-                item,
-                extra={"hook": self.__name__},
+                "hook %s emitted %r while no context was pending", self.__name__, item, extra={"hook": self.__name__}
             )
 
     def _on_error(self, error: BaseException) -> None:
@@ -383,11 +365,7 @@ class StatefulOperator(OperatorFunction[C]):
 
 
 def from_stateful_operator(
-    operator: ContextOperator[C],
-    *,
-    name: str | None = None,
-    reason: str | None = None,
-    waits: bool = False,
+    operator: ContextOperator[C], *, name: str | None = None, reason: str | None = None, waits: bool = False
 ) -> StatefulOperator[C]:
     """A reactivex operator as a hook's function that sees all contexts in one subscription, and so may remember.
 

@@ -12,12 +12,7 @@ from typing import Any
 import msgspec
 
 from rxworker.hooks.base import Hook
-from rxworker.hooks.contexts import (
-    MessageSendContext,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
-)
+from rxworker.hooks.contexts import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
 from rxworker.hooks.settings import Matcher, Unmatched
 from rxworker.messages import Json, JsonObject, Message, Text
@@ -39,10 +34,7 @@ DANGEROUS = (
 
 
 def dangerous_command_guard(
-    patterns: Iterable[str] = DANGEROUS,
-    *,
-    matcher: Matcher = COMMAND_TOOLS,
-    name: str = "dangerous_command_guard",
+    patterns: Iterable[str] = DANGEROUS, *, matcher: Matcher = COMMAND_TOOLS, name: str = "dangerous_command_guard"
 ) -> Hook[Any]:
     """Refuse calls whose arguments hold a command that destroys; the model reads why.
 
@@ -64,13 +56,7 @@ def dangerous_command_guard(
                     return Skip(f"A command with {match[0]!r} is too dangerous to be run here.")
         return None
 
-    return Hook[Any](
-        guard,
-        HookPoint.BEFORE_TOOL_CALL,
-        name=name,
-        matcher=matcher,
-        unmatched=_unless_given(matcher),
-    )
+    return Hook[Any](guard, HookPoint.BEFORE_TOOL_CALL, name=name, matcher=matcher, unmatched=_unless_given(matcher))
 
 
 def _after_change(show: Callable[[ToolResultContext], Awaitable[None]], matcher: Matcher, name: str) -> Hook[Any]:
@@ -275,10 +261,4 @@ def terminal_hooks() -> list[Hook[Any]]:
     >>> [hook.name for hook in terminal_hooks()]
     ['time_stamp', 'dangerous_command_guard', 'git_status', 'auto_read', 'long_answer_notice']
     """
-    return [
-        time_stamp(),
-        dangerous_command_guard(),
-        git_status(),
-        auto_read(),
-        long_answer_notice(),
-    ]
+    return [time_stamp(), dangerous_command_guard(), git_status(), auto_read(), long_answer_notice()]

@@ -38,12 +38,7 @@ class DetachReporter:
             at once.
     """
 
-    def __init__(
-        self,
-        on_detach: OnRaise | None,
-        loop: asyncio.AbstractEventLoop | None,
-        history: History,
-    ) -> None:
+    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None, history: History) -> None:
         self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
         self._on_detach = on_detach
         self._loop = loop

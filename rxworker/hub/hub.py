@@ -79,9 +79,7 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
         return self._hub.states()
 
     def _subscribe_core(
-        self,
-        observer: abc.ObserverBase[tuple[WatcherState, ...]],
-        scheduler: abc.SchedulerBase | None = None,
+        self, observer: abc.ObserverBase[tuple[WatcherState, ...]], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         hub, clock = self._hub, scheduler or self._make_scheduler()
         timer = SerialDisposable()

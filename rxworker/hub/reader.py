@@ -158,11 +158,7 @@ class Reader(Watcher):
             return None
         return future
 
-    def _begin(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        future: concurrent.futures.Future[list[Record] | None],
-    ) -> None:
+    def _begin(self, loop: asyncio.AbstractEventLoop, future: concurrent.futures.Future[list[Record] | None]) -> None:
         """Take a step on the hub's event loop. What waits for it may cancel it."""
         if future.cancelled():
             return

@@ -53,10 +53,7 @@ class WatcherClock(AsyncIOScheduler):
         return TRAMPOLINE.schedule(action, state)
 
     def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: typing.ScheduledAction[A],
-        state: A | None = None,
+        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[A], state: A | None = None
     ) -> abc.DisposableBase:
         """Run an action after a while, on the event loop."""
 

@@ -136,12 +136,7 @@ class EventLog(Store):
     # Owners
 
     async def claim(
-        self,
-        run_id: str,
-        *,
-        create: bool = False,
-        row: RunRow | None = None,
-        statuses: Collection[StoredStatus] = OPEN,
+        self, run_id: str, *, create: bool = False, row: RunRow | None = None, statuses: Collection[StoredStatus] = OPEN
     ) -> Claim:
         """Become the owner of a run. Its epoch rises, so that the appends of an earlier owner are refused.
 
@@ -180,13 +175,7 @@ class EventLog(Store):
         return claim
 
     async def append(
-        self,
-        claim: Claim,
-        entries: Sequence[Entry],
-        *,
-        after: int,
-        row: RunRow | None = None,
-        durable: bool = True,
+        self, claim: Claim, entries: Sequence[Entry], *, after: int, row: RunRow | None = None, durable: bool = True
     ) -> bool:
         """Append entries in one transaction.
 
@@ -644,13 +633,7 @@ class EventLog(Store):
         return stored_runs(self, since, where)
 
     def fold_stored(
-        self,
-        key: str,
-        step: Callable[[S, Record], S],
-        initial: S,
-        *,
-        where: Where | None = None,
-        version: int = 1,
+        self, key: str, step: Callable[[S, Record], S], initial: S, *, where: Where | None = None, version: int = 1
     ) -> Observable[S]:
         """Fold all records of all runs, and keep the state with the log: a restart reads no record again.
 
@@ -772,11 +755,7 @@ class EventLog(Store):
         raise LogError(f"a run that continues {run_id} begins just now: delete it again", retryable=True)
 
     async def prune(
-        self,
-        *,
-        max_age: float | None = None,
-        max_runs: int | None = None,
-        max_bytes: int | None = None,
+        self, *, max_age: float | None = None, max_runs: int | None = None, max_bytes: int | None = None
     ) -> list[str]:
         """Delete the oldest runs that have ended, the oldest first.
 
@@ -977,11 +956,7 @@ def _take_some(rows: list[StoredRow]) -> list[StoredRow]:
 
 
 async def claim_or_release(
-    log: EventLog,
-    run_id: str,
-    statuses: Collection[StoredStatus] = OPEN,
-    *,
-    create: bool = False,
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus] = OPEN, *, create: bool = False
 ) -> Claim:
     """Claim a run, and release it if the caller is cancelled meanwhile.
 

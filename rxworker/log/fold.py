@@ -177,11 +177,7 @@ class _Feed(abc.DisposableBase):
     """One subscription."""
 
     def __init__(
-        self,
-        log: LogReader,
-        since: float,
-        where: Where | None,
-        observer: abc.ObserverBase[StoredRun],
+        self, log: LogReader, since: float, where: Where | None, observer: abc.ObserverBase[StoredRun]
     ) -> None:
         self._log = log
         self._since = since
@@ -346,12 +342,7 @@ class Part(Struct):
 
 
 def fold_stored(
-    log: LogReader,
-    key: str,
-    step: Callable[[S, Record], S],
-    initial: S,
-    where: Where | None,
-    version: int,
+    log: LogReader, key: str, step: Callable[[S, Record], S], initial: S, where: Where | None, version: int
 ) -> Observable[S]:
     """A fold that is kept with a log; see `EventLog.fold_stored`."""
     check_plain("step or where of fold_stored(...)", step, where)

@@ -313,9 +313,7 @@ def with_conversation(entry: Entry, conversation: Conversation, base: Base | Non
     event: Any = body.event
     private = replace(body.private or Private(), base=base)
     changed = replace(
-        body,
-        event=replace(event, conversation=conversation),
-        private=None if private == Private() else private,
+        body, event=replace(event, conversation=conversation), private=None if private == Private() else private
     )
     whole = replace(with_body(entry, _bytes_of(changed)), version=VERSION)
     return whole if base is None else _based(whole)
@@ -495,16 +493,7 @@ def write_line(entry: Entry) -> bytes:
     is_json = entry.body[:1] == b"{"
     body = msgspec.Raw(entry.body if is_json else b'"' + b64encode(entry.body) + b'"')
     return _encode(
-        _Line(
-            entry.version,
-            entry.epoch,
-            entry.first,
-            entry.last,
-            entry.kind,
-            entry.time,
-            body,
-            entry.changes_state,
-        )
+        _Line(entry.version, entry.epoch, entry.first, entry.last, entry.kind, entry.time, body, entry.changes_state)
     )
 
 

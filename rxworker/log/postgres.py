@@ -264,15 +264,7 @@ class PostgresLog(EventLog):
                 check_status(run_id, status, statuses)
             raise LeaseHeldError(run_id, owner, time.time() + remaining)
 
-        values = (
-            run_id,
-            row is not None,
-            row,
-            self.owner,
-            uuid.uuid4().hex,
-            self.lease,
-            [*statuses],
-        )
+        values = (run_id, row is not None, row, self.owner, uuid.uuid4().hex, self.lease, [*statuses])
         return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
 
     async def _claim_any(self, runs: Sequence[str], statuses: Collection[StoredStatus]) -> Claim | None:
@@ -408,10 +400,7 @@ class PostgresLog(EventLog):
         return found[0][0] if found else 0
 
     async def _query(
-        self,
-        query: LiteralString,
-        values: Sequence[object] | Mapping[str, object] = (),
-        link: Link | None = None,
+        self, query: LiteralString, values: Sequence[object] | Mapping[str, object] = (), link: Link | None = None
     ) -> list[Row]:
         async def work(connection: AsyncConnection) -> list[Row]:
             cursor = await connection.execute(query, values, binary=True)

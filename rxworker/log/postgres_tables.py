@@ -145,7 +145,7 @@ CREATE OR REPLACE FUNCTION claim_run(name text, is_new boolean, given_data bytea
 LANGUAGE sql AS $$
   SELECT * FROM claim_run(name, is_new, given_data, claimant, given_token, seconds, ARRAY['queued', 'running']);
 $$;
-""",
+"""
 }
 """What brings the functions of a log from a version to the next one."""
 

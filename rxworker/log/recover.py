@@ -24,23 +24,9 @@ from typing import Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from rxworker.errors import (
-    ConfigurationError,
-    LeaseHeldError,
-    LogError,
-    RunStatusError,
-    RxWorkerError,
-    describe,
-)
+from rxworker.errors import ConfigurationError, LeaseHeldError, LogError, RunStatusError, RxWorkerError, describe
 from rxworker.events import RunAbort, RunRecover
-from rxworker.log.base import (
-    ChangeCursor,
-    EventLog,
-    append_events,
-    claimed,
-    no_run,
-    release_shielded,
-)
+from rxworker.log.base import ChangeCursor, EventLog, append_events, claimed, no_run, release_shielded
 from rxworker.log.follow import ALL_RUNS, CALLS, Waker
 from rxworker.log.format import check_continuable, records_of
 from rxworker.log.permissions import settle
@@ -93,10 +79,7 @@ class RunSource:
     """
 
     def __init__(
-        self,
-        log: EventLog,
-        cap: Callable[[str], int | None] = lambda _: None,
-        kinds: Collection[str] = (),
+        self, log: EventLog, cap: Callable[[str], int | None] = lambda _: None, kinds: Collection[str] = ()
     ) -> None:
         self.log = log
         self.pending = PendingRuns(cap)
@@ -211,12 +194,7 @@ class RunSource:
         except RxWorkerError as error:
             self._retry(info.run_id, error)
 
-    async def recover(
-        self,
-        info: RunInfo,
-        recover: Callable[[], Awaitable[R]],
-        claim: Claim | None = None,
-    ) -> R | None:
+    async def recover(self, info: RunInfo, recover: Callable[[], Awaitable[R]], claim: Claim | None = None) -> R | None:
         """Continue a run; ``None`` if another process was faster, or the worker cannot. A claim is released then."""
         try:
             run = await recover()
@@ -295,11 +273,7 @@ class RunSource:
             raise error
         pause = self.pending.retry(run_id, time.time())
         logger.warning(
-            "%s is not recovered now: %s. It is tried again in %g s",
-            run_id,
-            error,
-            pause,
-            extra={"run": run_id},
+            "%s is not recovered now: %s. It is tried again in %g s", run_id, error, pause, extra={"run": run_id}
         )
 
     async def refresh(self, run_id: str) -> None:
@@ -669,10 +643,7 @@ async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, s
 
 
 async def change_row(
-    log: EventLog,
-    run_id: str,
-    statuses: Collection[StoredStatus],
-    change: Callable[[RunInfo], RunRow],
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus], change: Callable[[RunInfo], RunRow]
 ) -> None:
     """Store other values of a run when its process has released it, which follows its pause or its end."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:

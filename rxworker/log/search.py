@@ -52,14 +52,7 @@ TABLES = (
 )
 
 
-UNREADABLE = (
-    msgspec.MsgspecError,
-    ValueError,
-    RecursionError,
-    LookupError,
-    TypeError,
-    AttributeError,
-)
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError, AttributeError)
 """What reading a damaged entry raises."""
 
 

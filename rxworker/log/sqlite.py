@@ -238,11 +238,7 @@ class SQLiteLog(EventLog):
         return await self._to_writer(work, durable=True)
 
     def _take(
-        self,
-        db: sqlite3.Connection,
-        run_id: str,
-        row: bytes | None,
-        statuses: Collection[StoredStatus],
+        self, db: sqlite3.Connection, run_id: str, row: bytes | None, statuses: Collection[StoredStatus]
     ) -> Claim:
         now = self._now()
         if row is not None:
@@ -340,8 +336,7 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> list[Entry]:
             (key,) = _find(db, run_id, "id")
             rows = db.execute(
-                f"SELECT {_ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?",
-                (key, after, limit),
+                f"SELECT {_ENTRY} FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?", (key, after, limit)
             )
             return [
                 Entry(first, last, epoch, kind, moment, body, bool(changes), version)
@@ -674,10 +669,7 @@ class SQLiteLog(EventLog):
                 job.done(result, None)
 
     def _changed(
-        self,
-        db: sqlite3.Connection,
-        followed: Sequence[str],
-        known: dict[str, tuple[int, int, str]],
+        self, db: sqlite3.Connection, followed: Sequence[str], known: dict[str, tuple[int, int, str]]
     ) -> dict[str, tuple[int, int, str]]:
         """Wake the followers of the runs that have changed.
 
@@ -822,10 +814,7 @@ def _ahead(db: sqlite3.Connection) -> float | None:
         boot = BOOT.read_text().strip()
     except OSError:
         return None
-    db.execute(
-        "INSERT OR IGNORE INTO clock VALUES(?,?)",
-        (boot, time.time() - time.clock_gettime(BOOTTIME)),
-    )
+    db.execute("INSERT OR IGNORE INTO clock VALUES(?,?)", (boot, time.time() - time.clock_gettime(BOOTTIME)))
     (ahead,) = db.execute("SELECT ahead FROM clock WHERE boot=?", (boot,)).fetchone()
     return ahead
 

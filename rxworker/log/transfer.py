@@ -12,16 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
-from rxworker.events import (
-    Fork,
-    MessageAdd,
-    Opaque,
-    Record,
-    RunResume,
-    ToolOutput,
-    ToolStart,
-    ToolStop,
-)
+from rxworker.events import Fork, MessageAdd, Opaque, Record, RunResume, ToolOutput, ToolStart, ToolStop
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import (
@@ -179,12 +170,7 @@ def _check_entry(entry: Entry, run_id: str) -> Record:
 
 
 async def fork_run(
-    log: EventLog,
-    run_id: str,
-    seq: int,
-    *,
-    name: str = "",
-    labels: Mapping[str, str] | None = None,
+    log: EventLog, run_id: str, seq: int, *, name: str = "", labels: Mapping[str, str] | None = None
 ) -> str:
     """Copy a run up to a record into a new run, which another process or `recover_all` then continues differently.
 

@@ -177,10 +177,7 @@ def _last_results(messages: Sequence[Message]) -> dict[int, int]:
 
 
 def trim(
-    conversation: Conversation,
-    max_tokens: int,
-    count: Callable[[Message], int] = estimate,
-    keep_first: int = 0,
+    conversation: Conversation, max_tokens: int, count: Callable[[Message], int] = estimate, keep_first: int = 0
 ) -> Conversation:
     """The conversation without as many of its oldest turns as it takes to come down to a number of tokens.
 

@@ -36,14 +36,7 @@ from rxworker.messages.content import (
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import PairedResult, calls_of, distinct_ids, pair
 from rxworker.messages.settings import check_plain
-from rxworker.messages.speech import (
-    dangling_thoughts,
-    has_source,
-    is_blank,
-    is_stray,
-    is_thought,
-    user_speaks,
-)
+from rxworker.messages.speech import dangling_thoughts, has_source, is_blank, is_stray, is_thought, user_speaks
 
 STRAY: dict[type, str] = {
     ServerToolCall: "a call of a provider's tool",
@@ -69,13 +62,7 @@ def validate(conversation: Conversation) -> list[str]:
     ["message 1: the call '1' of look has no result"]
     """
     messages = conversation.messages
-    return [
-        *_opening(messages),
-        *_contents(messages),
-        *_ids(messages),
-        *_pairs(messages),
-        *_thoughts(messages),
-    ]
+    return [*_opening(messages), *_contents(messages), *_ids(messages), *_pairs(messages), *_thoughts(messages)]
 
 
 def _opening(messages: Sequence[Message]) -> Iterator[str]:

@@ -28,13 +28,7 @@ class StopKind(Enum):
 
 
 AGAINST_CALLS = frozenset(
-    {
-        StopKind.MAX_TOKENS,
-        StopKind.REFUSAL,
-        StopKind.CONTENT_FILTER,
-        StopKind.MALFORMED,
-        StopKind.INCOMPLETE,
-    }
+    {StopKind.MAX_TOKENS, StopKind.REFUSAL, StopKind.CONTENT_FILTER, StopKind.MALFORMED, StopKind.INCOMPLETE}
 )
 """The reasons with which no call of a response runs, since the response is cut, malformed or withheld."""
 

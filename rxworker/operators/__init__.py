@@ -9,12 +9,7 @@ from rxworker.operators.json import ToolInput, partial_json, partial_values, too
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce, merge_deltas
-from rxworker.operators.recovery import (
-    error_to_exception,
-    fail_on_error,
-    retry_before_first,
-    time_out,
-)
+from rxworker.operators.recovery import error_to_exception, fail_on_error, retry_before_first, time_out
 from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans

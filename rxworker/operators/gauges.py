@@ -22,12 +22,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import (
-    AttemptStart,
-    ConversationCompact,
-    Record,
-    RunResume,
-)
+from rxworker.events import AttemptStart, ConversationCompact, Record, RunResume
 from rxworker.framing import Decoder
 from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain

@@ -72,9 +72,7 @@ class Block(Source[BlockEvent]):
         return self.start.metadata
 
     def _subscribe_core(
-        self,
-        observer: abc.ObserverBase[BlockEvent],
-        scheduler: abc.SchedulerBase | None = None,
+        self, observer: abc.ObserverBase[BlockEvent], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         if self._seen is not None:
             # A loop by position: what the observer causes to come in meanwhile is in the list too.

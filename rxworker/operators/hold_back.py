@@ -37,14 +37,7 @@ from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.expect import EVENTS, no_event, operator
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
-from rxworker.operators.text import (
-    WRITTEN,
-    BlockKey,
-    Replaced,
-    WrittenDelta,
-    is_broken_off,
-    with_text,
-)
+from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, is_broken_off, with_text
 from rxworker.state.open_blocks import OpenBlocks
 
 E = TypeVar("E", bound=Event)

@@ -18,14 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError, TextRejectedError
-from rxworker.events import (
-    BlockStop,
-    Event,
-    RefusalDelta,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
-)
+from rxworker.events import BlockStop, Event, RefusalDelta, SignatureDelta, TextDelta, ThinkingDelta
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.decode import decoding
 from rxworker.operators.kernel import Operator
@@ -45,11 +38,7 @@ LONGEST = 65536
 
 
 def mask(
-    pattern: str | re.Pattern[str] | Find,
-    replacement: str = "***",
-    *,
-    limit: int = 100,
-    thinking: bool = True,
+    pattern: str | re.Pattern[str] | Find, replacement: str = "***", *, limit: int = 100, thinking: bool = True
 ) -> Operator[E, E]:
     r"""Replace the parts of the text that match, before anything of them is emitted.
 

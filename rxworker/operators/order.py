@@ -66,11 +66,7 @@ class _Row(Ending, Generic[A, B]):
     """One subscription: the jobs in order, and the items that wait for one."""
 
     def __init__(
-        self,
-        project: Callable[[A], Observable[B]],
-        limit: int,
-        observer: abc.ObserverBase[B],
-        scheduler: Scheduler,
+        self, project: Callable[[A], Observable[B]], limit: int, observer: abc.ObserverBase[B], scheduler: Scheduler
     ) -> None:
         super().__init__(observer)
         self._project = project

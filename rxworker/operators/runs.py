@@ -30,10 +30,7 @@ Records: TypeAlias = Observable[Record] | HasRecords
 """A run, or an observable of the records of a run."""
 
 
-def merge_runs(
-    runs: Iterable[Records] | Observable[Records],
-    failed: Failed | None = None,
-) -> Observable[Record]:
+def merge_runs(runs: Iterable[Records] | Observable[Records], failed: Failed | None = None) -> Observable[Record]:
     """The records of several runs as one stream; ``record.run_id`` distinguishes them.
 
         A-----B-----|          runs, as they begin

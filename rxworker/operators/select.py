@@ -19,17 +19,7 @@ from rxworker.events.meta import Meta
 from rxworker.operators.disposables import Both
 from rxworker.operators.expect import EVENTS, no_event, no_record, observing, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import (
-    Ending,
-    Joined,
-    Operator,
-    Scheduler,
-    Sink,
-    Source,
-    connect,
-    many,
-    to_blocks,
-)
+from rxworker.operators.kernel import Ending, Joined, Operator, Scheduler, Sink, Source, connect, many, to_blocks
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 

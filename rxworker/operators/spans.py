@@ -8,15 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from rxworker.events import (
-    Record,
-    RunAbort,
-    RunPause,
-    RunResume,
-    RunStart,
-    RunStop,
-    ToolStart,
-)
+from rxworker.events import Record, RunAbort, RunPause, RunResume, RunStart, RunStop, ToolStart
 from rxworker.events.deltas import Deltas
 from rxworker.framing import Decoder
 from rxworker.messages import ToolCall

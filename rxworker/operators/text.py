@@ -192,10 +192,7 @@ class Units(Generic[E]):
     """
 
     def __init__(
-        self,
-        make: Callable[[], Splitter],
-        verb: str,
-        kinds: tuple[type[WrittenDelta], ...] = WRITTEN,
+        self, make: Callable[[], Splitter], verb: str, kinds: tuple[type[WrittenDelta], ...] = WRITTEN
     ) -> None:
         self._make = make
         self._verb = verb
@@ -252,10 +249,7 @@ class Units(Generic[E]):
 
 def is_broken_off(event: object) -> bool:
     """Whether the response ends with it in another way than completed, which drops what is held of its text."""
-    return isinstance(event, Status) and event.status in (
-        ResponseStatus.FAILED,
-        ResponseStatus.CANCELLED,
-    )
+    return isinstance(event, Status) and event.status in (ResponseStatus.FAILED, ResponseStatus.CANCELLED)
 
 
 def with_text(like: WrittenDelta, text: str) -> WrittenDelta:

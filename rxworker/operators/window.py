@@ -210,10 +210,7 @@ def sliding(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Opera
 
 
 def fold_sliding(
-    combine: Callable[[A, A], A],
-    empty: A,
-    seconds: float,
-    scheduler: abc.SchedulerBase | None = None,
+    combine: Callable[[A, A], A], empty: A, seconds: float, scheduler: abc.SchedulerBase | None = None
 ) -> Operator[A, A]:
     """The combined value of the items of the last seconds, after each new item, and whenever some have expired.
 

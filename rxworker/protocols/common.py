@@ -365,8 +365,7 @@ def check_content(block: C) -> C:
         return block
     if block.file_id is not None:
         raise LocalProtocolError(
-            f"file_id: a file of the provider may be another user's: {INSTEAD}",
-            page="reference/web-server",
+            f"file_id: a file of the provider may be another user's: {INSTEAD}", page="reference/web-server"
         )
     if block.media_type.startswith(("audio/", "video/")):
         raise LocalProtocolError(f"{block.media_type} is not read: send text, pictures or documents")
@@ -497,9 +496,7 @@ ENDED = "the records stopped before the run had ended"
 
 
 async def pump(
-    batches: AsyncIterable[Sequence[Record]],
-    feed: Callable[[Record], list[E]],
-    close: Callable[[str], list[E]],
+    batches: AsyncIterable[Sequence[Record]], feed: Callable[[Record], list[E]], close: Callable[[str], list[E]]
 ) -> AsyncGenerator[list[E], None]:
     """Encode batches of records, and close at the end what is still open.
 

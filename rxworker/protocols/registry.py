@@ -63,12 +63,7 @@ def _stream_ag_ui(run: WatchedRun) -> AsyncGenerator[bytes, None]:
 
 def _stream_chat(run: WatchedRun) -> AsyncGenerator[bytes, None]:
     # A client that reconnects recognises the message by its id.
-    return ui_message_stream(
-        run.batches,
-        run.message_id or run.id,
-        continues=run.continues,
-        before=run.earlier,
-    )
+    return ui_message_stream(run.batches, run.message_id or run.id, continues=run.continues, before=run.earlier)
 
 
 UI_PROTOCOLS: dict[str, UiProtocol] = {

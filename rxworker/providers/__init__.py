@@ -6,14 +6,7 @@ A program uses one protocol, seldom two. A provider is imported when its name is
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rxworker.providers.base import (
-    HttpRequest,
-    Options,
-    Provider,
-    Request,
-    ResponseDecoder,
-    ToolChoice,
-)
+from rxworker.providers.base import HttpRequest, Options, Provider, Request, ResponseDecoder, ToolChoice
 from rxworker.providers.models import ModelInfo, model_info
 
 if TYPE_CHECKING:

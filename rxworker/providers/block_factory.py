@@ -127,9 +127,7 @@ def _without(again: Set[int], events: Iterable[ResponseEvent]) -> Iterator[Respo
 
 TOOL_USE = BlockType.TOOL_USE
 CUT = Failure(
-    "the stream ended before the response was complete; the connection was probably cut",
-    TRUNCATED,
-    TRUNCATED,
+    "the stream ended before the response was complete; the connection was probably cut", TRUNCATED, TRUNCATED
 )
 
 
@@ -199,8 +197,4 @@ class BlockFactory:
 
     def fail(self, failure: Failure, stop: StopReason | None = None) -> list[ResponseEvent]:
         """The end of a response that failed: blocks aborted, one error, one status."""
-        return [
-            *self.abort_all(failure.message),
-            failure.event(),
-            Status(ResponseStatus.FAILED, stop_reason=stop),
-        ]
+        return [*self.abort_all(failure.message), failure.event(), Status(ResponseStatus.FAILED, stop_reason=stop)]

@@ -186,13 +186,7 @@ def step_cache(use: CacheUse, item: HttpRequest | Event) -> CacheUse:
         whole, could, read = use._before
         now, found = item.input_tokens or 0, item.cache_read_tokens or 0
         within = max(min(whole, now), found)
-        return replace(
-            use,
-            could_read=could + within,
-            read=read + found,
-            missed=within - found,
-            input_tokens=now,
-        )
+        return replace(use, could_read=could + within, read=read + found, missed=within - found, input_tokens=now)
     if isinstance(item, Opaque) and isinstance(item.raw, dict):
         reports = [item.raw[name] for name in DIAGNOSTICS if name in item.raw]
         return replace(use, diagnostics=reports[0]) if reports else use

@@ -35,17 +35,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from msgspec import Raw
 from msgspec.json import encode as to_json
 
-from rxworker.messages import (
-    Audio,
-    CachePoint,
-    Document,
-    Image,
-    Json,
-    JsonObject,
-    Message,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Audio, CachePoint, Document, Image, Json, JsonObject, Message, ToolMeta, ToolResult
 from rxworker.providers.base import Request
 from rxworker.providers.content import check_role
 from rxworker.providers.ids import hashed

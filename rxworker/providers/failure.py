@@ -14,15 +14,7 @@ from rxworker.errors import ProviderError
 from rxworker.events import Error
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import as_array, as_object, objects_in, word
-from rxworker.providers.error_table import (
-    MINIMAX,
-    RETRYABLE_KINDS,
-    SEALED,
-    SENTENCES,
-    STATUSES,
-    WORDS,
-    key,
-)
+from rxworker.providers.error_table import MINIMAX, RETRYABLE_KINDS, SEALED, SENTENCES, STATUSES, WORDS, key
 
 NO_REASON = "the provider gave no reason"
 LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter

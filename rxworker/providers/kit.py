@@ -11,13 +11,7 @@ from rxworker.providers.base import HttpRequest, Options, Provider, Request, Res
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.content import arguments
-from rxworker.providers.endpoint import (
-    base_address,
-    checked_headers,
-    current_secrets,
-    endpoint,
-    read_key,
-)
+from rxworker.providers.endpoint import base_address, checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.extra import with_extra
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import stop_kind

@@ -190,11 +190,7 @@ _HOUR = 2.0  # what Anthropic takes for input that is cached for an hour, in its
 
 
 def _priced(
-    row: ModelInfo,
-    prices: dict[str, tuple[float, ...]],
-    until: str | None = None,
-    *,
-    tiered: bool = False,
+    row: ModelInfo, prices: dict[str, tuple[float, ...]], until: str | None = None, *, tiered: bool = False
 ) -> list[ModelInfo]:
     """A row for each of some families that differ by their prices.
 
@@ -341,10 +337,7 @@ MODELS: tuple[ModelInfo, ...] = (
     *_priced(_CLAUDE_ALWAYS, {"claude-opus-5-5": (4.0, 20.0, 0.2, 5.0)}),
     *_priced(
         _CLAUDE_ALWAYS,
-        {
-            "claude-(fable|mythos)-5-2": (8.0, 40.0, 0.2, 10.0),
-            "claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5),
-        },
+        {"claude-(fable|mythos)-5-2": (8.0, 40.0, 0.2, 10.0), "claude-(fable|mythos)-5-1": (10.0, 50.0, 0.25, 12.5)},
     ),
     *_priced(replace(_CLAUDE, off=None), {"claude-(fable|mythos)-5": (10.0, 50.0, 1.0, 12.5)}),
     replace(_CLAUDE, names="claude-mythos", off=None, until="2026-06-30"),
@@ -411,8 +404,7 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     replace(_GPT_5, names="gpt-5-pro", sampling="never", off=None, efforts=("high",)),
     *_priced(
-        replace(_GPT_5, sampling="never", off=None),
-        {r"gpt-5\.3-codex": (1.75, 14.0, 0.175), r"gpt-5\.1-codex-max": ()},
+        replace(_GPT_5, sampling="never", off=None), {r"gpt-5\.3-codex": (1.75, 14.0, 0.175), r"gpt-5\.1-codex-max": ()}
     ),
     replace(
         _GPT_5,
@@ -426,21 +418,13 @@ MODELS: tuple[ModelInfo, ...] = (
     replace(_GPT_CHAT, names=r"gpt-5(\.1)?-chat", until="2026-07-23"),
     *_priced(
         replace(_GPT_5_1, sampling="never", off="minimal", efforts=("minimal", "low", "medium", "high")),
-        {
-            "gpt-5": (1.25, 10.0, 0.125),
-            "gpt-5-mini": (0.25, 2.0, 0.025),
-            "gpt-5-nano": (0.05, 0.4, 0.005),
-        },
+        {"gpt-5": (1.25, 10.0, 0.125), "gpt-5-mini": (0.25, 2.0, 0.025), "gpt-5-nano": (0.05, 0.4, 0.005)},
         "2026-12-11",
     ),
     *_priced(_O, {"o3": (2.0, 8.0, 0.5)}, "2026-12-11"),
     replace(_O, names="o[13]-pro|o[34](-mini)?-deep-research"),
     replace(_O, names="o1(-mini|-preview)?|o[34]-mini", structured=None, context=None, output=None, until="2026-10-23"),
-    *_priced(
-        _GPT_4_1,
-        {r"gpt-4\.1": (2.0, 8.0, 0.5), r"gpt-4\.1-mini": (0.4, 1.6, 0.1)},
-        "2027-01-14",
-    ),
+    *_priced(_GPT_4_1, {r"gpt-4\.1": (2.0, 8.0, 0.5), r"gpt-4\.1-mini": (0.4, 1.6, 0.1)}, "2027-01-14"),
     replace(_GPT_4_1, names=r"gpt-4\.1-nano", until="2026-10-23"),
     *_priced(
         replace(_GPT_CHAT, context=128_000, output=None),
@@ -513,14 +497,7 @@ MODELS: tuple[ModelInfo, ...] = (
     ),
     ModelInfo(vendor="moonshot", names="moonshot-v1.*"),
     *_priced(_GLM_5_3, {r"glm-5\.3": (1.4, 4.4, 0.26), r"glm-5\.3-flash": (0.15, 0.5, 0.03)}),
-    *_priced(
-        _GLM,
-        {
-            r"glm-5\.[12]": (1.4, 4.4, 0.26),
-            "glm-5": (1.0, 3.2, 0.2),
-            r"glm-4\.[567]": (0.6, 2.2, 0.11),
-        },
-    ),
+    *_priced(_GLM, {r"glm-5\.[12]": (1.4, 4.4, 0.26), "glm-5": (1.0, 3.2, 0.2), r"glm-4\.[567]": (0.6, 2.2, 0.11)}),
     replace(_GLM, names="glm-(4|z|5v|5-).*"),
     *_priced(
         replace(_MINIMAX, budget=None, efforts=(ADAPTIVE, *_EFFORTS), off=None, stops=False),
@@ -625,9 +602,7 @@ class Cost(Struct, frozen=True):
 
 
 def prices_of(
-    model: str,
-    recorded: Mapping[str, Prices | None] = {},
-    table: Mapping[str, Prices] | None = None,
+    model: str, recorded: Mapping[str, Prices | None] = {}, table: Mapping[str, Prices] | None = None
 ) -> Prices | None:
     """The prices of a model, for every figure that is a cost.
 
@@ -655,9 +630,7 @@ def currency_of(table: Mapping[str, Prices] | None) -> str:
 
 
 def cost_of(
-    by_model: Mapping[str, Usage],
-    recorded: Mapping[str, Prices | None],
-    table: Mapping[str, Prices] | None = None,
+    by_model: Mapping[str, Usage], recorded: Mapping[str, Prices | None], table: Mapping[str, Prices] | None = None
 ) -> Cost:
     """What the tokens of models cost, each by its own prices; see `prices_of`.
 

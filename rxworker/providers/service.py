@@ -35,15 +35,7 @@ from rxworker.messages import (
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.settings import awaited, check_type, checks_arguments
 from rxworker.messages.usage import Usage
-from rxworker.providers.base import (
-    Authorize,
-    HttpRequest,
-    Options,
-    Request,
-    ResponseDecoder,
-    hidden_url,
-    is_secret,
-)
+from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder, hidden_url, is_secret
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
 from rxworker.providers.content import with_schema
 from rxworker.providers.encode_cache import Remembered
@@ -373,13 +365,7 @@ class Service(ABC):
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The error of a response that is not a stream, and its remedy."""
         return explain(
-            self.name,
-            status,
-            headers,
-            body,
-            model=self.model,
-            variable=self._credential,
-            secrets=self._secrets(),
+            self.name, status, headers, body, model=self.model, variable=self._credential, secrets=self._secrets()
         )
 
     @property

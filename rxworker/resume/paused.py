@@ -37,12 +37,7 @@ from rxworker.decisions import (
     read_stored,
     reply_of,
 )
-from rxworker.errors import (
-    ConfigurationError,
-    DecisionError,
-    InvalidArgumentError,
-    LocalProtocolError,
-)
+from rxworker.errors import ConfigurationError, DecisionError, InvalidArgumentError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, PausedCall, PauseState, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
@@ -51,14 +46,7 @@ from rxworker.hooks.runner import names_in, numbered
 from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
-from rxworker.messages import (
-    JsonObject,
-    Message,
-    OutputFormat,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import JsonObject, Message, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox

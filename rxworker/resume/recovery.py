@@ -134,11 +134,7 @@ def is_forked(stored: LoadedRun) -> bool:
 
 
 async def continue_run(
-    stored: LoadedRun,
-    run_id: str,
-    tools: Toolbox,
-    on_unknown: OnUnknown,
-    taken_up: OpenResponse | None = None,
+    stored: LoadedRun, run_id: str, tools: Toolbox, on_unknown: OnUnknown, taken_up: OpenResponse | None = None
 ) -> Continuation:
     """Find out how a stored run continues; calls the ``reconcile`` of tools.
 
@@ -155,9 +151,7 @@ async def continue_run(
         # After an answer without calls, what the end of the turn decided is not stored: it is decided again.
         finished_by = _finished_by(_stopped_turn(own), stored.foreign)
         scope = TurnScope(
-            variables=stored.variables,
-            is_resumed=bool(finished_by) or _is_answered(state),
-            finished_by=finished_by,
+            variables=stored.variables, is_resumed=bool(finished_by) or _is_answered(state), finished_by=finished_by
         )
         return Continuation([], scope)
     begin = turn[0].event

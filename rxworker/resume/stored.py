@@ -30,15 +30,7 @@ from rxworker.log.base import EventLog
 from rxworker.log.format import Private, check_continuable, private_of, records_of
 from rxworker.log.values import Claim, RunRow, with_figures
 from rxworker.log.writer import RunWriter
-from rxworker.messages import (
-    Conversation,
-    Document,
-    Image,
-    Json,
-    Message,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Document, Image, Json, Message, ToolMeta, ToolResult
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
 from rxworker.tools.schema import NAMED

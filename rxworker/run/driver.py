@@ -529,9 +529,4 @@ class RunDriver(Generic[T_co]):
             # A log file cannot hold one half of a surrogate pair.
             text = whole(reason_of(error))
             run_id, turn = self._journal.run_id, self._journal.turn
-            logger.warning(
-                "run %s ended without a watcher: %s",
-                run_id,
-                text,
-                extra={"run": run_id, "turn": turn},
-            )
+            logger.warning("run %s ended without a watcher: %s", run_id, text, extra={"run": run_id, "turn": turn})

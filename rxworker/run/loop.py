@@ -24,9 +24,7 @@ A = TypeVar("A")
 
 
 def repeat_turns(
-    turn: Callable[[], Observable[A]],
-    goes_on: Callable[[], bool],
-    scheduler: abc.SchedulerBase,
+    turn: Callable[[], Observable[A]], goes_on: Callable[[], bool], scheduler: abc.SchedulerBase
 ) -> Observable[A]:
     """Perform turns one after the other, while there is something to do.
 

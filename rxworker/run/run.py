@@ -6,17 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Literal,
-    NoReturn,
-    Protocol,
-    TypeAlias,
-    TypeVar,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,12 +146,7 @@ class Run(Generic[T_co]):
             if scope.answered and self.first_seq == 1:
                 writer.keep_answers(scope.answered)
             commands = CommandReader(
-                writer,
-                journal.run_id,
-                context.mailbox,
-                context.pause_request,
-                self._cancel,
-                context.worker.mapped,
+                writer, journal.run_id, context.mailbox, context.pause_request, self._cancel, context.worker.mapped
             )
             if stored is not None and stored.run is not None:
                 commands.skip(stored.run.taken)
@@ -278,13 +263,7 @@ class Run(Generic[T_co]):
     def pipe(self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], op4: Step[C, D], /) -> D: ...
     @overload
     def pipe(
-        self,
-        op1: Step[Observable[Record], A],
-        op2: Step[A, B],
-        op3: Step[B, C],
-        op4: Step[C, D],
-        op5: Step[D, E],
-        /,
+        self, op1: Step[Observable[Record], A], op2: Step[A, B], op3: Step[B, C], op4: Step[C, D], op5: Step[D, E], /
     ) -> E: ...
     @overload
     def pipe(
@@ -482,10 +461,7 @@ class Run(Generic[T_co]):
         return self._context.mailbox.put(messages)
 
     def cancel(
-        self,
-        when: Literal["now", "after_turn"] = "now",
-        *,
-        reason: str = "cancelled by the caller",
+        self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"
     ) -> asyncio.Future[None]:
         """End the run: close the connection, cancel the tools, and call the ``on_abort`` hooks.
 

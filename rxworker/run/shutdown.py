@@ -11,19 +11,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from rxworker.errors import (
-    LimitExceededError,
-    RunAbortedError,
-    RunCancelledError,
-    RunHandedOverError,
-    reason_of,
-)
-from rxworker.events import (
-    AttemptRetract,
-    Event,
-    HandOver,
-    RunAbort,
-)
+from rxworker.errors import LimitExceededError, RunAbortedError, RunCancelledError, RunHandedOverError, reason_of
+from rxworker.events import AttemptRetract, Event, HandOver, RunAbort
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.state.run import Cause, call_ends, response_ends
 from rxworker.tools.coroutines import pass_through

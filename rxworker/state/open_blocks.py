@@ -16,14 +16,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockStart,
-    Event,
-    ResponseStatus,
-    Status,
-)
+from rxworker.events import AttemptRetract, AttemptStart, BlockStart, Event, ResponseStatus, Status
 
 B = TypeVar("B")
 

@@ -60,16 +60,7 @@ from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import SIZES, as_sum
 from rxworker.state.inner import step_inner, step_tools, with_tokens
 from rxworker.state.response import STARTED, ResponseState, step_events
-from rxworker.state.run_state import (
-    CallState,
-    Round,
-    RunState,
-    close,
-    find_call,
-    received,
-    settle,
-    with_duration,
-)
+from rxworker.state.run_state import CallState, Round, RunState, close, find_call, received, settle, with_duration
 from rxworker.state.shared_state import apply_change
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
@@ -95,11 +86,7 @@ def call_ends(state: RunState, cause: Cause | Literal["cut"]) -> list[Event]:
 
     The state adds them to the conversation, and answers the other calls.
     """
-    ended = {
-        "cancel": "run was cancelled",
-        "limit": "run reached a limit",
-        "cut": "call was cut off",
-    }
+    ended = {"cancel": "run was cancelled", "limit": "run reached a limit", "cut": "call was cut off"}
     what = ended.get(cause, "run failed")
     text = f"The {what} while this tool ran. Whether it had an effect is not known."
     ends: list[Event] = []
@@ -264,11 +251,7 @@ def _run_stop(state: RunState, _: RunStop) -> RunState:
 def _run_abort(state: RunState, event: RunAbort) -> RunState:
     state = _end_calls(settle(state))
     return replace(
-        state,
-        status="aborted",
-        cause=event.cause,
-        reason=event.reason,
-        conversation=repair(state.conversation),
+        state, status="aborted", cause=event.cause, reason=event.reason, conversation=repair(state.conversation)
     )
 
 
@@ -408,26 +391,14 @@ def _count_tools(state: RunState, path: tuple[str, ...], events: Sequence[ToolSt
         errors, seconds = errors + event.is_error, seconds + event.seconds
         if event.seconds:  # a tool that was cancelled has no duration
             durations = with_duration(durations, event.seconds)
-    return replace(
-        state,
-        running_tools=running,
-        tool_errors=errors,
-        tool_seconds=seconds,
-        tool_durations=durations,
-    )
+    return replace(state, running_tools=running, tool_errors=errors, tool_seconds=seconds, tool_durations=durations)
 
 
 def _tool_output(state: RunState, event: ToolOutput) -> RunState:
     return _tool_events(state, (ToolStop(event.result, place=event.place),))
 
 
-def _put(
-    calls: list[CallState],
-    by_id: dict[str, list[int]],
-    at: int | None,
-    each: CallState,
-    state: RunState,
-) -> None:
+def _put(calls: list[CallState], by_id: dict[str, list[int]], at: int | None, each: CallState, state: RunState) -> None:
     """The state of a call. One that no complete response has made is left out: it has its answer."""
     if at is not None:
         place = calls[at].place
@@ -475,13 +446,7 @@ def _with_round(state: RunState, this: Round) -> RunState:
             stale, cycle = state.stale + 1, max(state.cycle, back)
             rounds = rounds[: back - 1] + rounds[back:]
             break
-    return replace(
-        state,
-        rounds=(this, *rounds[: MAX_CYCLE - 1]),
-        stale=stale,
-        cycle=cycle,
-        repeats=1 + stale // cycle,
-    )
+    return replace(state, rounds=(this, *rounds[: MAX_CYCLE - 1]), stale=stale, cycle=cycle, repeats=1 + stale // cycle)
 
 
 def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:

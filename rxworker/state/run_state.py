@@ -32,10 +32,7 @@ CallPhase: TypeAlias = Literal["waiting", "running", "ended"]
 Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
 """The names and arguments of calls, and the contents of their results and whether they are errors."""
 
-TOOL_BOUNDS = (
-    *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
-    *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0),
-)
+TOOL_BOUNDS = (*(0.01, 0.02, 0.05, 0.1, 0.2, 0.5), *(1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0))
 """Seconds, by which the durations of tools are counted."""
 
 
@@ -258,12 +255,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
         # Some may have a result already. The others will not run, and get a result that states this.
         conversation = repair(conversation.add(*_results_of(made, known)))
     return replace(
-        state,
-        response=response,
-        stop_reason=stop_reason,
-        conversation=conversation,
-        is_closed=True,
-        calls=calls,
+        state, response=response, stop_reason=stop_reason, conversation=conversation, is_closed=True, calls=calls
     )
 
 
@@ -274,10 +266,7 @@ def _known(place: int, call: ToolCall, known: Sequence[CallState], by_id: dict[s
 
 
 def find_call(
-    calls: Sequence[CallState],
-    place: int,
-    call_id: str,
-    by_id: dict[str, list[int]] | None = None,
+    calls: Sequence[CallState], place: int, call_id: str, by_id: dict[str, list[int]] | None = None
 ) -> int | None:
     """The index of the call of this place and id.
 

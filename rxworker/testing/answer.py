@@ -90,10 +90,7 @@ class ServedResponse(Struct, frozen=True):
 
     @classmethod
     def from_frames(
-        cls,
-        frames: Iterable[bytes],
-        content_type: str = CONTENT_TYPES[".sse"],
-        **faults: Unpack[Faults],
+        cls, frames: Iterable[bytes], content_type: str = CONTENT_TYPES[".sse"], **faults: Unpack[Faults]
     ) -> ServedResponse:
         """Frames written by hand."""
         return cls(tuple(frames), headers={"content-type": content_type}, **faults)

@@ -211,12 +211,7 @@ def call_context(
 
 
 def result_context(
-    tool: str,
-    result: str,
-    /,
-    fields: ContextFields | None = None,
-    is_error: bool = False,
-    **arguments: Any,
+    tool: str, result: str, /, fields: ContextFields | None = None, is_error: bool = False, **arguments: Any
 ) -> ToolResultContext:
     """The context of a hook at ``after_tool_call``.
 

@@ -87,11 +87,7 @@ class Marbles:
         return self.scheduler.create_cold_observable(parse(drawing, lookup, 0))
 
     def expected(
-        self,
-        drawing: str,
-        lookup: Mapping[str, A] | None = None,
-        *,
-        error: Exception = FAILURE,
+        self, drawing: str, lookup: Mapping[str, A] | None = None, *, error: Exception = FAILURE
     ) -> list[Recorded[Any]]:
         """The items that `observe` returns for this drawing."""
         return parse(drawing, lookup, SUBSCRIBED, error)

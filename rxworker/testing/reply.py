@@ -130,11 +130,7 @@ class Reply(Struct, frozen=True):
 
 
 def say(
-    text: str,
-    *,
-    stop: StopKind | StopReason | None = None,
-    usage: Usage | None = USAGE,
-    chunk: int = CHUNK,
+    text: str, *, stop: StopKind | StopReason | None = None, usage: Usage | None = USAGE, chunk: int = CHUNK
 ) -> Reply:
     """A reply with a text.
 
@@ -214,10 +210,7 @@ def input_text(block: ToolCall) -> str:
     return msgspec.json.encode(block.input).decode()
 
 
-BLOCK_TYPES: dict[type[ReplyBlock], BlockType] = {
-    Thinking: BlockType.THINKING,
-    Text: BlockType.TEXT,
-}
+BLOCK_TYPES: dict[type[ReplyBlock], BlockType] = {Thinking: BlockType.THINKING, Text: BlockType.TEXT}
 
 
 def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list[ResponseEvent]:

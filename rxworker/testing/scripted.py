@@ -14,12 +14,7 @@ from typing import Generic, Self, TypeAlias, TypeVar
 from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, MultipleAssignmentDisposable
-from reactivex.scheduler import (
-    CurrentThreadScheduler,
-    ImmediateScheduler,
-    TimeoutScheduler,
-    TrampolineScheduler,
-)
+from reactivex.scheduler import CurrentThreadScheduler, ImmediateScheduler, TimeoutScheduler, TrampolineScheduler
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, ProviderError
@@ -372,12 +367,7 @@ class _Answer(Struct, frozen=True):
 class _Emission(abc.DisposableBase):
     """One answer on its way to one subscriber."""
 
-    def __init__(
-        self,
-        model: ScriptedModel,
-        answer: _Answer,
-        observer: abc.ObserverBase[ResponseEvent],
-    ) -> None:
+    def __init__(self, model: ScriptedModel, answer: _Answer, observer: abc.ObserverBase[ResponseEvent]) -> None:
         self._model = model
         self._answer = answer
         self._observer = observer

@@ -83,22 +83,10 @@ class Registration(abc.DisposableBase):
         begin: Called when a response begins; ``None`` where the handler has no such method.
     """
 
-    __slots__ = (
-        "_remove",
-        "begin",
-        "gather",
-        "kind",
-        "name",
-        "on_event",
-        "on_retract",
-        "scope",
-    )
+    __slots__ = ("_remove", "begin", "gather", "kind", "name", "on_event", "on_retract", "scope")
 
     def __init__(
-        self,
-        kind: Kind[object],
-        handler: HandlerLike[Any, Any],
-        remove: WeakMethod[Callable[[Registration], None]],
+        self, kind: Kind[object], handler: HandlerLike[Any, Any], remove: WeakMethod[Callable[[Registration], None]]
     ) -> None:
         self.kind = kind
         known: Any = handler
@@ -268,12 +256,7 @@ class ToolCallCollector(_Collector[ToolCall]):
         elif type(event) is ToolUseBlockStop:
             self._add(partial(_call_of, event, scope))
 
-    def gather(
-        self,
-        scope: list[InputJsonDelta | InputValueDelta],
-        deltas: Deltas[Any],
-        /,
-    ) -> None:
+    def gather(self, scope: list[InputJsonDelta | InputValueDelta], deltas: Deltas[Any], /) -> None:
         """Take several pieces of a tool call's arguments."""
         scope.append(InputJsonDelta(deltas.like.index, "".join(deltas.texts)))
 

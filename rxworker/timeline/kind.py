@@ -182,12 +182,7 @@ TOOL_USE_BLOCK: Kind[ToolUseBlockEvent] = Kind("tool use block", InputJsonDelta,
 RETRACT: Kind[str] = Kind("retract")
 """The kind of the reasons of retractions; it has a method of its own."""
 
-KIND_OF_META: dict[type[object], Kind[object]] = {
-    Usage: USAGE,
-    Ping: PING,
-    Status: STATUS,
-    Error: ERROR,
-}
+KIND_OF_META: dict[type[object], Kind[object]] = {Usage: USAGE, Ping: PING, Status: STATUS, Error: ERROR}
 KIND_OF_BLOCK: dict[BlockType, Kind[object]] = {
     BlockType.TEXT: TEXT_BLOCK,
     BlockType.TOOL_RESULT: TEXT_BLOCK,  # text of a tool is read like text of the model
@@ -195,10 +190,7 @@ KIND_OF_BLOCK: dict[BlockType, Kind[object]] = {
     BlockType.TOOL_USE: TOOL_USE_BLOCK,
 }
 
-KINDS: tuple[Kind[object], ...] = (
-    *KIND_OF_META.values(),
-    *dict.fromkeys(KIND_OF_BLOCK.values()),
-)
+KINDS: tuple[Kind[object], ...] = (*KIND_OF_META.values(), *dict.fromkeys(KIND_OF_BLOCK.values()))
 
 
 def typed_start(kind: Kind[object], start: BlockStart, _: BlockStart) -> object:

@@ -27,13 +27,7 @@ from weakref import WeakMethod, ref
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError, as_exception, reason_of
-from rxworker.events import (
-    Error,
-    Event,
-    Ping,
-    Status,
-    Usage,
-)
+from rxworker.events import Error, Event, Ping, Status, Usage
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import expect_events

@@ -120,10 +120,7 @@ def _those_of(kind: type[Struct], settings: ToolSettings) -> dict[str, Any]:
 
 
 def _make(
-    function: Callable[..., Any],
-    settings: ToolSettings,
-    policy: ToolPolicy,
-    names: Mapping[str, Any],
+    function: Callable[..., Any], settings: ToolSettings, policy: ToolPolicy, names: Mapping[str, Any]
 ) -> FunctionTool[..., Any]:
     function, method = _function(function)
     name, description = settings.get("name"), settings.get("description")

@@ -28,13 +28,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
-from rxworker.errors import (
-    ConfigurationError,
-    ExecutionFailedError,
-    InvalidArgumentError,
-    ToolError,
-    describe,
-)
+from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, ToolError, describe
 from rxworker.messages import ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools.base import Reconcile, ToolPolicy
@@ -367,9 +361,7 @@ async def _exhaust(items: AsyncIterator[object], context: ToolContext) -> object
 
 
 async def follow(
-    source: Observable[Any],
-    take: Callable[[Any], None],
-    scheduler: type[LoopScheduler] = LoopScheduler,
+    source: Observable[Any], take: Callable[[Any], None], scheduler: type[LoopScheduler] = LoopScheduler
 ) -> BaseException | None:
     """Subscribe, on the event loop, and wait for the end; the subscription is disposed when the wait is cancelled.
 

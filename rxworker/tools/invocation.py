@@ -20,13 +20,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.json import Encoder
 
-from rxworker.errors import (
-    ExecutionFailedError,
-    InvalidArgumentError,
-    ToolError,
-    ToolTimeoutError,
-    describe,
-)
+from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError, describe
 from rxworker.events import LoopHold, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.events.pause import PausedCall
@@ -219,12 +213,7 @@ def key_of(call: ToolCall, place: int, scope: str) -> str:
 
 
 async def attempts(
-    tool: Tool,
-    policy: ToolPolicy,
-    running: RunningCall,
-    *,
-    task: asyncio.Task[object] | None,
-    own_task: bool,
+    tool: Tool, policy: ToolPolicy, running: RunningCall, *, task: asyncio.Task[object] | None, own_task: bool
 ) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
@@ -299,10 +288,7 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
 
 
 async def _executed(
-    tool: Tool,
-    arguments: str | bytes,
-    context: ToolContext,
-    held: Callable[[float], None],
+    tool: Tool, arguments: str | bytes, context: ToolContext, held: Callable[[float], None]
 ) -> ResultContent | ToolResult:
     """Run a tool in a task of its own.
 

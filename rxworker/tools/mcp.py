@@ -184,13 +184,7 @@ class McpTool:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        remote_name: str,
-        meta: ToolMeta,
-        policy: ToolPolicy,
-        *,
-        audio: bool = False,
+        self, connection: Connection, remote_name: str, meta: ToolMeta, policy: ToolPolicy, *, audio: bool = False
     ) -> None:
         self.meta = meta
         self.policy = policy

@@ -25,13 +25,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rxworker.errors import (
-    ConfigurationError,
-    ExecutionFailedError,
-    RemoteProtocolError,
-    TransportError,
-    describe,
-)
+from rxworker.errors import ConfigurationError, ExecutionFailedError, RemoteProtocolError, TransportError, describe
 from rxworker.events.form import check_form
 from rxworker.events.pause import Question
 from rxworker.messages import Json, JsonObject
@@ -314,10 +308,7 @@ class Connection:
         # A server of the package itself, in this process, has no transport.
         given = self._noticing(server) if hasattr(server, "__aenter__") else server
         async with mcp.Client(
-            given,
-            elicitation_callback=self._elicit,
-            message_handler=self._notified,
-            extensions=[tasks_extension()],
+            given, elicitation_callback=self._elicit, message_handler=self._notified, extensions=[tasks_extension()]
         ) as client:
             self._client = client
             if not ready.done():

@@ -13,12 +13,7 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from rxworker.errors import (
-    ExecutionFailedError,
-    InvalidArgumentError,
-    ToolError,
-    ToolTimeoutError,
-)
+from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError
 from rxworker.messages import Audio, Document, Image, Text, ToolResult
 from rxworker.messages.content import RESULT_BLOCKS, ResultBlock, ResultContent
 from rxworker.tools.cancellation import is_destroyed
@@ -80,8 +75,7 @@ def _to_text(value: object, tool: str) -> str:
     # Too big an integer and a lone surrogate are ValueErrors, a list that holds itself is a RecursionError.
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ExecutionFailedError(
-            f"the tool returned a {type(value).__qualname__}, which has no JSON form: {error}",
-            tool=tool,
+            f"the tool returned a {type(value).__qualname__}, which has no JSON form: {error}", tool=tool
         ) from error
 
 

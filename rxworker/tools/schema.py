@@ -28,13 +28,7 @@ LEFT_OUT = frozenset({"$ref", "$comment", "discriminator", "const"})
 ONE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames"})
 SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 NAMED = frozenset({"properties", "patternProperties"})
-TYPES: Mapping[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
+TYPES: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 HINT = (
     "use a type that JSON can carry: str, int, float, bool, bytes, list, tuple, set, dict, Literal, an Enum of texts or"
     " of integers, datetime, UUID, Decimal, pathlib.Path, a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, a "

@@ -81,12 +81,7 @@ def resolve(annotation: Any, function: Callable[..., Any], names: Mapping[str, A
     return typing.get_type_hints(holder, dict(module), dict(names), include_extras=True)["it"]
 
 
-def _read(
-    parameter: inspect.Parameter,
-    function: Callable[..., Any],
-    tool: str,
-    names: Mapping[str, Any],
-) -> Parameter:
+def _read(parameter: inspect.Parameter, function: Callable[..., Any], tool: str, names: Mapping[str, Any]) -> Parameter:
     where = f"tool {tool!r}, parameter {parameter.name!r}"
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise ConfigurationError(
@@ -134,12 +129,10 @@ def _is_context(annotation: Any) -> bool:
 
 
 PARAMETERS = re.compile(
-    r"(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters):\s*",
-    re.IGNORECASE,
+    r"(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters):\s*", re.IGNORECASE
 )
 OTHERS = re.compile(
-    r"(Returns?|Yields?|Receives|Raises|Examples?|Attributes|Methods|See Also|References|Todo|Warns):\s*",
-    re.IGNORECASE,
+    r"(Returns?|Yields?|Receives|Raises|Examples?|Attributes|Methods|See Also|References|Todo|Warns):\s*", re.IGNORECASE
 )
 GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?")
 REST_FIELD = re.compile(r":(\w+)(?:\s+([^:]*))?:(?:\s+(.*))?")

@@ -273,12 +273,7 @@ class Toolbox:
                 return text
             raise TypeError(f"it returned {text!r:.60}, which is not a text")
         except (Exception, SystemExit) as failure:
-            logger.warning(
-                "the error formatter failed at %r",
-                error,
-                exc_info=failure,
-                extra={"tool": error.tool},
-            )
+            logger.warning("the error formatter failed at %r", error, exc_info=failure, extra={"tool": error.tool})
             return format_error(error)
 
     def remove(self, name: str) -> Tool:

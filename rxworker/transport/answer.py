@@ -26,13 +26,7 @@ from functools import lru_cache
 
 from reactivex import Observable, abc
 
-from rxworker.errors import (
-    HttpStatusError,
-    ProviderError,
-    RxWorkerError,
-    TransportError,
-    TransportTimeoutError,
-)
+from rxworker.errors import HttpStatusError, ProviderError, RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.kernel import Sink, connect
@@ -431,10 +425,7 @@ class Background:
     """
 
     def __init__(
-        self,
-        send: Callable[[HttpRequest], Observable[bytes]],
-        sent: HttpRequest,
-        decoder: ResponseDecoder,
+        self, send: Callable[[HttpRequest], Observable[bytes]], sent: HttpRequest, decoder: ResponseDecoder
     ) -> None:
         self._decoder = resumable(decoder)
         self.has_progressed = False

@@ -22,13 +22,7 @@ from rxworker.errors import ConfigurationError, HttpStatusError, LocalProtocolEr
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
-from rxworker.messages.settings import (
-    awaited,
-    check_number,
-    check_type,
-    checks_arguments,
-    is_coroutine_function,
-)
+from rxworker.messages.settings import awaited, check_number, check_type, checks_arguments, is_coroutine_function
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.kernel import Stage, connect
 from rxworker.providers.base import (

@@ -114,10 +114,7 @@ class LoopClock(AsyncIOScheduler):
         return waiting
 
     def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: typing.ScheduledAction[A],
-        state: A | None = None,
+        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[A], state: A | None = None
     ) -> abc.DisposableBase:
         """Run an action after a while."""
         seconds = duetime if isinstance(duetime, float) else self.to_seconds(duetime)

@@ -18,16 +18,7 @@ from reactivex import operators as ops
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import (
-    BlockStart,
-    BlockStop,
-    Error,
-    Opaque,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    Usage,
-)
+from rxworker.events import BlockStart, BlockStop, Error, Opaque, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.messages import Conversation, Prices
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import HttpRequest, Options, Provider, Request, is_background

@@ -181,11 +181,7 @@ class GeminiCacheTransport:
     """
 
     def __init__(
-        self,
-        transport: Transport | None = None,
-        *,
-        ttl: float = 300.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, transport: Transport | None = None, *, ttl: float = 300.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         check_number("GeminiCacheTransport(ttl)", ttl, above=EARLY)
         check_plain("GeminiCacheTransport(clock)", clock)

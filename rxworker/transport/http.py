@@ -18,13 +18,7 @@ from aiohttp import StreamReader
 from aiohttp.hdrs import CONTENT_TYPE
 from reactivex import Observable, abc
 
-from rxworker.errors import (
-    HttpStatusError,
-    LocalProtocolError,
-    RxWorkerError,
-    TransportError,
-    TransportTimeoutError,
-)
+from rxworker.errors import HttpStatusError, LocalProtocolError, RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.framing.decoder import MAX_FRAME
 from rxworker.operators.kernel import Stage
 from rxworker.providers.base import HttpRequest, secrets_in, secrets_of_url
@@ -141,12 +135,7 @@ class Exchange(abc.DisposableBase):
 
     __slots__ = ("_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
 
-    def __init__(
-        self,
-        request: HttpRequest,
-        observer: abc.ObserverBase[bytes],
-        timeout: aiohttp.ClientTimeout,
-    ) -> None:
+    def __init__(self, request: HttpRequest, observer: abc.ObserverBase[bytes], timeout: aiohttp.ClientTimeout) -> None:
         self.task: asyncio.Task[None] | None = None
         self._request = request
         self._observer = observer

@@ -18,23 +18,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import (
-    ProviderError,
-    RemoteProtocolError,
-    RxWorkerError,
-    TransportError,
-    TransportTimeoutError,
-)
-from rxworker.events import (
-    BlockAbort,
-    Error,
-    Opaque,
-    Ping,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    Usage,
-)
+from rxworker.errors import ProviderError, RemoteProtocolError, RxWorkerError, TransportError, TransportTimeoutError
+from rxworker.events import BlockAbort, Error, Opaque, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.operators.kernel import Operator, many, stage
@@ -165,11 +150,7 @@ class Receiver(abc.ObserverBase[bytes]):
     def _feed_one_by_one(self, data: bytes) -> Sequence[Part]:
         return gather(self._decoder.feed(data))
 
-    def _emit(
-        self,
-        parts: Sequence[Part],
-        broken: Exception | None = None,
-    ) -> None:
+    def _emit(self, parts: Sequence[Part], broken: Exception | None = None) -> None:
         """Push what a read brought."""
         kinds = [*map(type, reversed(parts))]
         if self._failure is not None or not _FAILING.isdisjoint(kinds):
@@ -204,10 +185,7 @@ class Receiver(abc.ObserverBase[bytes]):
         elif isinstance(event, BlockAbort):
             event = replace(event, reason=self._hide(event.reason))
         elif isinstance(event, Error):
-            code, request = (
-                _optional(self._hide, event.code),
-                _optional(self._hide, event.request_id),
-            )
+            code, request = (_optional(self._hide, event.code), _optional(self._hide, event.request_id))
             event = replace(event, code=code, request_id=request, message=self._hide(event.message))
             if broken is not None and event.code == TRUNCATED:
                 event, self._failure = _because(event, broken), broken

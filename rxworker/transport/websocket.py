@@ -26,13 +26,7 @@ from rxworker.errors import HttpStatusError, RemoteProtocolError, TransportError
 from rxworker.framing.decoder import MAX_FRAME, too_large
 from rxworker.messages.settings import check_number
 from rxworker.providers.base import HttpRequest
-from rxworker.providers.openai_responses.chain import (
-    Creation,
-    Held,
-    Output,
-    ServerEvent,
-    read_event,
-)
+from rxworker.providers.openai_responses.chain import Creation, Held, Output, ServerEvent, read_event
 from rxworker.providers.openai_responses.decode import LAST
 from rxworker.transport.base import PRESSURE
 from rxworker.transport.http import Exchange, on_subscribe, shown
@@ -219,10 +213,7 @@ class _Socket:
     held: Held
 
     def __init__(
-        self,
-        connected: aiohttp.ClientWebSocketResponse,
-        request: HttpRequest,
-        loop: asyncio.AbstractEventLoop,
+        self, connected: aiohttp.ClientWebSocketResponse, request: HttpRequest, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._connected = connected
         self._url = request.url
@@ -270,12 +261,7 @@ class _SocketExchange(Exchange):
 
     __slots__ = ("_sockets",)
 
-    def __init__(
-        self,
-        request: HttpRequest,
-        observer: abc.ObserverBase[bytes],
-        sockets: _Sockets,
-    ) -> None:
+    def __init__(self, request: HttpRequest, observer: abc.ObserverBase[bytes], sockets: _Sockets) -> None:
         super().__init__(request, observer, sockets.timeout)
         self._sockets = sockets
 

@@ -20,14 +20,7 @@ from msgspec import Struct
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.events import (
-    AttemptStart,
-    Record,
-    ResponseEvent,
-    RunStop,
-    Status,
-    Usage,
-)
+from rxworker.events import AttemptStart, Record, ResponseEvent, RunStop, Status, Usage
 from rxworker.messages.usage import NOTHING, less
 from rxworker.providers.models import model_info
 from rxworker.transport.base import ACCOUNT, Model, service_of

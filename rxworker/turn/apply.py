@@ -83,10 +83,7 @@ def apply_operators(
         for operator in operators:
             result = expect_observable(operator, operator(guarded(result)))
         upstream.disposable = result.subscribe(
-            on_next,
-            on_error,
-            on_completed,
-            scheduler=clock if isinstance(scheduler, LoopClock) else scheduler,
+            on_next, on_error, on_completed, scheduler=clock if isinstance(scheduler, LoopClock) else scheduler
         )
         return upstream
 
@@ -155,10 +152,7 @@ class _Clock(LoopClock):
         return super().schedule(caught(action, self._fail), state)
 
     def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: typing.ScheduledAction[A],
-        state: A | None = None,
+        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[A], state: A | None = None
     ) -> abc.DisposableBase:
         """Run an action after a while."""
         if self.to_seconds(duetime) <= 0:

@@ -23,14 +23,7 @@ from rxworker.errors import (
 from rxworker.events import CommandTaken
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.format import record_of
-from rxworker.log.values import (
-    CARRIED,
-    Command,
-    SentMessages,
-    carried_over,
-    send_command,
-    withdraw_command,
-)
+from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command, withdraw_command
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.tools.cancellation import is_destroyed
@@ -219,10 +212,7 @@ class CommandReader:
     async def _read(self) -> None:
         def failed(error: Exception) -> None:
             logger.warning(
-                "the commands to %s cannot be read: %s",
-                self._run,
-                reason_of(error),
-                extra={"run": self._run},
+                "the commands to %s cannot be read: %s", self._run, reason_of(error), extra={"run": self._run}
             )
 
         with _reported(failed):

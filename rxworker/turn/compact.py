@@ -18,10 +18,7 @@ failed; what is still to do. Call no tools. Answer with the summary and nothing 
 
 KEEP = 0.25
 # What a way to compact has no use for, and its default.
-UNUSED: Mapping[str, Mapping[str, object]] = {
-    "trim": {"prompt": PROMPT},
-    "provider": {"keep": KEEP, "prompt": PROMPT},
-}
+UNUSED: Mapping[str, Mapping[str, object]] = {"trim": {"prompt": PROMPT}, "provider": {"keep": KEEP, "prompt": PROMPT}}
 
 
 class Compact(Settings, frozen=True):

@@ -46,9 +46,7 @@ UNFIT = (*AGAINST_CALLS, StopKind.PAUSE_TURN)
 
 
 async def compacted(
-    context: RunContext,
-    hooked: Callable[[Conversation], Awaitable[tuple[Conversation, Edits]]],
-    emit: Emit,
+    context: RunContext, hooked: Callable[[Conversation], Awaitable[tuple[Conversation, Edits]]], emit: Emit
 ) -> bool:
     """Shorten the conversation of the next requests, if it is time. Returns whether it was.
 

@@ -57,10 +57,7 @@ class Journal:
     faults: ClassVar[list[str] | None] = None
 
     def __init__(
-        self,
-        run_id: str,
-        clock: Callable[[], float] = time.time,
-        loop: asyncio.AbstractEventLoop | None = None,
+        self, run_id: str, clock: Callable[[], float] = time.time, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
         self.run_id = run_id
         # A weak reference: otherwise the two, with the whole history, would wait for the garbage collector.

@@ -140,11 +140,7 @@ class Budget:
     """
 
     def __init__(
-        self,
-        *,
-        max_tokens: int | None = None,
-        max_cost: float | None = None,
-        prices: Prices | None = None,
+        self, *, max_tokens: int | None = None, max_cost: float | None = None, prices: Prices | None = None
     ) -> None:
         check_number("Budget(max_tokens)", max_tokens, whole=True, optional=True)
         check_number("Budget(max_cost)", max_cost, optional=True)

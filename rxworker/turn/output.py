@@ -120,12 +120,7 @@ def output_of(type_: type[T] | None) -> Output[T] | None:
 
 
 def _wrapped(schema: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": {"value": schema},
-        "required": ["value"],
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": {"value": schema}, "required": ["value"], "additionalProperties": False}
 
 
 def _bare(text: str) -> str:

@@ -170,8 +170,7 @@ class OpenBlock:
         yield from self.show()
 
     def _grew(
-        self,
-        event: events.TextDelta | events.ThinkingDelta | events.RefusalDelta | events.InputJsonDelta,
+        self, event: events.TextDelta | events.ThinkingDelta | events.RefusalDelta | events.InputJsonDelta
     ) -> changes.Changes:
         if not event.text or self.kind not in HOLDS[type(event)]:
             return

@@ -16,15 +16,7 @@ from msgspec import Struct
 from rxworker.events import BlockType
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.views.changes import (
-    BlockClose,
-    BlockGrow,
-    BlockOpen,
-    CallResult,
-    Changes,
-    Scope,
-    ShownBlock,
-)
+from rxworker.views.changes import BlockClose, BlockGrow, BlockOpen, CallResult, Changes, Scope, ShownBlock
 
 
 class OpenCall(Struct, frozen=True):
@@ -146,12 +138,7 @@ class CallTracker:
         return call
 
     def answer(
-        self,
-        result: ToolResult,
-        seconds: float = 0.0,
-        *,
-        is_denied: bool = False,
-        again: bool = False,
+        self, result: ToolResult, seconds: float = 0.0, *, is_denied: bool = False, again: bool = False
     ) -> Changes:
         """Report the result of a call. A second result of the same call is dropped, unless ``again`` is set."""
         native = result.tool_use_id

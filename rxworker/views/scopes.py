@@ -37,13 +37,7 @@ class ScopeTracker:
     """
 
     def __init__(
-        self,
-        scope: Scope,
-        run_id: str,
-        calls: CallTracker,
-        *,
-        is_detailed: bool = False,
-        sees_all: bool = False,
+        self, scope: Scope, run_id: str, calls: CallTracker, *, is_detailed: bool = False, sees_all: bool = False
     ) -> None:
         self.scope = scope
         self.calls = calls

@@ -37,11 +37,7 @@ class Callback(Generic[A]):
     """
 
     def __init__(
-        self,
-        function: Callable[[A], object],
-        failed: Callable[[A, BaseException], object],
-        *,
-        in_order: bool = False,
+        self, function: Callable[[A], object], failed: Callable[[A, BaseException], object], *, in_order: bool = False
     ) -> None:
         self._function = function
         self._name: str = getattr(function, "__qualname__", type(function).__qualname__)

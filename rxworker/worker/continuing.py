@@ -10,16 +10,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from rxworker.decisions import Decided, PendingCalls, granted_by
-from rxworker.errors import (
-    CommandConflictError,
-    ConfigurationError,
-    LocalProtocolError,
-    LogError,
-    RunStatusError,
-)
-from rxworker.events import (
-    RunRecover,
-)
+from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
+from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
@@ -127,23 +119,12 @@ def resumed(
     if session.worker.budget is not None:
         session.worker.budget.carry_over(waiting.run_id, run, waiting.usage)
     return Beginning(
-        first,
-        scope,
-        waiting.called,
-        allowed=allowed,
-        output=output,
-        shared_state=shared,
-        stored=stored,
-        run_id=run,
+        first, scope, waiting.called, allowed=allowed, output=output, shared_state=shared, stored=stored, run_id=run
     )
 
 
 async def decided(
-    session: SessionBase,
-    log: EventLog,
-    run_id: str,
-    given: Decided,
-    output: Output[object] | None,
+    session: SessionBase, log: EventLog, run_id: str, given: Decided, output: Output[object] | None
 ) -> Beginning:
     """What the run begins with that resumes a stored one, after the decisions are stored."""
     _check_performs(session)
@@ -188,13 +169,7 @@ async def _applied(
 
 
 async def forked(
-    session: SessionBase,
-    log: EventLog,
-    run_id: str,
-    seq: int,
-    new: str,
-    reason: str,
-    output: Output[object] | None,
+    session: SessionBase, log: EventLog, run_id: str, seq: int, new: str, reason: str, output: Output[object] | None
 ) -> Beginning:
     """What a fork continues from, after it is stored."""
     await log.existing(run_id)
@@ -308,12 +283,7 @@ async def recovered(
 
 
 async def _continuation(
-    session: SessionBase,
-    log: EventLog,
-    claim: Claim,
-    info: RunInfo,
-    stored: LoadedRun,
-    taken_up: OpenResponse | None,
+    session: SessionBase, log: EventLog, claim: Claim, info: RunInfo, stored: LoadedRun, taken_up: OpenResponse | None
 ) -> Continuation:
     """How this process goes on with a stored run that it has claimed."""
     session._check_matchers()

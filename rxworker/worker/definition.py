@@ -29,14 +29,7 @@ from rxworker.tools.results import ErrorFormatter
 from rxworker.tools.toolbox import ToolLike
 from rxworker.transport import Model, Retry
 from rxworker.transport.client import as_model
-from rxworker.turn.arguments import (
-    expect,
-    expect_folder,
-    expect_labels,
-    expect_operators,
-    expect_several,
-    optional,
-)
+from rxworker.turn.arguments import expect, expect_folder, expect_labels, expect_operators, expect_several, optional
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
 from rxworker.turn.limits import Budget, Limits, check_priced, model_prices

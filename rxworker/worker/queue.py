@@ -433,10 +433,7 @@ async def work(
 
 
 async def recover_all(
-    log: EventLog,
-    make_worker: WorkerMaker[Worker],
-    *,
-    once: bool = False,
+    log: EventLog, make_worker: WorkerMaker[Worker], *, once: bool = False
 ) -> AsyncGenerator[Run[object], None]:
     """Recover the runs of processes that have ended, now and later, and resume paused runs whose decisions are stored.
 
@@ -550,13 +547,7 @@ async def begin(
 
 def _log_failure(run: Run[object], error: BaseException) -> None:
     """Log what ``on_run`` raised, which must not end the other runs."""
-    logger.error(
-        "on_run failed for %s: %s",
-        run.id,
-        describe(error),
-        exc_info=error,
-        extra={"run": run.id},
-    )
+    logger.error("on_run failed for %s: %s", run.id, describe(error), exc_info=error, extra={"run": run.id})
 
 
 async def _claim_within(source: RunSource, info: RunInfo, tenant: str, cap: int) -> Claim | None:

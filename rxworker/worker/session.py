@@ -11,9 +11,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from rxworker.decisions import Decided, Decisions, PendingCalls, granted_by
-from rxworker.errors import (
-    LocalProtocolError,
-)
+from rxworker.errors import LocalProtocolError
 from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim
 from rxworker.messages import Json, Message
@@ -238,12 +236,7 @@ class SessionVerbs:
         return session._begin(begin, resumed_id(run_id))
 
     def recover(
-        self,
-        run_id: str,
-        *,
-        reason: str = "",
-        claim: Claim | None = None,
-        output: type[R] | None = None,
+        self, run_id: str, *, reason: str = "", claim: Claim | None = None, output: type[R] | None = None
     ) -> Run[R]:
         """Continue a stored run that is queued, or whose process has ended, in the same sequence of records.
 

@@ -18,16 +18,8 @@ from typing import Any
 
 from reactivex import abc
 
-from rxworker.errors import (
-    ConfigurationError,
-    LocalProtocolError,
-    SessionBusyError,
-)
-from rxworker.events import (
-    Record,
-    RunAbort,
-    RunStart,
-)
+from rxworker.errors import ConfigurationError, LocalProtocolError, SessionBusyError
+from rxworker.events import Record, RunAbort, RunStart
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.history import History
 from rxworker.hub.watcher import running_loop
@@ -36,11 +28,7 @@ from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
 from rxworker.log.values import CONVERSATION, RunInfo, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
-from rxworker.resume.stored import (
-    LoggedRun,
-    digests_of,
-    title_of,
-)
+from rxworker.resume.stored import LoggedRun, digests_of, title_of
 from rxworker.run.run import Beginning, Run
 from rxworker.run.virtual import record_clock, scheduler_of_run
 from rxworker.state import RunState, step_run
@@ -291,12 +279,7 @@ class SessionBase:
         labels = recorded_labels(self.run_labels)
         start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels)
         begin = Beginning(
-            (start,),
-            TurnScope(),
-            allowed=self.allowed,
-            output=output,
-            shared_state=self.shared_state,
-            stored=stored,
+            (start,), TurnScope(), allowed=self.allowed, output=output, shared_state=self.shared_state, stored=stored
         )
         return self._begin(begin, run_id)
 

@@ -84,11 +84,7 @@ class Worker(Definition, SessionVerbs):
         return self._own
 
     def new_session(
-        self,
-        conversation: Conversation | None = None,
-        *,
-        shared_state: Json = None,
-        log: EventLog | None = None,
+        self, conversation: Conversation | None = None, *, shared_state: Json = None, log: EventLog | None = None
     ) -> Session:
         """Another session: a conversation of its own, which may have a run at the same time.
 

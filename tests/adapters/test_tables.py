@@ -34,11 +34,7 @@ def read_stream(path: str) -> Any:
     return ipc.open_stream(path).read_all()
 
 
-READ: dict[str, Any] = {
-    ".parquet": parquet.read_table,
-    ".arrow": read_file,
-    ".arrows": read_stream,
-}
+READ: dict[str, Any] = {".parquet": parquet.read_table, ".arrow": read_file, ".arrows": read_stream}
 
 
 class Measure(Struct):
@@ -84,11 +80,7 @@ def test_rows_wait_in_memory_for_a_batch_and_no_longer(tmp_path: Path) -> None:
     rows = ({"n": n} for n in range(10))
     rx.from_iterable(rows).pipe(write_table(path, rows=4)).subscribe()
     groups = parquet.ParquetFile(path)
-    assert [groups.metadata.row_group(n).num_rows for n in range(groups.num_row_groups)] == [
-        4,
-        4,
-        2,
-    ]
+    assert [groups.metadata.row_group(n).num_rows for n in range(groups.num_row_groups)] == [4, 4, 2]
 
 
 @pytest.mark.parametrize("end", ["error", "dispose", "misfit"])

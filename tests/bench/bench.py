@@ -39,10 +39,7 @@ def main() -> int:
     args = _arguments()
     perf: Path = args.perf
     if not (perf / "server.py").exists():
-        print(
-            f"nothing was measured: the performance harness is not at {perf}; say where with --perf",
-            file=sys.stderr,
-        )
+        print(f"nothing was measured: the performance harness is not at {perf}; say where with --perf", file=sys.stderr)
         return 2
     try:
         with serving(perf) as bench:

@@ -83,12 +83,7 @@ def check_tree(perf: Path, tree: Path) -> None:
 
 
 def compare(
-    bench: Bench,
-    old: Path,
-    new: Path,
-    cells: Sequence[Cell],
-    apis: Sequence[str],
-    rounds: int,
+    bench: Bench, old: Path, new: Path, cells: Sequence[Cell], apis: Sequence[str], rounds: int
 ) -> list[Difference]:
     """Every cell in both trees, in each round.
 

@@ -192,10 +192,7 @@ async def runs_a_second(address: str, count: int) -> float:
         names = {await submit(log, "Hi") for _ in range(RUNS)}
         ended: set[str] = set()
         began = time.perf_counter()
-        async with (
-            workers(address, count),
-            aclosing(log.changes(limit=None, every=0.01)) as changes,
-        ):
+        async with workers(address, count), aclosing(log.changes(limit=None, every=0.01)) as changes:
             began = time.perf_counter()
             async for infos in changes:
                 ended |= {info.run_id for info in infos if info.status == "finished"}

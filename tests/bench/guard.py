@@ -148,14 +148,4 @@ def briefly(cell: Cell) -> Cell:
     return structs.replace(cell, repeat=min(cell.repeat, 7 if cell.n <= 2_000 else 3))
 
 
-__all__ = [
-    "BUDGET",
-    "MARGIN",
-    "ROUNDS",
-    "Held",
-    "bound_of",
-    "guarded",
-    "hold",
-    "hold_all",
-    "lowest",
-]
+__all__ = ["BUDGET", "MARGIN", "ROUNDS", "Held", "bound_of", "guarded", "hold", "hold_all", "lowest"]

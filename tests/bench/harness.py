@@ -106,11 +106,7 @@ def serving(perf: Path, tree: Path = TREE) -> Generator[Bench, None, None]:
     """
     command = [sys.executable, str(HERE / "replay.py")]
     with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(perf, tree),
-        preexec_fn=_pin(0),
+        command, stdout=subprocess.PIPE, text=True, env=environment(perf, tree), preexec_fn=_pin(0)
     ) as server:
         try:
             assert server.stdout is not None
@@ -129,14 +125,7 @@ def run_pinned(command: Sequence[str], env: dict[str, str]) -> subprocess.Comple
         RuntimeError: It took too long.
     """
     try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env=env,
-            preexec_fn=_pin(-1),
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=env, preexec_fn=_pin(-1))
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"{' '.join(command)}: took more than {PATIENCE:g} s") from error
 
@@ -144,11 +133,7 @@ def run_pinned(command: Sequence[str], env: dict[str, str]) -> subprocess.Comple
 def environment(perf: Path, tree: Path = TREE) -> dict[str, str]:
     """Ours, with a checkout and the harness to be found, and without leaving traces in the harness's folder."""
     paths = [str(tree), str(perf), str(perf / "clients"), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _result(command: Sequence[str], env: dict[str, str]) -> Result:
@@ -171,14 +156,4 @@ def _pin(place: int) -> Callable[[], None] | None:
     return pin
 
 
-__all__ = [
-    "HERE",
-    "PERF",
-    "TREE",
-    "Bench",
-    "Result",
-    "client_file",
-    "environment",
-    "run_pinned",
-    "serving",
-]
+__all__ = ["HERE", "PERF", "TREE", "Bench", "Result", "client_file", "environment", "run_pinned", "serving"]

@@ -242,11 +242,7 @@ async def of_sqlite() -> Rows:
         ("bytes a token, spans of 25 (250 ms)", 20, bytes_a_token(25)),
         ("SQLite appends in bare inserts of the same bytes", 2, appends),
         ("microseconds an entry", None, each),
-        (
-            "CPU of a logged run in that of one that is not, a frame a read",
-            1.3,
-            await ratio_of_runs(1),
-        ),
+        ("CPU of a logged run in that of one that is not, a frame a read", 1.3, await ratio_of_runs(1)),
         ("the same, 4 frames a read", 1.3, await ratio_of_runs(4)),
         ("the same, 16 frames a read", 1.3, await ratio_of_runs(16)),
         ("10,000 records read and folded, ms", 10, await read_and_fold() * 1000),
@@ -299,11 +295,7 @@ async def of_nats() -> Rows:
     ]
 
 
-STORES: dict[str, Callable[[], Awaitable[Rows]]] = {
-    "sqlite": of_sqlite,
-    "postgres": of_postgres,
-    "nats": of_nats,
-}
+STORES: dict[str, Callable[[], Awaitable[Rows]]] = {"sqlite": of_sqlite, "postgres": of_postgres, "nats": of_nats}
 
 
 async def measure(store: str) -> list[str]:

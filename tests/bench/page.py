@@ -166,10 +166,7 @@ async def finished_calls(browser: Browser, count: int) -> Figures:
         limits = Limits(max_tool_calls=count)
         run = Worker(model, tools=[look], limits=limits, log=log).run("Look at all")
         await run
-        async with (
-            WebServer(lambda: Worker(model), port=0, log=log) as server,
-            opened(browser, server.url) as one,
-        ):
+        async with WebServer(lambda: Worker(model), port=0, log=log) as server, opened(browser, server.url) as one:
             await asyncio.sleep(0.5)
             await one.again()
             await one.page.evaluate(f"location.hash = '#{run.id}'")
@@ -181,10 +178,7 @@ async def deltas(browser: Browser, count: int, seconds: float) -> Figures:
     """One answer of so many deltas of Markdown, in so many seconds."""
     text = "".join(SECTION.format(n=n) for n in range(count * 4 // len(SECTION) + 1))
     model = ScriptedModel([say(text[: count * 4], chunk=4)], delay=seconds / count)
-    async with (
-        WebServer(lambda: Worker(model), port=0) as server,
-        opened(browser, server.url) as one,
-    ):
+    async with WebServer(lambda: Worker(model), port=0) as server, opened(browser, server.url) as one:
         run = server.state.runs.start("Go")
         await one.page.evaluate(f"location.hash = '#{run.id}'")
         await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
@@ -199,10 +193,7 @@ async def at_once(browser: Browser, runs: int, seconds: float) -> Figures:
         return Worker(ScriptedModel([say(text, chunk=4)], delay=seconds * 4 / len(text)))
 
     settings = Settings(max_runs=runs, max_runs_per_user=runs)
-    async with (
-        WebServer(make, port=0, settings=settings) as server,
-        opened(browser, server.url) as one,
-    ):
+    async with WebServer(make, port=0, settings=settings) as server, opened(browser, server.url) as one:
         begun = [server.state.runs.start(f"Run {n}") for n in range(runs)]
         await one.page.evaluate(f"location.hash = '#{begun[0].id}'")
         await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)

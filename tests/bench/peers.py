@@ -21,10 +21,7 @@ from targets import Figure, figure
 
 TEMP = os.environ.get("TMPDIR", "/var/tmp")
 VENVS = os.environ.get("BENCH_VENVS", f"{TEMP}/rxworker-perf-")
-SCENARIOS = {
-    "stream": ["--scenario", "stream", "--n", "2000"],
-    "tools": ["--scenario", "tools", "--n", "100"],
-}
+SCENARIOS = {"stream": ["--scenario", "stream", "--n", "2000"], "tools": ["--scenario", "tools", "--n", "100"]}
 
 
 class Peer(Struct, frozen=True):
@@ -71,11 +68,7 @@ def described(perf: Path, name: str, file: Path) -> Peer | str:
     own = Path(f"{VENVS}{named[1] if named else 'peers'}/bin/python")
     python = str(own) if own.exists() else sys.executable
     done = subprocess.run(
-        [python, str(file), "--list"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(perf),
+        [python, str(file), "--list"], capture_output=True, text=True, timeout=120, env=environment(perf)
     )
     if done.returncode:
         why = (done.stderr.strip().splitlines() or ["it failed"])[-1]
@@ -86,11 +79,7 @@ def described(perf: Path, name: str, file: Path) -> Peer | str:
 
 
 def measure_peers(
-    bench: Bench,
-    peers: Sequence[Peer],
-    apis: Sequence[str],
-    rounds: int,
-    only: Sequence[str] | None = None,
+    bench: Bench, peers: Sequence[Peer], apis: Sequence[str], rounds: int, only: Sequence[str] | None = None
 ) -> tuple[list[Figure], list[str]]:
     """Each peer in floors, in each round; and what is to be said of those that failed."""
     ratios: dict[tuple[str, str], list[float]] = {}

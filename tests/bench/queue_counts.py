@@ -63,10 +63,7 @@ async def count(address: str, processes: int, runs: int, *, burst: bool = False)
     """Submit runs to processes that wait, one after the other, or all at once."""
     counts: Counter[str] = Counter()
     # Who looks by itself is counted by the second, not by the run.
-    by_itself = (
-        mock.patch.object(recover, "LOOK", LEASE),
-        mock.patch.object(sqlite, "SELDOM", 10**9),
-    )
+    by_itself = (mock.patch.object(recover, "LOOK", LEASE), mock.patch.object(sqlite, "SELDOM", 10**9))
     with by_itself[0], by_itself[1]:
         async with AsyncExitStack() as stack:
             logs = [open_log(address, lease=LEASE) for _ in range(processes)]

@@ -53,14 +53,7 @@ SETS = (
     Set("recordings as they are, a frame a chunk", "rec", "one", 10, 2),
     Set("real frames, 100 deltas, a frame a chunk", "long", "one", 10, 2, frames=100),
     Set("real frames, 2,000 deltas, 2 to 8 frames a chunk", "long", "few", 3, 2),
-    Set(
-        "recordings as they are, paced: 20 at once, a frame each 5 ms",
-        "rec",
-        "paced5000",
-        2,
-        3,
-        at_once=20,
-    ),
+    Set("recordings as they are, paced: 20 at once, a frame each 5 ms", "rec", "paced5000", 2, 3, at_once=20),
 )
 
 QUICK = (Set("recordings as they are, a frame a chunk", "rec", "one", 3, 1),)
@@ -86,10 +79,7 @@ def main() -> int:
     args = parser.parse_args()
     drive: Path = args.perf / "real" / "drive.py"
     if not drive.exists():
-        print(
-            f"nothing was measured: the harness is not at {drive.parent}; say where with --perf",
-            file=sys.stderr,
-        )
+        print(f"nothing was measured: the harness is not at {drive.parent}; say where with --perf", file=sys.stderr)
         return 2
     print("| what | who | " + " | ".join(name.capitalize() for name in PROTOCOLS) + " |")
     print("|---|---|" + "---:|" * len(PROTOCOLS))
@@ -101,15 +91,7 @@ def main() -> int:
 
 def measured(drive: Path, one: Set) -> Iterator[Ratios]:
     """The ratios of each stream."""
-    command = [
-        sys.executable,
-        str(drive),
-        one.streams,
-        one.mode,
-        str(one.repeat),
-        str(one.rounds),
-        str(one.at_once),
-    ]
+    command = [sys.executable, str(drive), one.streams, one.mode, str(one.repeat), str(one.rounds), str(one.at_once)]
     tree = f"{Path(__file__).with_name('shim')}{os.pathsep}{ROOT}"
     environment = {**os.environ, "TREE": tree, "N": str(one.frames)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -119,11 +101,7 @@ def measured(drive: Path, one: Set) -> Iterator[Ratios]:
         found = LINE.match(line)
         if found:
             worker = found["worker"]
-            yield Ratios(
-                protocol_of(found["stream"]),
-                float(found["client"]),
-                float(worker) if worker else None,
-            )
+            yield Ratios(protocol_of(found["stream"]), float(found["client"]), float(worker) if worker else None)
 
 
 def protocol_of(stream: str) -> str:

@@ -36,10 +36,7 @@ class P(c.Peer):
     venv = "peers"
     packages = ("rxworker", "reactivex", "aiohttp", "msgspec")
     variants = {  # noqa: RUF012 - what the harness reads
-        "default": {
-            **dict.fromkeys(PROVIDERS, ("stream", "tools")),
-            **dict.fromkeys(OTHERS, ("stream",)),
-        },
+        "default": {**dict.fromkeys(PROVIDERS, ("stream", "tools")), **dict.fromkeys(OTHERS, ("stream",))},
         "uvloop": dict.fromkeys(PROVIDERS, ("stream", "tools")),
         "worker": dict.fromkeys((*PROVIDERS, *OTHERS), ("stream",)),
     }

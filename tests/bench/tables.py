@@ -10,13 +10,7 @@ from cells import ALL, Row
 from targets import Figure
 
 PACKAGES = ("rxworker", "reactivex", "aiohttp", "msgspec", "uvloop")
-TITLES = {
-    "anthropic": "Anthropic",
-    "chat": "Chat",
-    "responses": "Responses",
-    "gemini": "Gemini",
-    "ollama": "Ollama",
-}
+TITLES = {"anthropic": "Anthropic", "chat": "Chat", "responses": "Responses", "gemini": "Gemini", "ollama": "Ollama"}
 
 
 def target_table(figures: Sequence[Figure]) -> list[str]:
@@ -104,12 +98,4 @@ def _line(words: Iterable[str]) -> str:
     return f"| {' | '.join(words)} |"
 
 
-__all__ = [
-    "TITLES",
-    "cell_table",
-    "growth_lines",
-    "peer_table",
-    "shown",
-    "target_table",
-    "versions",
-]
+__all__ = ["TITLES", "cell_table", "growth_lines", "peer_table", "shown", "target_table", "versions"]

@@ -58,10 +58,7 @@ def test_without_the_harness_it_prints_what_is_missing(tmp_path: Path) -> None:
 @needs_harness
 def test_each_protocol_is_measured_with_what_it_speaks() -> None:
     told = told_by(bench("--quick", "--json", "--only", "stream", "--apis", "chat", "gemini"))
-    assert [(cell.name, cell.api) for cell in told.cells] == [
-        ("stream", "chat"),
-        ("stream", "gemini"),
-    ]
+    assert [(cell.name, cell.api) for cell in told.cells] == [("stream", "chat"), ("stream", "gemini")]
     assert [figure["what"] for figure in told.figures] == ["client, 2,000 deltas"] * 2
 
 
@@ -94,8 +91,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
 def pair(modules: Callable[[str], Any], floor: float, ours: float, kb: int = 0) -> Any:
     result = modules("harness").Result
     return modules("cells").Pair(
-        result(ok=True, errors=[], cpu_s=floor),
-        result(ok=True, errors=[], cpu_s=ours, rss_peak_kb=kb),
+        result(ok=True, errors=[], cpu_s=floor), result(ok=True, errors=[], cpu_s=ours, rss_peak_kb=kb)
     )
 
 
@@ -158,9 +154,7 @@ def test_the_time_of_what_has_no_file_goes_to_its_callers(modules: Callable[[str
     assert told.functions[0].name == "rxworker/worker/run.py:1 run"
 
 
-def test_what_gets_slower_from_one_tree_to_the_other_is_above_one(
-    modules: Callable[[str], Any],
-) -> None:
+def test_what_gets_slower_from_one_tree_to_the_other_is_above_one(modules: Callable[[str], Any]) -> None:
     compare, cells = modules("compare"), modules("cells")
     rounds = [tuple(pair(modules, 1.0, ratio)) for ratio in (1.2, 1.1, 1.3)]
     found = compare.difference(cells.CELLS[0], "chat", rounds)

@@ -14,16 +14,7 @@ from reactivex.scheduler import VirtualTimeScheduler
 from rxworker.events import BlockDelta, BlockEvent, Event, Record, ResponseEvent
 from rxworker.events.meta import Meta
 from rxworker.framing import Decoder, NdjsonDecoder, SseDecoder
-from rxworker.messages import (
-    Conversation,
-    Json,
-    JsonObject,
-    Message,
-    Text,
-    ToolCall,
-    ToolResult,
-    repair,
-)
+from rxworker.messages import Conversation, Json, JsonObject, Message, Text, ToolCall, ToolResult, repair
 from rxworker.operators import (
     Block,
     coalesce,
@@ -41,15 +32,7 @@ from rxworker.operators import (
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options
 from rxworker.state import ResponseState, fold_run, message_of, step_response
-from rxworker.testing import (
-    Reply,
-    anthropic_frames,
-    call,
-    lint,
-    openai_chat_frames,
-    say,
-    think,
-)
+from rxworker.testing import Reply, anthropic_frames, call, lint, openai_chat_frames, say, think
 from rxworker.testing.reply import reply_events
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.views import summarise
@@ -104,9 +87,7 @@ def records(told: Sequence[ResponseEvent]) -> list[Record]:
 # the counter itself
 
 
-def test_a_buffer_that_is_searched_again_with_each_piece_is_found_out(
-    assert_linear: AssertLinear,
-) -> None:
+def test_a_buffer_that_is_searched_again_with_each_piece_is_found_out(assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         def search() -> None:
             held = b""
@@ -133,9 +114,7 @@ def test_a_loop_over_everything_so_far_is_found_out(assert_linear: AssertLinear)
         assert_linear(prepare)
 
 
-def test_text_that_is_joined_again_with_each_piece_is_found_out(
-    assert_linear: AssertLinear,
-) -> None:
+def test_text_that_is_joined_again_with_each_piece_is_found_out(assert_linear: AssertLinear) -> None:
     """One call of C for each piece, as many as there are pieces: only the memory tells."""
 
     def prepare(n: int) -> Task:
@@ -240,11 +219,7 @@ def responses_text(n: int) -> list[bytes]:
     place: JsonObject = {"item_id": "m", "output_index": 0, "content_index": 0}
     delta: JsonObject = {"type": "response.output_text.delta", **place, "delta": "word"}
     item: JsonObject = {"type": "message", "id": "m", "role": "assistant", "content": []}
-    first: JsonObject = {
-        "type": "response.output_item.added",
-        "output_index": 0,
-        "item": item,
-    }
+    first: JsonObject = {"type": "response.output_item.added", "output_index": 0, "item": item}
     return sse(first, *[delta] * n)
 
 
@@ -252,11 +227,7 @@ def responses_arguments(n: int) -> list[bytes]:
     kind = "response.function_call_arguments.delta"
     delta: JsonObject = {"type": kind, "item_id": "f", "output_index": 0, "delta": "word"}
     item: JsonObject = {"type": "function_call", "id": "f", "call_id": "c", "name": "look"}
-    first: JsonObject = {
-        "type": "response.output_item.added",
-        "output_index": 0,
-        "item": {**item, "arguments": ""},
-    }
+    first: JsonObject = {"type": "response.output_item.added", "output_index": 0, "item": {**item, "arguments": ""}}
     return sse(first, *[delta] * n)
 
 

@@ -23,15 +23,7 @@ from rxworker.events import Event
 from rxworker.operators import text_deltas, thinking_deltas, tool_inputs
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
-from rxworker.testing import (
-    Reply,
-    ScriptedModel,
-    anthropic_frames,
-    call,
-    openai_chat_frames,
-    say,
-    think,
-)
+from rxworker.testing import Reply, ScriptedModel, anthropic_frames, call, openai_chat_frames, say, think
 from rxworker.transport import Client
 
 MakeReply = Callable[[str], Reply]

@@ -12,9 +12,7 @@ from rxworker.ui.terminal import section
 from rxworker.ui.terminal.section import DocumentSection, parse
 
 
-def test_the_cost_of_growing_markdown_is_that_of_its_last_block(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_cost_of_growing_markdown_is_that_of_its_last_block(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = 0
 
     def counted(text: str, names: dict[str, object] | None = None) -> list[Token]:

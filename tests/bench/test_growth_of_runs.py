@@ -12,17 +12,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Limits, RunResult, Worker, tool, worker_tool
-from rxworker.events import (
-    AttemptStart,
-    Event,
-    MessageAdd,
-    Record,
-    RunStart,
-    TextDelta,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-)
+from rxworker.events import AttemptStart, Event, MessageAdd, Record, RunStart, TextDelta, ToolStart, ToolStop, TurnStart
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
 from rxworker.hub.history import TAIL
 from rxworker.log import Fleet, MemoryLog, RunInfo
@@ -31,16 +21,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.operators import merge_runs, text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
 from rxworker.state import fold_run
-from rxworker.testing import (
-    Call,
-    Reply,
-    ScriptedModel,
-    anthropic_frames,
-    call,
-    openai_chat_frames,
-    say,
-    think,
-)
+from rxworker.testing import Call, Reply, ScriptedModel, anthropic_frames, call, openai_chat_frames, say, think
 from rxworker.testing.reply import reply_events
 from rxworker.transport import Client, RecordingTransport
 from tests.log.test_runs import store

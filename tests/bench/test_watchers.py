@@ -83,9 +83,7 @@ def bare(watchers: int) -> Task:
     return lambda: asyncio.run(go())
 
 
-def test_a_watcher_more_is_one_and_a_half_times_the_work_of_a_callback_more(
-    work_of: WorkOf,
-) -> None:
+def test_a_watcher_more_is_one_and_a_half_times_the_work_of_a_callback_more(work_of: WorkOf) -> None:
     turns(2)()
     more = work_of(turns(300)) - work_of(turns(100))
     reference = work_of(bare(300)) - work_of(bare(100))

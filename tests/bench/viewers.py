@@ -86,11 +86,7 @@ def settings(viewers: int) -> Settings:
     """Settings that allow so many viewers."""
     most = 2 * viewers + 10
     return Settings(
-        max_connections=most,
-        max_watchers=most,
-        max_watchers_per_run=most,
-        writes_per_second=None,
-        stall_seconds=600,
+        max_connections=most, max_watchers=most, max_watchers_per_run=most, writes_per_second=None, stall_seconds=600
     )
 
 

@@ -24,15 +24,7 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct
 
-from rxworker.events import (
-    AttemptStart,
-    BlockStart,
-    BlockType,
-    Record,
-    RunStart,
-    TextDelta,
-    TurnStart,
-)
+from rxworker.events import AttemptStart, BlockStart, BlockType, Record, RunStart, TextDelta, TurnStart
 from rxworker.hub import Coalesce, Hub
 from rxworker.messages import Conversation, Message
 from rxworker.state import RunState
@@ -275,10 +267,7 @@ async def figures_of(sizes: Sizes) -> Figures:
 
 def lines_of(figures: Figures) -> list[str]:
     """The figures, as text to read."""
-    lines = [
-        "| watchers | hub µs | bare list µs | ratio | by the event and watcher |",
-        "|---:|---:|---:|---:|---|",
-    ]
+    lines = ["| watchers | hub µs | bare list µs | ratio | by the event and watcher |", "|---:|---:|---:|---:|---|"]
     lines += [f"| {c.watchers} | {c.us:.3f} | {c.bare_us:.3f} | {c.ratio:.2f} | |" for c in figures.costs]
     lines += [
         f"a fast watcher beside {d.beside}: {d.us:.0f} µs, alone {d.alone_us:.0f} µs, ratio {d.ratio:.2f}"

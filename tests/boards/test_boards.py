@@ -18,16 +18,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker.boards import (
-    AlertChange,
-    Board,
-    Dashboard,
-    PanelState,
-    above,
-    below,
-    board_text,
-    panel,
-)
+from rxworker.boards import AlertChange, Board, Dashboard, PanelState, above, below, board_text, panel
 from rxworker.boards.dashboard import EVERY
 from rxworker.events import Event, Record, TextDelta, Usage
 from rxworker.operators import fold_sliding, rate

@@ -32,16 +32,7 @@ from reactivex import operators as ops
 from rxworker import Limits, Run, Session, Worker, tool, worker_tool
 from rxworker.adapters.rows import RunRow as ExportedRun
 from rxworker.adapters.rows import run_rows
-from rxworker.boards import (
-    Dashboard,
-    Panel,
-    PanelState,
-    above,
-    board_text,
-    fold_log,
-    log_records,
-    panel,
-)
+from rxworker.boards import Dashboard, Panel, PanelState, above, board_text, fold_log, log_records, panel
 from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.html import board_html
 from rxworker.errors import RxWorkerError
@@ -456,14 +447,7 @@ PANELS: dict[str, Callable[[Count], object]] = {
 
 SHAPES = frozenset(
     {
-        *(
-            "tokens-by-kind",
-            "from-the-cache",
-            "text",
-            "tokens-a-second",
-            "speed",
-            "time-to-first-token",
-        ),
+        *("tokens-by-kind", "from-the-cache", "text", "tokens-a-second", "speed", "time-to-first-token"),
         *("time-of-tools", "time-of-runs", "slow-tools", "running", "tools-95", "first-token-95"),
         *("in-the-queue-95", "runs", "ended-runs", "failed-runs", "recoveries"),
     }
@@ -473,17 +457,7 @@ SHAPES = frozenset(
 NO_FIGURES = frozenset(
     {
         *("status", "title", "worker", "reason", "outer", "resumes", "fork_of", "copied", "cause"),
-        *(
-            "labels",
-            "priority",
-            "allowed",
-            "imported",
-            "held",
-            "recoveries",
-            "prices",
-            "run",
-            "began",
-        ),
+        *("labels", "priority", "allowed", "imported", "held", "recoveries", "prices", "run", "began"),
     }
 )
 
@@ -660,10 +634,7 @@ async def check_log(
         check(info.row, Count(log_of.whole(run)))
     for result in results:
         count = Count(log_of.whole(result.run_id))
-        assert (result.turns, result.usage.total_tokens) == (
-            count.turns,
-            FIGURES["tokens"](count),
-        )
+        assert (result.turns, result.usage.total_tokens) == (count.turns, FIGURES["tokens"](count))
         assert not isinstance(result, Paused) or result.tool_calls == len(count.starts)
     exported: list[ExportedRun] = []
     for run in log_of.infos:
@@ -794,11 +765,7 @@ def at(shown: Panel, records: Iterable[Record]) -> Any:
 
 
 def usages(model: str = "mine", tenant: str = "acme", run: str = "run-1") -> list[Record]:
-    events = [
-        RunStart(Conversation(), labels={"tenant": tenant}),
-        AttemptStart("x", model),
-        UsageEvent(1_000_000, 0),
-    ]
+    events = [RunStart(Conversation(), labels={"tenant": tenant}), AttemptStart("x", model), UsageEvent(1_000_000, 0)]
     return [Record(n, run, 1, 1, 60.0 * n, event) for n, event in enumerate(events, 1)]
 
 
@@ -896,9 +863,7 @@ def test_one_value_is_not_drawn_as_a_course() -> None:
     assert "polyline" not in board_html("Desk", [shown], [state])
 
 
-async def test_a_board_that_is_still_reading_shows_how_far_on_every_screen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_board_that_is_still_reading_shows_how_far_on_every_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.boards.stored.TURN", 0.0)  # others have a turn after each record
     async with MemoryLog() as log:
         for _ in range(30):

@@ -76,10 +76,7 @@ def test_lines_bars_and_lanes_have_the_places_of_their_values() -> None:
     assert polyline.attrib["points"] == "0.0,46.0 300.0,2.0"
     bars = drawn(made("bar"), PanelState("p", value={"a": 4, "b": 1}))
     styles = [each.attrib.get("style", "") for each in bars.iter("div")]
-    assert [each.split(";")[1] for each in styles if "height" in each] == [
-        "width:100.0%",
-        "width:25.0%",
-    ]
+    assert [each.split(";")[1] for each in styles if "height" in each] == ["width:100.0%", "width:25.0%"]
     lanes = drawn(made("lane"), PanelState("p", value=SPANS))
     assert [(each.attrib["x"], each.attrib["width"]) for each in lanes.iter("rect")] == [
         ("0.0", "300.0"),
@@ -126,10 +123,7 @@ async def test_a_board_is_drawn_again_when_panels_change(monkeypatch: pytest.Mon
         return notebook.display
 
     monkeypatch.setattr(jupyter, "_display", display)
-    panels = [
-        panel("One", ops.map(number_of), alert=above(40)),
-        panel("Two", ops.map(number_of)),
-    ]
+    panels = [panel("One", ops.map(number_of), alert=above(40)), panel("Two", ops.map(number_of))]
     board: Board = Dashboard(panels).show(source, every=0)
     stop = jupyter.display_board(board)
     source.on_next(Record(42, "a", 1, 1, 5.0, TextDelta(0, "x")))

@@ -149,9 +149,7 @@ def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_a
 
 
 @pytest.mark.parametrize("view", ["bar", "line"])
-def test_of_many_numbers_by_name_the_greatest_are_shown_and_the_sum_of_the_others(
-    view: Any,
-) -> None:
+def test_of_many_numbers_by_name_the_greatest_are_shown_and_the_sum_of_the_others(view: Any) -> None:
     numbers: dict[str, float] = {f"{n:03}": n for n in range(150)}
     greatest = {f"{n:03}": n for n in range(50, 150)}
     late: dict[str, float] = {f"late-{n}": n for n in range(MAX_GROUPS)}
@@ -316,11 +314,7 @@ def test_operators_of_time_need_no_scheduler() -> None:
     assert [at(shown, *records, time=t).value for t in (10.0, 11.5, 12.5, 13.5)] == [0.5, 1, 0.5, 0]
     state = at(shown, *records, time=20.0)
     assert state.points == {"": [(10.0, 0.5), (11.0, 1.0), (12.0, 0.5), (13.0, 0.0)]}
-    assert [at(panel("S", sampled), *records, time=t).value for t in (10.5, 11.5, 12.5)] == [
-        None,
-        1,
-        2,
-    ]
+    assert [at(panel("S", sampled), *records, time=t).value for t in (10.5, 11.5, 12.5)] == [None, 1, 2]
 
 
 def test_a_line_is_bounded_and_ends_with_its_last_value() -> None:

@@ -29,13 +29,7 @@ from rxworker.hub import Coalesce, Delivery, DropOldest, Item, Latest, Reliable
 from rxworker.hub.delivery import held_for
 
 DETACH = Reliable(limit=8, when_full="detach")
-DELIVERIES: list[Delivery] = [
-    DETACH,
-    Reliable(limit=None),
-    Coalesce(),
-    Latest(),
-    DropOldest(limit=3),
-]
+DELIVERIES: list[Delivery] = [DETACH, Reliable(limit=None), Coalesce(), Latest(), DropOldest(limit=3)]
 
 
 def numbers(items: list[Item[int]]) -> list[int]:
@@ -86,9 +80,7 @@ async def test_a_stream_holds_no_more_than_it_keeps_when_its_watchers_have_read(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
-async def test_a_watcher_that_does_not_read_is_held_what_its_delivery_allows(
-    delivery: Delivery,
-) -> None:
+async def test_a_watcher_that_does_not_read_is_held_what_its_delivery_allows(delivery: Delivery) -> None:
     source = Subject[int]()
     stream = publish("count", source)
     batches = stream.watch(delivery).batches()

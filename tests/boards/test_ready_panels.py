@@ -37,19 +37,7 @@ from rxworker.events.pause import NO_PAUSE
 from rxworker.messages import Conversation, Prices, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.operators.kernel import Source
-from rxworker.panels import (
-    FLEET,
-    PERIODS,
-    RUNS,
-    USAGE,
-    by_time,
-    fleet,
-    high,
-    in_flight,
-    runs,
-    tool_seconds,
-    usage,
-)
+from rxworker.panels import FLEET, PERIODS, RUNS, USAGE, by_time, fleet, high, in_flight, runs, tool_seconds, usage
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from tests.boards.test_boards import play
 from tests.whole import IS_WHOLE
@@ -207,10 +195,7 @@ ENDS: list[tuple[list[tuple[str, Event]], dict[str, int]]] = [
     ([("a", START), ("a", RunAbort("abort", "?"))], {"aborted": 1}),
     # A run that is put back has not failed any more, and is recovered by the process that takes it.
     ([("a", START), ("a", FAILURE), ("a", RunRequeue())], {"queued": 1}),
-    (
-        [("a", START), ("a", FAILURE), ("a", RunRequeue()), ("a", TAKEN), ("a", RunStop())],
-        {"finished": 1},
-    ),
+    ([("a", START), ("a", FAILURE), ("a", RunRequeue()), ("a", TAKEN), ("a", RunStop())], {"finished": 1}),
     ([("a", Fork("b", 3)), ("a", TAKEN)], {"running": 1}),
 ]
 

@@ -148,9 +148,7 @@ async def test_a_run_that_is_put_back_while_it_is_read_comes_once() -> None:
 
 
 @pytest.mark.parametrize("which", [0, -1])
-async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_one(
-    which: int,
-) -> None:
+async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_one(which: int) -> None:
     async with MemoryLog() as log:
         runs = [Worker(ScriptedModel(["Hello."]), log=log).run("Hi") for _ in range(3)]
         for run in runs:
@@ -175,9 +173,7 @@ class Flipped:
     decode = encode
 
 
-async def test_a_run_that_cannot_be_read_is_left_out_and_a_log_of_no_other_is_refused(
-    tmp_path: Path,
-) -> None:
+async def test_a_run_that_cannot_be_read_is_left_out_and_a_log_of_no_other_is_refused(tmp_path: Path) -> None:
     async def begin(log: EventLog) -> Run[None]:
         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
         await run

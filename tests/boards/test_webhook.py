@@ -142,9 +142,7 @@ async def test_an_address_that_is_gone_receives_nothing_more(caplog: Any) -> Non
     assert len(errors(caplog)) == 3
 
 
-async def test_a_slow_receiver_keeps_nothing_waiting_and_the_oldest_that_wait_are_dropped(
-    caplog: Any,
-) -> None:
+async def test_a_slow_receiver_keeps_nothing_waiting_and_the_oldest_that_wait_are_dropped(caplog: Any) -> None:
     async with receiving() as receiver:
         receiver.may_answer.clear()
         async with Webhook(receiver.url, secret=SECRET, limit=3) as webhook:
@@ -208,9 +206,7 @@ def assert_no_secret(text: str, receiver: Receiver, webhook: Webhook) -> None:
 
 
 @pytest.mark.parametrize("wait", ["1e9", "86400", "999999999999", "Fri, 01 Jan 2100 00:00:00 GMT"])
-async def test_a_receiver_that_wants_a_long_wait_gets_the_alert_after_the_longest(
-    wait: str,
-) -> None:
+async def test_a_receiver_that_wants_a_long_wait_gets_the_alert_after_the_longest(wait: str) -> None:
     retry = Retry(retries=3, first=0.0, patience=0.01)
     async with receiving(503, 429) as receiver:
         receiver.answers["Retry-After"] = wait
@@ -228,18 +224,7 @@ async def test_a_group_stays_on_its_line_of_the_log(group: str, caplog: Any) -> 
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "http://[::1",
-        "http://a:99999/",
-        "http://a:b/",
-        "http://a:0/",
-        "ftp://a",
-        "",
-        None,
-        b"http://a",
-        7,
-    ],
+    "url", ["http://[::1", "http://a:99999/", "http://a:b/", "http://a:0/", "ftp://a", "", None, b"http://a", 7]
 )
 def test_a_text_that_is_not_an_address_is_refused(url: Any) -> None:
     with pytest.raises(ConfigurationError, match="not an address"):

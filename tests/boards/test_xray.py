@@ -166,11 +166,7 @@ def test_a_pipeline_is_seen_before_it_runs() -> None:
 
     xray = explain(pipeline)
     add = "scan(int.__add__, 0)"
-    assert graph(xray) == [
-        ("filter(is_odd)", ["source"]),
-        (add, ["filter(is_odd)"]),
-        ("map(half)", [add]),
-    ]
+    assert graph(xray) == [("filter(is_odd)", ["source"]), (add, ["filter(is_odd)"]), ("map(half)", [add])]
     outer = pipeline.__qualname__.replace("<locals>.", "")
     assert state(xray, add).within == (outer, "total")
     assert state(xray, "map(half)").within == (outer,)
@@ -377,12 +373,7 @@ def test_a_board_has_the_operators_of_all_groups_of_a_panel() -> None:
     board, source = board_of(dashboard, xray=True)
     for seq, run in enumerate("abac", 1):
         source.on_next(record(seq, ToolStart(ToolCall("1", "look", {})), run))
-    assert items(board.xray("tools")) == {
-        "source": 4,
-        "events": 4,
-        "only(ToolStart)": 4,
-        "scan(_one_more, 0)": 4,
-    }
+    assert items(board.xray("tools")) == {"source": 4, "events": 4, "only(ToolStart)": 4, "scan(_one_more, 0)": 4}
 
 
 def test_a_board_without_x_ray_runs_the_pipelines_as_they_are() -> None:

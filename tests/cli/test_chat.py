@@ -8,16 +8,7 @@ import pytest
 
 from rxworker.cli import main
 from rxworker.messages import JsonObject
-from rxworker.testing import (
-    ReplayServer,
-    Reply,
-    ServedResponse,
-    anthropic_frames,
-    call,
-    fail,
-    say,
-    think,
-)
+from rxworker.testing import ReplayServer, Reply, ServedResponse, anthropic_frames, call, fail, say, think
 
 TOOLS = '''
 def look_up(word: str) -> str:
@@ -87,10 +78,7 @@ def test_an_error_is_one_line_and_ends_it_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "Hello?\nStill there?\n")
-    body: JsonObject = {
-        "type": "error",
-        "error": {"type": "authentication_error", "message": "bad key"},
-    }
+    body: JsonObject = {"type": "error", "error": {"type": "authentication_error", "message": "bad key"}}
     with ReplayServer([ServedResponse.from_status(401, body=body)]) as server:
         assert chat(server) == 1
         assert len(server.requests) == 1

@@ -7,16 +7,7 @@ import pytest
 
 from rxworker.cli import main
 from rxworker.providers import PROVIDERS
-from rxworker.testing import (
-    Reply,
-    anthropic_frames,
-    call,
-    cut,
-    fail,
-    openai_chat_frames,
-    say,
-    think,
-)
+from rxworker.testing import Reply, anthropic_frames, call, cut, fail, openai_chat_frames, say, think
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 STREAMS = sorted(

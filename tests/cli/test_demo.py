@@ -22,9 +22,7 @@ turn 2
   text      Go to Lisbon: 19 degrees and dry on both days"""
 
 
-def test_where_nothing_can_be_drawn_it_is_the_same_plain_account_each_time(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_where_nothing_can_be_drawn_it_is_the_same_plain_account_each_time(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[str] = []
     for _ in range(2):
         assert main(["demo", "--fast"]) == 0

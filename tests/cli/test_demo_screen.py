@@ -183,9 +183,7 @@ def test_parallel_tools_end_each_at_its_own_end() -> None:
 
 def test_a_skipped_call_ends_without_having_run() -> None:
     view = fold(
-        (0, called(0, "a")),
-        (1, BlockStop(0, TOOL)),
-        (2, ToolStop(ToolResult("a", "no", is_error=True, name="look"))),
+        (0, called(0, "a")), (1, BlockStop(0, TOOL)), (2, ToolStop(ToolResult("a", "no", is_error=True, name="look")))
     )
     assert all_bars(view) == [(Bar("write", 0.0, 1.0),)]
     assert view.calls()[0].stage == "refused"
@@ -210,11 +208,7 @@ def test_retracted_text_is_not_shown_and_its_line_is_marked() -> None:
 
 
 def test_a_plain_account_has_the_text_of_a_block_that_reuses_an_index() -> None:
-    view, start, stop = (
-        RunView(),
-        BlockStart(0, BlockType.TEXT),
-        BlockStop(0, BlockType.TEXT),
-    )
+    view, start, stop = (RunView(), BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT))
     events = [start, TextDelta(0, "A"), stop, start, TextDelta(0, "B"), stop]
     records = [Record(seq, "r", 0, 1, 0.0, event) for seq, event in enumerate(events, start=1)]
     lines = [line for record in records for line in account_of(view.step(record))]

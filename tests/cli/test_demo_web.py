@@ -78,9 +78,7 @@ async def test_the_page_is_opened_on_a_run_that_has_begun(monkeypatch: pytest.Mo
     assert opened == [f"#{runs[0]}"]
 
 
-async def test_a_run_begins_where_the_browser_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_begins_where_the_browser_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     opened, runs = await ready(monkeypatch, opens=False)
     assert opened == []
     assert len(runs) == 1

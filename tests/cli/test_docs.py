@@ -54,9 +54,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_a_page_is_found_by_its_name_with_or_without_its_folder(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_page_is_found_by_its_name_with_or_without_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "how-to" / "tools.md").read_text(encoding="utf-8")
     for name in ("tools", "how-to/tools", "how-to/tools.md", "Tools"):
         assert printed(capsys, name) == page
@@ -81,9 +79,7 @@ def test_the_wheel_has_every_page_for_users_and_the_changelog() -> None:
     assert others == set(OF_CONTRIBUTORS) - {"changelog"}
 
 
-def test_a_search_begins_with_what_has_the_words_in_its_heading(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_search_begins_with_what_has_the_words_in_its_heading(capsys: pytest.CaptureFixture[str]) -> None:
     first, *others = printed(capsys, "virtual", "time").splitlines()
     assert first.startswith("how-to/test-your-worker#virtual-time ")
     assert others
@@ -155,9 +151,7 @@ def test_a_section_is_printed_with_those_below_it(capsys: pytest.CaptureFixture[
     assert text.count("\n## ") == 0
 
 
-def test_words_that_no_page_has_are_one_line_with_the_way_on(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_words_that_no_page_has_are_one_line_with_the_way_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs", "?"]) == 1
     assert "rxworker docs lists the pages" in capsys.readouterr().err
     assert main(["docs", "zzz", "qqq"]) == 1
@@ -166,18 +160,14 @@ def test_words_that_no_page_has_are_one_line_with_the_way_on(
     assert error.count("\n") == 1
 
 
-def test_the_list_has_each_page_of_the_index_once_with_a_sentence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_list_has_each_page_of_the_index_once_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for line in printed(capsys).splitlines() if line.startswith("- ")]
     assert len(lines) == len(set(lines)) > 50
     assert len([line for line in lines if line.endswith(".")]) > len(lines) - 6
     assert index_text(docs_folder(), "{page}.md").count(".md)") == len(lines)
 
 
-def test_the_whole_text_has_the_pages_that_a_program_is_written_with(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_whole_text_has_the_pages_that_a_program_is_written_with(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "--all")
     assert text == whole_text(docs_folder())
     assert "<!-- how-to/tools.md -->" in text

@@ -69,9 +69,7 @@ def test_ctrl_c_while_the_installed_command_is_imported_prints_no_traceback(tmp_
     assert interrupted(tmp_path, "rxworker.cli.process", [str(SCRIPT), "--version"]) == (130, "")
 
 
-def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(
-    tmp_path: Path,
-) -> None:
+def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rxworker", "demo", "--fast"]
     for module in ("rxworker.cli.demo", "aiohttp", "rxworker.worker"):
         assert interrupted(tmp_path, module, command) == (130, "")
@@ -100,9 +98,7 @@ class Interrupted(io.RawIOBase):
         return len(taken)
 
 
-def test_output_without_a_buffer_is_whole_when_signals_end_its_writes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_output_without_a_buffer_is_whole_when_signals_end_its_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Interrupted()
     # What Python makes of PYTHONUNBUFFERED=1.
     unbuffered = io.TextIOWrapper(cast("Any", terminal), "utf-8", write_through=True)

@@ -29,9 +29,7 @@ def test_help_is_not_a_failure(command: list[str], capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.startswith("usage: rxworker")
 
 
-def test_without_a_command_the_help_is_shown_and_it_is_a_misuse(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_a_command_the_help_is_shown_and_it_is_a_misuse(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "decode" in capsys.readouterr().err
 
@@ -68,9 +66,7 @@ def test_a_reader_who_leaves_ends_it_quietly(tmp_path: Path) -> None:
     path.write_bytes(b"".join(anthropic_frames(say("word " * 100_000, chunk=1000))))
     for option in ([], ["--json"]):
         with subprocess.Popen(
-            [*COMMAND, "decode", "anthropic", str(path), *option],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            [*COMMAND, "decode", "anthropic", str(path), *option], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -115,12 +111,7 @@ def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) 
     function, _, add_options = COMMANDS[command]
     module, _, name = function.partition(":")
     add_options(parser)
-    taken = {action.dest for action in parser._actions} - {
-        "help",
-        "function",
-        "log_level",
-        "log_format",
-    }
+    taken = {action.dest for action in parser._actions} - {"help", "function", "log_level", "log_format"}
     taken -= set(WorkerOptions.__struct_fields__) if "options" in parser._defaults else set()
     called = getattr(importlib.import_module(f"rxworker.cli.{module}"), name)
     inspect.signature(called).bind_partial(**dict.fromkeys(taken))

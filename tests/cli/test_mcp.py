@@ -94,9 +94,7 @@ def started(folder: Path, *options: str) -> Generator[subprocess.Popen[str], Non
             process.kill()
 
 
-def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes(
-    folder: Path,
-) -> None:
+def test_it_refuses_what_is_not_a_message_and_ends_while_its_client_still_writes(folder: Path) -> None:
     with started(folder, "my_workers:make_clerk") as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -33,13 +33,7 @@ def look_up(word: str) -> str:
 class Terminal:
     """A process in a terminal: what is typed, what is shown."""
 
-    def __init__(
-        self,
-        arguments: list[str],
-        folder: Path,
-        columns: int = 100,
-        kind: str = "xterm-256color",
-    ) -> None:
+    def __init__(self, arguments: list[str], folder: Path, columns: int = 100, kind: str = "xterm-256color") -> None:
         self._ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (30, columns))
         self.process = subprocess.Popen(
@@ -244,10 +238,7 @@ def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
 
 
 def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
-    body: JsonObject = {
-        "type": "error",
-        "error": {"type": "not_found_error", "message": "model: m"},
-    }
+    body: JsonObject = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
     with ReplayServer([ServedResponse.from_status(404, body=body), "Now I am."]) as server:
         opened = chat(terminal, server)
         opened.type("Are you there?\n")

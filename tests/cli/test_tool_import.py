@@ -42,8 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("path", "name"),
-    [("plain", "plain"), ("decorated", "decorated_tool"), ("app.method", "method")],
+    ("path", "name"), [("plain", "plain"), ("decorated", "decorated_tool"), ("app.method", "method")]
 )
 def test_functions_tools_and_methods_are_found_in_the_current_directory(path: str, name: str, folder: Path) -> None:
     assert (folder / "cli_tools.py").exists()

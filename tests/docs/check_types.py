@@ -59,15 +59,7 @@ def main() -> int:
                 (Path(folder) / f"{name.removesuffix('.md')}.py").write_text(code, encoding="utf-8")
         config = Path(folder) / "pyrightconfig.json"
         config.write_text(json.dumps(SETTINGS), encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "pyright",
-            "--pythonpath",
-            sys.executable,
-            "-p",
-            str(config),
-        ]
+        command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(config)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     print(done.stdout.replace(folder + "/", ""), end="")
     return done.returncode

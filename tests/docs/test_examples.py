@@ -18,10 +18,7 @@ EXAMPLES = ROOT / "examples"
 TESTS = ROOT / "tests" / "examples"
 
 ANSWERS: dict[str, Sequence[Reply]] = {
-    "weather": [
-        call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
-        say("Both have 17 °C."),
-    ],
+    "weather": [call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"), say("Both have 17 °C.")],
     "three_views": [say("The moon is a stone that shines.")],
     "custom_operator": [say("An old pond\na frog jumps in\nthe sound of water")],
     "permission": [

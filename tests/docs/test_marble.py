@@ -82,10 +82,7 @@ def test_a_line_is_read_as_label_stream_operator_and_note() -> None:
 
 
 def test_labels_take_little_room_where_all_streams_are_right_of_them() -> None:
-    wide, narrow = (
-        draw("label      -a-|\n[ x ]\n-b-|"),
-        draw("label      -a-|\n[ x ]\n           -b-|"),
-    )
+    wide, narrow = (draw("label      -a-|\n[ x ]\n-b-|"), draw("label      -a-|\n[ x ]\n           -b-|"))
     assert float(narrow.attrib["width"]) < float(wide.attrib["width"]) - 50
     assert places(narrow)["a"][0] == places(narrow)["b"][0] > places(narrow)["label"][0] + 40
 
@@ -118,8 +115,7 @@ def test_a_drawing_takes_its_colours_from_the_page_and_escapes_what_it_shows() -
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["['Hel', 'lo']\n", "1-4 Delta\n3-4 Delta\n", "a ─▶ b\n", "True", "--flag  what it does"],
+    "text", ["['Hel', 'lo']\n", "1-4 Delta\n3-4 Delta\n", "a ─▶ b\n", "True", "--flag  what it does"]
 )
 def test_other_text_is_not_a_drawing(text: str) -> None:
     assert not is_drawing(text)

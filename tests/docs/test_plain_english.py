@@ -135,7 +135,4 @@ def test_a_sound_use_of_such_words_is_not_refused() -> None:
 
 def test_a_retired_word_is_found_outside_code_alone() -> None:
     text = "Whoever `mend`s it\n\n```python\nmend()\n```\nwas told.\n"
-    assert [each.partition(";")[0] for each in retired_words(text)] == [
-        "line 1: 'Whoever'",
-        "line 6: 'told'",
-    ]
+    assert [each.partition(";")[0] for each in retired_words(text)] == ["line 1: 'Whoever'", "line 6: 'told'"]

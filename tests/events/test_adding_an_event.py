@@ -37,9 +37,7 @@ STEPS: Steps = {
         ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
         ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
     ],
-    "rxworker/events/kinds.py": [
-        ("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n"),
-    ],
+    "rxworker/events/kinds.py": [("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n")],
     "rxworker/events/__init__.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
         ('    "RunStart",\n', '    "RunStart",\n    "BudgetWarning",\n'),
@@ -51,7 +49,7 @@ STATE_STEPS: Steps = {
         (
             "    EventKind(turn.RunPause),\n",
             ROW.replace(", changes_state=False", "") + "    EventKind(turn.RunPause),\n",
-        ),
+        )
     ],
     "rxworker/state/run.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
@@ -103,12 +101,7 @@ def run_tests(folder: Path) -> tuple[int, str]:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(folder),
-            "PYTEST_ADDOPTS": "",
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=120,

@@ -65,10 +65,7 @@ def values(*deltas: tuple[str, Json]) -> list[InputValueDelta]:
 
 def test_values_find_their_places() -> None:
     deltas = values(("$.a.b[0].c", 1), ("$.a.b[1].c", None), ("$.d", True), ("$.a.x", 2.5))
-    assert assemble_arguments(deltas) == {
-        "a": {"b": [{"c": 1}, {"c": None}], "x": 2.5},
-        "d": True,
-    }
+    assert assemble_arguments(deltas) == {"a": {"b": [{"c": 1}, {"c": None}], "x": 2.5}, "d": True}
 
 
 def test_texts_append_also_when_others_come_between() -> None:

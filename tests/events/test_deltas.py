@@ -66,12 +66,7 @@ def test_rows_of_several_blocks_are_not_mixed() -> None:
 
 
 def test_a_row_is_the_events_that_it_stands_for() -> None:
-    for like in (
-        TextDelta(1, "", 2),
-        ThinkingDelta(1, ""),
-        RefusalDelta(1, ""),
-        InputJsonDelta(1, ""),
-    ):
+    for like in (TextDelta(1, "", 2), ThinkingDelta(1, ""), RefusalDelta(1, ""), InputJsonDelta(1, "")):
         row: Deltas[Event] = Deltas(like, ["a", "b"])
         events = [replace(like, text="a"), replace(like, text="b")]
         assert list(row) == events

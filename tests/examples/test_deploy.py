@@ -137,9 +137,7 @@ def test_the_image_is_built_from_files_and_extras_that_exist_and_has_no_rights()
     assert last["STOPSIGNAL"] == "SIGTERM"
 
 
-def test_the_page_names_files_commands_and_options_that_exist(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_page_names_files_commands_and_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     files = re.findall(r"\(\.\./\.\./(examples/[^)]+)\)", PAGE)
     assert {"examples/deploy", "examples/deploy/Containerfile", GRAFANA} <= {*files}
     assert all((ROOT / name).exists() for name in files)

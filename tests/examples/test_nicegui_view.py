@@ -9,9 +9,7 @@ PROGRAM = Path(__file__).parents[2] / "examples" / "nicegui_view.py"
 
 
 async def test_each_tab_shows_the_whole_run() -> None:
-    from nicegui.testing.user_simulation import (
-        user_simulation,
-    )  # half a second where it is imported
+    from nicegui.testing.user_simulation import user_simulation  # half a second where it is imported
 
     async with user_simulation(main_file=PROGRAM) as user:
         await user.open("/")

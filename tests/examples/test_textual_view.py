@@ -26,9 +26,7 @@ async def test_the_app_shows_the_text_and_the_tokens() -> None:
     assert tokens == "15 tokens"
 
 
-async def test_closing_the_app_in_the_middle_ends_its_watching(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_closing_the_app_in_the_middle_ends_its_watching(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run goes on: it is not for a view to end it."""
     program = runpy.run_path(str(PROGRAM))
     monkeypatch.setattr(program["MODEL"], "_delay", 60.0)  # it does not end by itself

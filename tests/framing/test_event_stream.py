@@ -17,16 +17,7 @@ from rxworker.errors import RemoteProtocolError
 from rxworker.framing import EventStreamDecoder
 from rxworker.framing.event_stream import EventStreamMessage
 
-VALUES = {
-    0: b"",
-    2: b"\x07",
-    3: b"\x00\x07",
-    4: bytes(4),
-    5: bytes(8),
-    6: b"\x00\x02ab",
-    8: bytes(8),
-    9: bytes(16),
-}
+VALUES = {0: b"", 2: b"\x07", 3: b"\x00\x07", 4: bytes(4), 5: bytes(8), 6: b"\x00\x02ab", 8: bytes(8), 9: bytes(16)}
 
 
 def message(payload: bytes, headers: dict[str, str], others: tuple[int, ...] = ()) -> bytes:
@@ -44,9 +35,7 @@ def message(payload: bytes, headers: dict[str, str], others: tuple[int, ...] = (
 
 
 HEADERS = st.dictionaries(
-    st.text(min_size=1, max_size=8).filter(lambda t: len(t.encode()) < 30),
-    st.text(max_size=20),
-    max_size=3,
+    st.text(min_size=1, max_size=8).filter(lambda t: len(t.encode()) < 30), st.text(max_size=20), max_size=3
 )
 MESSAGES = st.lists(st.tuples(st.binary(max_size=50), HEADERS), max_size=5)
 

@@ -26,20 +26,12 @@ TABLE: list[tuple[str, bytes, list[tuple[str, str]]]] = [
     ("lone cr", b"data: 1\r\rdata: 2\r\r", [("message", "1"), ("message", "2")]),
     ("cr then lf line", b"data: 1\r\n\ndata: 2\n\r\n", [("message", "1"), ("message", "2")]),
     ("bom", b"\xef\xbb\xbfdata: 1\n\n", [("message", "1")]),
-    (
-        "second bom is a field",
-        b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n",
-        [("message", "2")],
-    ),
+    ("second bom is a field", b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n", [("message", "2")]),
     ("comments", b": hello\n\n: again\ndata: 1\n: end\n\n", [("message", "1")]),
     ("id and blank lines", b"id: 7\n\n\n\ndata: 1\n\n", [("message", "1")]),
     ("many data lines", b"data: {\ndata: }\n\n", [("message", "{\n}")]),
     ("utf-8", "data: 日本語 🦩\n\n".encode(), [("message", "日本語 🦩")]),
-    (
-        "line separators",
-        "data: a\u2028b\u0085c\x0bd\n\n".encode(),
-        [("message", "a\u2028b\u0085c\x0bd")],
-    ),
+    ("line separators", "data: a\u2028b\u0085c\x0bd\n\n".encode(), [("message", "a\u2028b\u0085c\x0bd")]),
     ("event without data", b"event: x\n\ndata: 1\n\n", [("message", "1")]),
     ("data within a name", b"event: data: x\ndata: 1\n\n", [("data: x", "1")]),
     ("data within a line", b"event:a data: x\ndata: 1\n\n", [("a data: x", "1")]),
@@ -48,11 +40,7 @@ TABLE: list[tuple[str, bytes, list[tuple[str, str]]]] = [
     ("comment before", b": a\nevent: b\ndata: 1\n\n", [("b", "1")]),
     ("empty event name", b"event:\ndata: 1\n\n", [("message", "1")]),
     ("empty event name behind a space", b"event: \ndata: 1\n\n", [("message", "1")]),
-    (
-        "long event name",
-        b"data: 1\n\nevent: " + b"n" * 65 + b"\ndata: 2\n\n",
-        [("message", "1"), ("n" * 65, "2")],
-    ),
+    ("long event name", b"data: 1\n\nevent: " + b"n" * 65 + b"\ndata: 2\n\n", [("message", "1"), ("n" * 65, "2")]),
     ("empty data", b"data\n\ndata:\n\n", [("message", ""), ("message", "")]),
     ("one space", b"data:1\n\ndata:  2\n\n", [("message", "1"), ("message", " 2")]),
     ("cut inside the last frame", b"data: 1\n\nevent: b\ndata: 2", [("message", "1"), ("b", "2")]),
@@ -232,11 +220,7 @@ def test_what_has_begun_is_read_when_its_end_comes_in_whatever_way(end: bytes) -
 
 def test_a_delay_that_no_frame_has_reported_yet_waits_for_the_next() -> None:
     frames = decode([b"data: 1\n\nretry: 5\n\ndata:", b" 2\n\ndata: 3\n\n"])
-    assert [(frame.data, frame.retry) for frame in frames] == [
-        (b"1", None),
-        (b"2", 5),
-        (b"3", None),
-    ]
+    assert [(frame.data, frame.retry) for frame in frames] == [(b"1", None), (b"2", 5), (b"3", None)]
 
 
 def test_comments_without_an_empty_line_are_not_kept() -> None:

@@ -7,28 +7,11 @@ from typing import Any
 
 import pytest
 
-from rxworker import (
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    hook,
-    on_abort,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Worker, after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError
 from rxworker.hooks import Hook, HookContext, HookPoint, ToolCallContext
 from rxworker.messages import ToolCall
-from rxworker.testing import (
-    ScriptedModel,
-    abort_context,
-    call,
-    call_context,
-    end_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import ScriptedModel, abort_context, call, call_context, end_context, result_context, send_context
 from rxworker.tools import ToolContext
 
 CONTEXTS: dict[HookPoint, HookContext] = {

@@ -12,9 +12,7 @@ from rxworker.hooks.command import harmless_environment
 PYTHON = sys.executable
 
 
-async def test_a_command_runs_in_its_folder_and_gives_its_output_and_exit_code(
-    tmp_path: Path,
-) -> None:
+async def test_a_command_runs_in_its_folder_and_gives_its_output_and_exit_code(tmp_path: Path) -> None:
     result = await run_command([PYTHON, "-c", "import os; print(os.getcwd())"], tmp_path)
     assert result.output.strip().endswith(tmp_path.name)
     assert (result.exit_code, result.ok, result.truncated) == (0, True, False)

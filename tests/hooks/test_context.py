@@ -11,15 +11,7 @@ from rxworker.events import ConversationReplace, HookMessage, MessageAdd, TextDe
 from rxworker.hooks import HookContext, MessageSendContext, ToolCallContext, ToolResultContext
 from rxworker.messages import Conversation, Image, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.operators import only
-from rxworker.testing import (
-    ScriptedModel,
-    abort_context,
-    call,
-    call_context,
-    end_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import ScriptedModel, abort_context, call, call_context, end_context, result_context, send_context
 from rxworker.testing.hooks import ContextFields
 from rxworker.tools import Toolbox
 
@@ -54,11 +46,7 @@ async def shout(text: str) -> str:
     ],
 )
 def test_each_point_has_its_content_and_the_tool_points_their_call(
-    context: HookContext,
-    content: str,
-    tool_name: str | None,
-    tool_args: object,
-    tool_result: str | None,
+    context: HookContext, content: str, tool_name: str | None, tool_args: object, tool_result: str | None
 ) -> None:
     assert context.content == content
     assert context.tool_name == tool_name

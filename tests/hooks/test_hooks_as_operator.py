@@ -32,15 +32,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.points import EndRun
 from rxworker.hooks.runner import is_going_on
-from rxworker.testing import (
-    ScriptedModel,
-    abort_context,
-    call,
-    call_context,
-    end_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import ScriptedModel, abort_context, call, call_context, end_context, result_context, send_context
 from rxworker.tools.coroutines import pass_through
 from tests.hooks.asking import verdict_of
 

@@ -129,11 +129,7 @@ async def test_complete_before_a_request_ends_the_run_without_a_result() -> None
 
 
 @pytest.mark.parametrize(
-    ("point", "result"),
-    [
-        ("PreToolUse", "This call was not run: older has finished the run."),
-        ("PostToolUse", "in a"),
-    ],
+    ("point", "result"), [("PreToolUse", "This call was not run: older has finished the run."), ("PostToolUse", "in a")]
 )
 async def test_complete_at_the_tool_points_ends_the_run_well(point: str, result: str) -> None:
     worker, model, _ = await run_with(point, Complete())
@@ -180,9 +176,7 @@ def test_a_point_that_there_is_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize("result", [AddMessage("note", "user"), AddMessages((Message.user("note"),))])
-async def test_a_message_added_before_a_request_is_added_once_in_a_run(
-    result: LegacyResult,
-) -> None:
+async def test_a_message_added_before_a_request_is_added_once_in_a_run(result: LegacyResult) -> None:
     worker, model, behind = await run_with("OnMessageSend", result)
     assert said(worker).count("note") == 1
     assert [m.text for m in model.requests[1].conversation.messages].count("note") == 1

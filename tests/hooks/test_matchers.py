@@ -92,9 +92,7 @@ def worker_with(*hooks: Any, tools: Any = (delete_file,), **settings: Any) -> Wo
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-async def test_run_does_not_start_with_a_matcher_that_matches_no_tool(
-    make: Callable[[Matcher], Any],
-) -> None:
+async def test_run_does_not_start_with_a_matcher_that_matches_no_tool(make: Callable[[Matcher], Any]) -> None:
     for matcher in MISSPELT:
         worker = worker_with(make(matcher))
         with pytest.raises(ConfigurationError, match=r"would never run: its matcher .* \(delete_file\)"):
@@ -128,9 +126,7 @@ async def test_error_names_the_tool_that_was_meant() -> None:
         worker_with(hook("before_tool_call", matcher="delete-file")(skip)).run("Delete a.")
 
 
-async def test_matcher_of_tools_that_come_later_is_a_warning_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_matcher_of_tools_that_come_later_is_a_warning_once(caplog: pytest.LogCaptureFixture) -> None:
     late = hook("before_tool_call", matcher="move_file", unmatched="warn")(skip)
     worker = worker_with(late)
     await worker.run("Delete a.")
@@ -139,9 +135,7 @@ async def test_matcher_of_tools_that_come_later_is_a_warning_once(
     assert (said.levelno, "'move_file'" in said.getMessage()) == (logging.WARNING, True)
 
 
-async def test_alternative_that_matches_no_tool_is_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_alternative_that_matches_no_tool_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     for matcher in ("delete_file|remove", ["delete_file", "remove"]):
         caplog.clear()
         await worker_with(hook("before_tool_call", matcher=matcher)(skip)).run("Delete a.")
@@ -164,9 +158,7 @@ async def test_ready_hooks_with_their_usual_matchers_are_a_warning_if_no_tool_fi
     assert [name in said for name in ("dangerous_command_guard", "git_status", "auto_read")] == [True] * 3
 
 
-async def test_hooks_of_a_worker_without_tools_log_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_hooks_of_a_worker_without_tools_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     await Worker(ScriptedModel(["Hello."]), hooks=ready.terminal_hooks()).run("Hello")
     assert not caplog.records
 

@@ -6,15 +6,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import (
-    Answer,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Answer, Worker, after_tool_call, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError
 from rxworker.hooks import Abort, Cancel, ContinueWithMessages, Hooks, Pause, Skip
 from rxworker.messages import Message, ToolCall, ToolMeta, ToolResult
@@ -133,11 +125,7 @@ ODD: list[tuple[Any, Any, str]] = [
     (on_turn_end, ContinueWithMessages(("again",)), "with 'again', which is not a Message"),  # pyright: ignore[reportArgumentType]
     (on_turn_end, ContinueWithMessages("again"), "with 'again', which is not a list of messages"),  # pyright: ignore[reportArgumentType]
     (on_turn_end, ContinueWithMessages((Message.user(ToolResult("x", "y")),)), "no tool calls"),
-    (
-        on_turn_end,
-        ContinueWithMessages((Message.assistant(ToolCall("x", "note", {})),)),
-        "no tool calls",
-    ),
+    (on_turn_end, ContinueWithMessages((Message.assistant(ToolCall("x", "note", {})),)), "no tool calls"),
 ]
 
 

@@ -32,15 +32,7 @@ from rxworker.hooks import (
     from_operator,
     from_stateful_operator,
 )
-from rxworker.testing import (
-    ScriptedModel,
-    abort_context,
-    call,
-    call_context,
-    end_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import ScriptedModel, abort_context, call, call_context, end_context, result_context, send_context
 from tests.hooks.asking import verdict_of
 
 Operator = Callable[[Observable[Any]], Observable[Any]]
@@ -181,9 +173,7 @@ async def test_what_is_emitted_in_another_thread_arrives() -> None:
 
 
 @pytest.mark.parametrize("made", MADE)
-async def test_a_stop_iteration_is_an_error_like_any_other(
-    made: Callable[[Operator], Any],
-) -> None:
+async def test_a_stop_iteration_is_an_error_like_any_other(made: Callable[[Operator], Any]) -> None:
     def exhausted(_: object) -> object:
         return next(iter(()))
 
@@ -234,9 +224,7 @@ async def test_a_verdict_that_comes_later_is_that_of_the_only_one_that_waits() -
     assert await ask("before_tool_call", waiting) == Skip("late")
 
 
-async def test_a_verdict_while_no_context_waits_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_verdict_while_no_context_waits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ring: reactivex.Subject[Any] = reactivex.Subject()
     lasting = from_stateful_operator(lambda contexts: contexts.pipe(ops.merge(ring)), name="bell")
     assert await ask("before_tool_call", lasting) == Continue()

@@ -23,15 +23,7 @@ from rxworker.hooks.ready import (
     time_stamp,
 )
 from rxworker.messages import Image, Message
-from rxworker.testing import (
-    HookStub,
-    ScriptedModel,
-    call,
-    call_context,
-    end_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import HookStub, ScriptedModel, call, call_context, end_context, result_context, send_context
 from tests.hooks.asking import verdict_of
 
 Heard = list[HookMessage | MessageAdd | ConversationReplace]
@@ -80,9 +72,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_git_status_reports_changes_to_the_model_once(
-    repository: Path,
-) -> None:
+async def test_git_status_reports_changes_to_the_model_once(repository: Path) -> None:
     status = git_status()
     (repository / "a.txt").write_text("a")
     contexts = [result_context("edit_file", "ok", {"workspace": repository}) for _ in range(3)]
@@ -91,11 +81,7 @@ async def test_git_status_reports_changes_to_the_model_once(
     (repository / "b.txt").write_text("b")
     await ask(contexts[2], status)
     told = [[m.text for m in context.message_history] for context in contexts]
-    assert told == [
-        ["Files have changed:\n?? a.txt\n"],
-        [],
-        ["Files have changed:\n?? a.txt\n?? b.txt\n"],
-    ]
+    assert told == [["Files have changed:\n?? a.txt\n"], [], ["Files have changed:\n?? a.txt\n?? b.txt\n"]]
 
 
 async def test_git_status_adds_nothing_without_a_repository_or_after_a_failure(
@@ -159,8 +145,7 @@ async def test_a_command_that_destroys_is_refused(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["rm a.txt", "rm -r build", "git log --format=%h", "echo form -rf", "addif=1", "ls -rf"],
+    "command", ["rm a.txt", "rm -r build", "git log --format=%h", "echo form -rf", "addif=1", "ls -rf"]
 )
 async def test_other_commands_pass(command: str) -> None:
     context = call_context("bash", command=command)

@@ -306,12 +306,7 @@ def test_an_object_states_how_it_is_called() -> None:
         def before_tool_call(self, context: HookContext) -> None: ...
 
     first, second = Hooks([Gate()])
-    assert (first.name, first.priority, first.on_failure, first.matcher) == (
-        "gate",
-        5,
-        "abort",
-        None,
-    )
+    assert (first.name, first.priority, first.on_failure, first.matcher) == ("gate", 5, "abort", None)
     assert (second.on_failure, second.matches("create")) == ("skip", False)
 
 
@@ -405,10 +400,7 @@ async def test_a_final_finish_ends_the_chain_and_is_reported() -> None:
         return Pause()
 
     context = TurnEndContext(conversation=Conversation(), emit=ROWS.append)
-    assert await ask(Hooks([done, never]), HookPoint.ON_TURN_END, context) == (
-        Finish(final=True),
-        "done",
-    )
+    assert await ask(Hooks([done, never]), HookPoint.ON_TURN_END, context) == (Finish(final=True), "done")
     assert [HookVerdict("done", "on_turn_end", "Finish")] == ROWS
 
 

@@ -40,10 +40,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
         "the result 'call_1_1' answers no call",
     ),
     "an empty message": (lambda c: c.messages.append(Message.user("")), "it is empty"),
-    "messages in reverse": (
-        lambda c: c.messages.reverse() if c.turn == 2 else None,
-        "a provider refuses the messages",
-    ),
+    "messages in reverse": (lambda c: c.messages.reverse() if c.turn == 2 else None, "a provider refuses the messages"),
     "a text": (lambda c: c.messages.append("hi"), "'hi', which is not a Message"),  # pyright: ignore[reportArgumentType]
     "another role": (
         lambda c: c.messages.append(Message("bot", (Text("hi"),))),  # pyright: ignore[reportArgumentType]
@@ -58,10 +55,7 @@ BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
         "which is not a content block",
     ),
     "no list": (lambda c: setattr(c, "messages", None), "is not a list"),
-    "a system text that is none": (
-        lambda c: setattr(c, "system", ["Be brief."]),
-        "the system text is ['Be brief.']",
-    ),
+    "a system text that is none": (lambda c: setattr(c, "system", ["Be brief."]), "the system text is ['Be brief.']"),
     "a system text with half a character": (
         lambda c: setattr(c, "system", "half \ud83d"),
         "the system text is a text with half of a surrogate pair",

@@ -33,14 +33,7 @@ from rxworker.messages import (
     validate,
 )
 from rxworker.state import fold_run
-from rxworker.testing import (
-    ScriptedModel,
-    abort_context,
-    call,
-    call_context,
-    result_context,
-    send_context,
-)
+from rxworker.testing import ScriptedModel, abort_context, call, call_context, result_context, send_context
 from rxworker.views import Tracker
 from tests.hooks.asking import verdict_of
 
@@ -157,12 +150,7 @@ async def test_messages_may_be_taken_out_a_call_with_its_result() -> None:
     worker = Worker(model, tools=[read], hooks=[forget])
     await worker.run("Read.")
     await worker.run("Bye.")
-    assert [m.text for m in worker.session.conversation.messages] == [
-        "Read.",
-        "Done.",
-        "Bye.",
-        "Bye.",
-    ]
+    assert [m.text for m in worker.session.conversation.messages] == ["Read.", "Done.", "Bye.", "Bye."]
 
 
 async def test_a_cancel_after_a_mask_retracts_the_input_and_keeps_the_mask() -> None:

@@ -64,9 +64,7 @@ def stub(context: HookContext, *answers: HookAnswer, **settings: Any) -> HookStu
 
 
 @pytest.mark.parametrize("context", CONTEXTS[:4], ids=lambda c: c.point.value)
-async def test_a_failure_ends_the_run_unless_set_otherwise_and_is_reported(
-    context: HookContext,
-) -> None:
+async def test_a_failure_ends_the_run_unless_set_otherwise_and_is_reported(context: HookContext) -> None:
     heard: list[HookVerdict] = []
     assert context.point is not None
     with pytest.raises(HookError, match=f"hook 'stub' failed at {context.point.value}: OSError: x"):
@@ -75,9 +73,7 @@ async def test_a_failure_ends_the_run_unless_set_otherwise_and_is_reported(
 
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda c: c.point.value)
-async def test_a_failure_that_does_not_matter_is_reported_and_the_next_hook_runs(
-    context: HookContext,
-) -> None:
+async def test_a_failure_that_does_not_matter_is_reported_and_the_next_hook_runs(context: HookContext) -> None:
     failing = stub(context, OSError("x"), on_failure="continue")
     after = stub(context, name="after")
     _, heard = await ask(context, failing, after)
@@ -150,9 +146,7 @@ async def test_a_foreign_verdict_ends_the_run_whatever_a_failure_means(on_failur
 
 
 @pytest.mark.parametrize("context", CONTEXTS[:4], ids=lambda c: c.point.value)
-async def test_a_hook_that_never_returns_has_failed_after_its_time_out(
-    context: HookContext,
-) -> None:
+async def test_a_hook_that_never_returns_has_failed_after_its_time_out(context: HookContext) -> None:
     hanging = stub(context, NEVER, timeout=0.01)
     with pytest.raises(HookError, match=r"hook 'stub' failed at .*: it took longer than 0.01 s"):
         await ask(context, hanging)
@@ -249,9 +243,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
     assert "path" not in str(worker.session.conversation.messages[-1].tool_results[0].content)
 
 
-async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     asked, may_end = asyncio.Event(), asyncio.Event()
 
@@ -268,9 +260,7 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_abandoned(
     may_end.set()
 
 
-async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     asked, may_end, ran = asyncio.Event(), asyncio.Event(), list[str]()
 

@@ -10,16 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from rxworker import (
-    Limits,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_abort,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Limits, Worker, after_tool_call, before_tool_call, on_abort, on_message_send, on_turn_end, tool
 from rxworker.errors import HookError, LimitExceededError, RunAbortedError, RunCancelledError
 from rxworker.events import HookMessage, HookVerdict, ToolStart
 from rxworker.hooks import (

@@ -139,11 +139,7 @@ def test_the_counts_add_up_to_the_number_of_records(
 def test_reliable_delivers_every_record_in_batches_of_bounded_length() -> None:
     events: list[Event] = [TextDelta(0, str(n)) for n in range(2 * BATCH + 1)]
     history = history_of(events, packed=BATCH)
-    assert [len(take(history, Reliable(), after)) for after in (0, BATCH, 2 * BATCH)] == [
-        BATCH,
-        BATCH,
-        1,
-    ]
+    assert [len(take(history, Reliable(), after)) for after in (0, BATCH, 2 * BATCH)] == [BATCH, BATCH, 1]
     assert events_of(taken(history, Reliable())) == events
 
 

@@ -15,12 +15,7 @@ from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import Ping, Record
 from rxworker.hub import Hub, Reliable
 
-ERRORS: list[type[BaseException]] = [
-    ValueError,
-    SystemExit,
-    asyncio.CancelledError,
-    GeneratorExit,
-]
+ERRORS: list[type[BaseException]] = [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit]
 
 
 def record(seq: int) -> Record:
@@ -81,9 +76,7 @@ def test_an_interrupt_of_a_watcher_leaves_the_event_loop() -> None:
     assert len(seen) == 1
 
 
-def test_a_detached_watcher_is_logged_with_its_name_and_the_traceback(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_detached_watcher_is_logged_with_its_name_and_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
     hub = Hub()
     hub.watch(name="chart").subscribe(fail)
     hub.subscribe(fail)
@@ -105,9 +98,7 @@ def test_what_a_watcher_raises_at_the_end_is_logged(caplog: pytest.LogCaptureFix
     assert "a bug" in caplog.text
 
 
-def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(caplog: pytest.LogCaptureFixture) -> None:
     hub = Hub()
     hub.subscribe(print)
     hub.watch().subscribe(print)
@@ -116,9 +107,7 @@ def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(
 
 
 @pytest.mark.parametrize("error", [*ERRORS, KeyboardInterrupt])
-async def test_awaiting_an_operator_downstream_of_a_watcher_ends_when_it_raises(
-    error: type[BaseException],
-) -> None:
+async def test_awaiting_an_operator_downstream_of_a_watcher_ends_when_it_raises(error: type[BaseException]) -> None:
     """A foreign operator that raises instead of calling on_error."""
 
     def careless(source: Observable[Any]) -> Observable[Any]:

@@ -75,9 +75,7 @@ def raised_by(make: Callable[[], Exception]) -> Exception:
 
 
 @pytest.mark.parametrize("make", ERRORS)
-async def test_the_hundredth_reader_has_the_traceback_of_the_first(
-    make: Callable[[], Exception],
-) -> None:
+async def test_the_hundredth_reader_has_the_traceback_of_the_first(make: Callable[[], Exception]) -> None:
     hub, error = Hub(), raised_by(make)
     text, members = str(error), dict(vars(error))
     hub.end(error)

@@ -356,9 +356,7 @@ async def test_two_iterators_do_not_share_their_records() -> None:
 
 
 @given(st.lists(st.sampled_from(["push", "join", "leave", "raise"]), max_size=30))
-def test_each_watcher_receives_an_unbroken_beginning_however_watchers_attach_and_detach(
-    moves: list[str],
-) -> None:
+def test_each_watcher_receives_an_unbroken_beginning_however_watchers_attach_and_detach(moves: list[str]) -> None:
     hub = Hub()
     watching: list[tuple[Seen, abc.DisposableBase]] = []
     for move in moves:

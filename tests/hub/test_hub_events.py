@@ -71,12 +71,7 @@ def test_events_pushed_together_have_one_time_and_their_own_numbers() -> None:
     hub = Hub()
     push(hub, "together")
     push(hub, "together")
-    assert [(r.seq, r.time) for r in hub.history.records(3, 7)] == [
-        (4, 1.0),
-        (5, 1.0),
-        (6, 6.0),
-        (7, 6.0),
-    ]
+    assert [(r.seq, r.time) for r in hub.history.records(3, 7)] == [(4, 1.0), (5, 1.0), (6, 6.0), (7, 6.0)]
 
 
 def test_no_record_is_made_for_observers_of_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,12 +92,7 @@ def test_the_first_delta_is_delivered_at_once_and_the_others_at_the_pace() -> No
     for time, text in enumerate("abcdefgh", start=1):
         table.at(time * 4, text)
     table.time.start()
-    assert [(round(time), text) for time, text in table.received] == [
-        (4, "a"),
-        (14, "bc"),
-        (24, "def"),
-        (34, "gh"),
-    ]
+    assert [(round(time), text) for time, text in table.received] == [(4, "a"), (14, "bc"), (24, "def"), (34, "gh")]
 
 
 def test_a_delta_after_a_pause_is_delivered_at_once() -> None:
@@ -109,9 +104,7 @@ def test_a_delta_after_a_pause_is_delivered_at_once() -> None:
 
 
 @pytest.mark.parametrize("barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause(PauseState("ask", (), ()))])
-def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_deltas_before_them(
-    barrier: Event,
-) -> None:
+def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_deltas_before_them(barrier: Event) -> None:
     table = subscribe()
     table.at(5, "a")
     table.at(7, "b")
@@ -119,12 +112,7 @@ def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_delta
     table.at(9, "d")
     table.time.start()
     kind = type(barrier).__name__
-    assert [(round(time), text) for time, text in table.received] == [
-        (5, "a"),
-        (8, "bc"),
-        (8, kind),
-        (15, "d"),
-    ]
+    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (8, "bc"), (8, kind), (15, "d")]
 
 
 @pytest.mark.parametrize("event", [ToolProgress("c", 1), Usage(1, 2), Opaque("x")])

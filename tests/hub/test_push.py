@@ -167,20 +167,8 @@ def test_each_watcher_has_its_own_counts() -> None:
     harness.turn()
     harness.push("f")
     first, second = harness.hub.states()
-    assert (first.name, first.delivered, first.merged, first.seq, first.lag) == (
-        "first",
-        3,
-        3,
-        6,
-        1,
-    )
-    assert (second.name, second.delivered, second.merged, second.seq, second.lag) == (
-        "second",
-        2,
-        0,
-        6,
-        1,
-    )
+    assert (first.name, first.delivered, first.merged, first.seq, first.lag) == ("first", 3, 3, 6, 1)
+    assert (second.name, second.delivered, second.merged, second.seq, second.lag) == ("second", 2, 0, 6, 1)
 
 
 def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:

@@ -145,9 +145,7 @@ def test_leaving_the_loop_in_a_thread_detaches(elsewhere: Elsewhere) -> None:
     assert elsewhere.call(watching()) == 0
 
 
-def test_a_reliable_reader_in_a_thread_holds_the_source_until_it_is_detached(
-    elsewhere: Elsewhere,
-) -> None:
+def test_a_reliable_reader_in_a_thread_holds_the_source_until_it_is_detached(elsewhere: Elsewhere) -> None:
     elsewhere.push()
 
     async def hold() -> bool:
@@ -173,9 +171,7 @@ def test_the_thread_of_the_run_itself_must_not_wait() -> None:
     asyncio.run(wait())
 
 
-def test_an_observer_subscribed_in_another_thread_is_called_on_the_loop(
-    elsewhere: Elsewhere,
-) -> None:
+def test_an_observer_subscribed_in_another_thread_is_called_on_the_loop(elsewhere: Elsewhere) -> None:
     threads: list[int] = []
     seen: list[int] = []
     over = threading.Event()
@@ -283,9 +279,7 @@ def test_a_hub_that_has_ended_can_be_read_although_its_loop_has_stopped() -> Non
         loop.close()
 
 
-def test_iterating_in_a_thread_raises_if_the_loop_closes_before_the_end(
-    elsewhere: Elsewhere,
-) -> None:
+def test_iterating_in_a_thread_raises_if_the_loop_closes_before_the_end(elsewhere: Elsewhere) -> None:
     elsewhere.push()
     elsewhere.close()
     records = iter(elsewhere.hub.watch())

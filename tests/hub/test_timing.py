@@ -220,9 +220,7 @@ async def test_an_operator_that_waits_has_the_time_of_the_run_wherever_it_is(nam
 
 
 @pytest.mark.parametrize("name", timed_operators())
-async def test_an_operator_that_is_called_with_a_run_s_records_has_the_time_of_the_run(
-    name: str,
-) -> None:
+async def test_an_operator_that_is_called_with_a_run_s_records_has_the_time_of_the_run(name: str) -> None:
     run = Worker(ScriptedModel(["one"])).run("Hi")
     errors: list[Exception] = []
     timed = timed_operators()[name](*ARGUMENTS.get(name, (60.0,)))

@@ -61,9 +61,7 @@ async def test_an_invalid_delivery_is_refused_by_watch(delivery: object) -> None
 
 
 @pytest.mark.parametrize("after", ["3", None, 1.5, True])
-async def test_an_invalid_number_to_begin_after_is_refused_by_watch(
-    after: object,
-) -> None:
+async def test_an_invalid_number_to_begin_after_is_refused_by_watch(after: object) -> None:
     with pytest.raises(ConfigurationError, match="after="):
         Hub().watch(after=after)  # pyright: ignore[reportArgumentType] - the mistake
 
@@ -139,10 +137,7 @@ async def test_each_use_is_a_watcher_of_its_own() -> None:
     push(hub)
     await anext(second)
     states = hub.states()
-    assert [(state.name, state.seq, state.lag) for state in states] == [
-        ("page", 2, 1),
-        ("page", 3, 0),
-    ]
+    assert [(state.name, state.seq, state.lag) for state in states] == [("page", 2, 1), ("page", 3, 0)]
     await first.aclose()
     await second.aclose()
 
@@ -290,9 +285,7 @@ async def test_the_source_waits_for_the_slowest_reader() -> None:
 
 
 @pytest.mark.parametrize(
-    "delivery",
-    [Coalesce(), Latest(), DropOldest(1), Reliable(limit=None), Reliable(1, when_full="detach")],
-    ids=str,
+    "delivery", [Coalesce(), Latest(), DropOldest(1), Reliable(limit=None), Reliable(1, when_full="detach")], ids=str
 )
 async def test_no_other_delivery_holds_the_source(delivery: Coalesce) -> None:
     hub = Hub()

@@ -19,15 +19,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    GeminiInteractions,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Provider,
-)
+from rxworker.providers import Anthropic, Gemini, GeminiInteractions, Ollama, OpenAIChat, OpenAIResponses, Provider
 from tests.log.conftest import nats_program as nats_program  # fixtures, for the stores of a log
 from tests.log.conftest import nats_server as nats_server
 from tests.log.conftest import new_address as new_address

@@ -97,11 +97,7 @@ async def test_the_client_of_python_sees_the_edit_and_nothing_else_is_on_standar
     async with (
         asyncio.timeout(PATIENCE),
         acp.spawn_agent_process(
-            cast("acp.Client", editor),
-            *COMMAND,
-            cwd=HERE,
-            env=dict(os.environ),
-            transport_kwargs=transport,
+            cast("acp.Client", editor), *COMMAND, cwd=HERE, env=dict(os.environ), transport_kwargs=transport
         ) as (agent, process),
     ):
         await agent.initialize(protocol_version=1)

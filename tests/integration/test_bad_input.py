@@ -10,15 +10,7 @@ import pytest
 from reactivex import Observable, abc
 from reactivex import operators as ops
 
-from rxworker import (
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Run, Worker, after_tool_call, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.errors import (
     ConfigurationError,
     HookError,
@@ -30,25 +22,10 @@ from rxworker.errors import (
     TruncatedError,
 )
 from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
-from rxworker.hooks import (
-    MessageSendContext,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-    TurnEndContext,
-)
+from rxworker.hooks import MessageSendContext, Skip, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import Conversation, Json, Message, ToolResult, repair
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Provider,
-    Request,
-)
+from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options, Provider, Request
 from rxworker.testing import (
     Call,
     ReplayServer,
@@ -470,12 +447,7 @@ def test_a_run_abandoned_by_its_loop(make_provider: MakeProvider) -> None:
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [
-        (Anthropic, "ANTHROPIC"),
-        (OpenAIChat, "OPENAI"),
-        (OpenAIResponses, "OPENAI"),
-        (Gemini, "GEMINI"),
-    ],
+    [(Anthropic, "ANTHROPIC"), (OpenAIChat, "OPENAI"), (OpenAIResponses, "OPENAI"), (Gemini, "GEMINI")],
 )
 async def test_a_missing_key(make: Any, name: str) -> None:
     worker = Worker(make("a-model"))
@@ -559,10 +531,7 @@ async def test_lone_surrogates_in_a_text(make_provider: MakeProvider) -> None:
 
 
 async def test_options_that_contradict_each_other() -> None:
-    worker = Worker(
-        Anthropic("claude-haiku-4-5", api_key="k"),
-        options=Options(thinking=2000, max_tokens=1000),
-    )
+    worker = Worker(Anthropic("claude-haiku-4-5", api_key="k"), options=Options(thinking=2000, max_tokens=1000))
     with pytest.raises(ConfigurationError, match="must be less than max_tokens"):
         await worker.run("hi")
 

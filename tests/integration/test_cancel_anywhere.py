@@ -47,16 +47,7 @@ from rxworker.events import (
 from rxworker.hooks import AbortContext, Pause, ToolCallContext
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import Conversation, Message, validate
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    HttpRequest,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Provider,
-)
+from rxworker.providers import Anthropic, Gemini, HttpRequest, Ollama, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.testing import ReplayServer, ServedResponse, call, cut, fail, lint, say, stall, think
 from rxworker.testing.server import AnswerLike
 from rxworker.tools import Tool
@@ -246,14 +237,7 @@ def in_a_hook(point: Any, answers: list[AnswerLike], tokens: int, requests: int)
     gate = Gate()
     hook = waiting_hook(point, gate)
     return Scene(
-        answers,
-        within(gate),
-        gate,
-        [note],
-        hooks=[hook],
-        tokens=tokens,
-        requests=requests,
-        is_answered=bool(answers),
+        answers, within(gate), gate, [note], hooks=[hook], tokens=tokens, requests=requests, is_answered=bool(answers)
     )
 
 
@@ -425,9 +409,7 @@ async def test_a_tool_that_began_while_the_model_speaks_is_stopped_with_it() -> 
         assert (await worker.run("and now?")).text == "again"
 
 
-async def test_a_paused_run_is_over_and_the_worker_may_leave_it(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_paused_run_is_over_and_the_worker_may_leave_it(make_provider: MakeProvider) -> None:
     told: list[AbortContext] = []
 
     @on_abort
@@ -450,9 +432,7 @@ async def test_a_paused_run_is_over_and_the_worker_may_leave_it(
     assert told == []
 
 
-async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_run_that_fails_is_not_cancelled_while_on_abort_is_reported(make_provider: MakeProvider) -> None:
     told: list[AbortContext] = []
     entered, leave = asyncio.Event(), asyncio.Event()
 

@@ -186,9 +186,7 @@ async def test_each_record_arrives_once_over_restarts(installed: Path, server: S
     assert view["items"][-1] == ["block", WORDS]
 
 
-async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of_its_name(
-    installed: Path,
-) -> None:
+async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of_its_name(installed: Path) -> None:
     first: Subject[int] = Subject()
     second: Subject[int] = Subject()
     worker = Worker(ScriptedModel(["Hello!"]))
@@ -284,12 +282,7 @@ async def test_a_program_that_unsubscribes_is_not_connected(installed: Path) -> 
 
 async def test_what_the_server_does_not_have_is_an_error(installed: Path) -> None:
     async with WebServer(Worker(ScriptedModel(["Hello!"])), port=0) as server:
-        asked = [
-            ["records$", "run-0"],
-            ["stream$", "none"],
-            ["board$", "none"],
-            ["panel$", "usage", "none"],
-        ]
+        asked = [["records$", "run-0"], ["stream$", "none"], ["board$", "none"], ["panel$", "usage", "none"]]
         async with watching(installed, server.url, *asked) as seen:
             await seen.end()
     assert [error["code"] for error in seen.ended] == ["gone", "gone", "no_board", "no_panel"]
@@ -344,10 +337,7 @@ async def test_a_program_starts_and_steers_runs_with_a_token_that_is_in_no_addre
     async with (
         MemoryLog() as log,
         WebServer(
-            Worker(ScriptedModel(replies), tools=[book]),
-            port=0,
-            settings=Settings(token=token),
-            log=log,
+            Worker(ScriptedModel(replies), tools=[book]), port=0, settings=Settings(token=token), log=log
         ) as server,
     ):
         first = server.state.runs.start("Book 12A")
@@ -444,10 +434,7 @@ async def test_a_gap_or_a_double_is_an_error(installed: Path, numbers: list[int]
 
     app = web.Application()
     app.router.add_get("/api/ws", answer)
-    async with (
-        TestServer(app) as server,
-        watching(installed, str(server.make_url("/")), ["records$", "run-1"]) as seen,
-    ):
+    async with TestServer(app) as server, watching(installed, str(server.make_url("/")), ["records$", "run-1"]) as seen:
         await seen.end()
     assert seen.ended[0]["code"] == "gap"
     assert fault in seen.ended[0]["message"]

@@ -60,15 +60,7 @@ from rxworker.messages import (
     validate,
 )
 from rxworker.messages.usage import Prices, Usage
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    ModelInfo,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Request,
-)
+from rxworker.providers import Anthropic, Gemini, ModelInfo, OpenAIChat, OpenAIResponses, Options, Request
 from rxworker.providers.base import Provider, ToolChoice
 from rxworker.providers.cache_use import CacheUse, step_cache
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint, say
@@ -200,12 +192,7 @@ SEALED: dict[str, tuple[Provider, str, Callable[[int], Message]]] = {
                 "",
                 echo={
                     "output_index": 0,
-                    "item": {
-                        "type": "reasoning",
-                        "id": f"rs_{n}",
-                        "summary": [],
-                        "encrypted_content": f"seal {n}",
-                    },
+                    "item": {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": f"seal {n}"},
                 },
             ),
             *two_calls(n),
@@ -235,9 +222,7 @@ def sealed(name: str, conversation: Conversation) -> Conversation:
 
 
 @pytest.mark.parametrize("name", SEALED)
-async def test_a_compaction_is_one_miss_of_the_cache_and_keeps_the_seals_of_what_stays(
-    name: str,
-) -> None:
+async def test_a_compaction_is_one_miss_of_the_cache_and_keeps_the_seals_of_what_stays(name: str) -> None:
     provider, place, _ = SEALED[name]
     model = Looking()
     run = model.worker(system="Be exact.").run("Look around.")
@@ -517,10 +502,7 @@ SUMMARIES: dict[str, tuple[list[Reply], int, str]] = {
     "a call": ([call("look", place="x"), say("Grass.")], 2, ""),
     "calls again and again": ([call("look", place="x"), call("look", place="x")], 2, "no summary"),
     "a failure in the middle": (
-        [
-            replace(say("Gra"), error=Error("overloaded_error", "busy", retryable=True)),
-            say("Grass."),
-        ],
+        [replace(say("Gra"), error=Error("overloaded_error", "busy", retryable=True)), say("Grass.")],
         2,
         "",
     ),

@@ -12,17 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rxworker import (
-    Finished,
-    Paused,
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_abort,
-    on_turn_end,
-    tool,
-)
+from rxworker import Finished, Paused, Run, Worker, after_tool_call, before_tool_call, on_abort, on_turn_end, tool
 from rxworker.errors import LocalProtocolError, RunHandedOverError, RxWorkerError
 from rxworker.events import Record, RunStop
 from rxworker.hub.history import expand
@@ -124,10 +114,7 @@ class Seen:
         self.read: list[Record] = []
         run.subscribe(self.observed.append, lambda _: None)
         self._run = run
-        self.tasks = [
-            asyncio.create_task(self._await(), name="test"),
-            asyncio.create_task(self._read(), name="test"),
-        ]
+        self.tasks = [asyncio.create_task(self._await(), name="test"), asyncio.create_task(self._read(), name="test")]
 
     async def _await(self) -> object:
         try:

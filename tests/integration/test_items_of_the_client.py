@@ -63,11 +63,7 @@ APPROVAL: JsonObject = {
     "arguments": '{"q":"x"}',
     "server_label": "docs",
 }
-APPROVED: JsonObject = {
-    "type": "mcp_approval_response",
-    "approval_request_id": "mcpr_1",
-    "approve": True,
-}
+APPROVED: JsonObject = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 PAIRS = ((COMPUTER, SCREENSHOT), (PATCH, PATCHED), (SHELL, LISTED), (APPROVAL, APPROVED))
 
 

@@ -71,11 +71,7 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
     """A process that runs until it gets SIGTERM; yields its first line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     one = await asyncio.create_subprocess_exec(
-        *words,
-        cwd=folder,
-        env=env,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        *words, cwd=folder, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     assert one.stdout is not None
     try:
@@ -126,11 +122,7 @@ async def test_each_command_does_what_the_page_describes(store: str, new_address
         urgent = await output_of(tmp_path, command("--priority"))
         info = await log.info(urgent)
         assert info is not None
-        assert (info.status, info.row.priority, info.row.labels) == (
-            "queued",
-            5,
-            {"tenant": "acme"},
-        )
+        assert (info.status, info.row.priority, info.row.labels) == ("queued", 5, {"tenant": "acme"})
         async with process(tmp_path, command("--tenant-cap")):
             assert await end_of(log, urgent) == "Take an umbrella."
     assert command.unused == set()

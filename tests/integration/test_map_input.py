@@ -25,14 +25,7 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail
 from rxworker.ui.web import WebServer
 from rxworker.worker import QueuedWorker, run_inputs, submit, work
-from tests.integration.test_permissions_between_doors import (
-    CommandLine,
-    Desk,
-    Door,
-    Editor,
-    Python,
-    answer,
-)
+from tests.integration.test_permissions_between_doors import CommandLine, Desk, Door, Editor, Python, answer
 from tests.log.conftest import NewAddress
 
 SECRET = "hunter2"
@@ -343,9 +336,7 @@ async def test_what_it_refuses_at_a_door_is_not_stored_or_shown(door: type[Door]
         assert len(desk.model.requests) == 1
 
 
-async def test_what_it_refuses_of_a_foreign_process_is_ignored_with_a_record(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_it_refuses_of_a_foreign_process_is_ignored_with_a_record(caplog: pytest.LogCaptureFixture) -> None:
     async with MemoryLog() as log:
         program = Program(log, refuse_passwords)
         run = program.worker.run("Wait.")
@@ -436,10 +427,7 @@ async def test_a_chat_that_replaces_its_last_message_goes_back_to_what_was_befor
 
 
 async def test_the_title_that_an_editor_is_shown_is_masked() -> None:
-    async with (
-        MemoryLog() as log,
-        Editor(Desk(log, answers=done, map_input=masked)).opened() as door,
-    ):
+    async with MemoryLog() as log, Editor(Desk(log, answers=done, map_input=masked)).opened() as door:
         door.text = TEXT
         await door.say()
     assert masked(QUESTION).text in str(door.shown)
@@ -447,9 +435,7 @@ async def test_the_title_that_an_editor_is_shown_is_masked() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-async def test_what_the_page_sends_into_a_run_or_in_place_of_a_message_is_masked(
-    is_stored: bool,
-) -> None:
+async def test_what_the_page_sends_into_a_run_or_in_place_of_a_message_is_masked(is_stored: bool) -> None:
     async with MemoryLog() as log:
         program = Program(log if is_stored else None)
         async with (
@@ -525,10 +511,7 @@ async def test_a_message_that_is_refused_leaves_the_conversation_as_it_was(path:
     ):
         body: dict[str, Any] = {"id": "c", "model": "worker"}
         for text in ("Hi", "x" * 101, "And?"):
-            body |= {
-                "input": text,
-                "messages": [{**UI[1], "parts": [{"type": "text", "text": text}]}],
-            }
+            body |= {"input": text, "messages": [{**UI[1], "parts": [{"type": "text", "text": text}]}]}
             more = {"trigger": "regenerate-message"} if len(text) > 100 else {}
             async with http.post(path, json=body | more) as response:
                 shown = await response.text()

@@ -141,10 +141,7 @@ def test_imports() -> None:
                 await worker(log).recover(run)
 
     with asyncio.Runner() as runner:
-        each_case(
-            "import",
-            lambda chance: runner.run(one(mutant_of_lines(chance, chance.choice(RUNS)))),
-        )
+        each_case("import", lambda chance: runner.run(one(mutant_of_lines(chance, chance.choice(RUNS)))))
 
 
 def test_entries() -> None:

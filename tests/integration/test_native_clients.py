@@ -149,9 +149,7 @@ def talking(wait: asyncio.Event) -> Worker:
     return Worker(model, hooks=[on_message_send(hold)])
 
 
-async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_away(
-    node: str,
-) -> None:
+async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_away(node: str) -> None:
     begin = asyncio.Event()
     async with WebServer(lambda: talking(begin), port=0) as server:
         run = server.state.runs.start("go")
@@ -191,8 +189,7 @@ async def test_a_socket_carries_two_runs_over_cuts_each_from_its_own_cursor(node
 
 
 @pytest.mark.parametrize(
-    ("numbers", "fault"),
-    [([1, 2, 4, 5], "behind 2 comes 4"), ([1, 2, 2, 3], "behind 2 comes 2"), ([2, 3], "behind 0")],
+    ("numbers", "fault"), [([1, 2, 4, 5], "behind 2 comes 4"), ([1, 2, 2, 3], "behind 2 comes 2"), ([2, 3], "behind 0")]
 )
 async def test_a_stream_that_leaves_out_or_repeats_a_record_is_found_out(
     node: str, numbers: list[int], fault: str

@@ -43,10 +43,7 @@ def cut(path: Path) -> tuple[list[bytes], int]:
     decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
     events = [[*decoder.feed(frame)] for frame in frames]
     whole = [[type(event) for event in found] == [TextDelta] for found in events]
-    at = min(
-        (n for n in range(len(frames) - 1) if whole[n] and whole[n + 1]),
-        key=lambda n: abs(n - len(frames) // 2),
-    )
+    at = min((n for n in range(len(frames) - 1) if whole[n] and whole[n + 1]), key=lambda n: abs(n - len(frames) // 2))
     pieces = [b"".join(frames[:at]), frames[at], frames[at + 1], b"".join(frames[at + 2 :])]
     return pieces, sum(map(len, events[:at]))
 

@@ -278,18 +278,10 @@ class Http(WebDoor):
             no({"decisions": {"pay_1": {**YES, "input": "1"}}}, "400 .*give an object"),
             no({"decisions": {"pay_1": {**YES, "input": ""}}}, "400 .*give an object"),
             no({"decisions": {"pay_1": {**YES, "input": "null"}}}, "400 .*give an object"),
-            Cell(
-                [{"decisions": {"pay_1": {**YES, "input": '{"e\\u0075ros": 666}'}}}],
-                "666 is forbidden",
-                waits=False,
-            ),
+            Cell([{"decisions": {"pay_1": {**YES, "input": '{"e\\u0075ros": 666}'}}}], "666 is forbidden", waits=False),
         ],
         "edited and then forbidden": [
-            Cell(
-                [{"decisions": {"pay_1": {**YES, "input": {"euros": 666}}}}],
-                "666 is forbidden",
-                waits=False,
-            ),
+            Cell([{"decisions": {"pay_1": {**YES, "input": {"euros": 666}}}}], "666 is forbidden", waits=False)
         ],
         "stale": [Cell([right, right], "409 .*resumed already", "again", waits=False, paid=[1000])],
         "of another user": [Cell([right], "404 ", user="bob")],
@@ -312,10 +304,7 @@ class Socket(WebDoor):
     _resume: ClassVar[Any] = {"type": "resume", "run": "RUN", "decisions": {"pay_1": YES}}
     cells: ClassVar[Cells] = {
         **dict.fromkeys(CASES, "no message of the socket carries a decision"),
-        "unknown member": [
-            no(_resume, "resume"),
-            no({"type": "send", "run": "RUN", "message": "yes"}, "send"),
-        ],
+        "unknown member": [no(_resume, "resume"), no({"type": "send", "run": "RUN", "message": "yes"}, "send")],
     }
 
 
@@ -328,11 +317,7 @@ class AgUi(WebDoor):
 
     async def begin(self, text: str) -> str:
         self.thread = f"thread-{self.number}"
-        body = {
-            "threadId": self.thread,
-            "runId": "r",
-            "messages": [{"id": "1", "role": "user", "content": text}],
-        }
+        body = {"threadId": self.thread, "runId": "r", "messages": [{"id": "1", "role": "user", "content": text}]}
         status, told, run = await self.post("ag-ui", body)
         assert status == 200, told
         return run
@@ -403,18 +388,10 @@ class AgUi(WebDoor):
         "text for an object": [
             no(resolved({"approved": True, "editedArgs": "1"}), "400 .*give an object"),
             no(resolved({"approved": True, "editedArgs": TWO}), "400 .*'euros' twice"),
-            Cell(
-                [resolved({"approved": True, "editedArgs": '{"euros": 666}'})],
-                "666 is forbidden",
-                waits=False,
-            ),
+            Cell([resolved({"approved": True, "editedArgs": '{"euros": 666}'})], "666 is forbidden", waits=False),
         ],
         "edited and then forbidden": [
-            Cell(
-                [resolved({"approved": True, "editedArgs": {"euros": 666}})],
-                "666 is forbidden",
-                waits=False,
-            )
+            Cell([resolved({"approved": True, "editedArgs": {"euros": 666}})], "666 is forbidden", waits=False)
         ],
         "stale": [Cell([right, right], "409 .*resumed already", "again", waits=False, paid=[1000])],
         "of another user": [Cell([right], "404 ", user="bob")],
@@ -497,10 +474,7 @@ class Chat(WebDoor):
         "two calls of one id": [
             Cell([responded(id="RUN:pay_1~2", approved=True)], "400 .*no decision", "twins"),
             Cell(
-                [[responded(approved=False), responded(id="RUN:pay_1~2", approved=False)]],
-                "200 ",
-                "twins",
-                waits=False,
+                [[responded(approved=False), responded(id="RUN:pay_1~2", approved=False)]], "200 ", "twins", waits=False
             ),
         ],
         "text for an object": "an approval of useChat has no arguments: they are not read from the message",
@@ -780,9 +754,7 @@ class Acp(Door):
             ),
         ],
         "unknown call": "an answer belongs to a request, which is about one call",
-        "two calls of one id": [
-            Cell([chosen("reject_once")], "answered", "twins", waits=False),
-        ],
+        "two calls of one id": [Cell([chosen("reject_once")], "answered", "twins", waits=False)],
         "text for an object": "a choice has no arguments",
         "edited and then forbidden": "a choice has no arguments",
         "stale": "an answer belongs to a request; a second one to the same is dropped",
@@ -817,10 +789,7 @@ class Stored(Door):
 
     right: ClassVar[Any] = {"decisions": [YES]}
     cells: ClassVar[Cells] = {
-        "missing": [
-            no({}, "decisions is missing.*resume it in a program"),
-            no({"decisions": [{}]}, "type"),
-        ],
+        "missing": [no({}, "decisions is missing.*resume it in a program"), no({"decisions": [{}]}, "type")],
         "empty": [no({"decisions": []}, "0 decisions"), no({"decisions": [None]}, "no decision")],
         "misspelt": [
             no({"Decisions": [YES]}, "did you mean 'decisions'"),
@@ -837,9 +806,7 @@ class Stored(Door):
             no({"decisions": [{**YES, "inputs": {}}]}, "inputs: there is no such member"),
         ],
         "unknown call": [no({"decisions": [YES, YES]}, "2 decisions about 1 pending calls")],
-        "two calls of one id": [
-            Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False),
-        ],
+        "two calls of one id": [Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False)],
         "text for an object": [
             no({"decisions": [{**YES, "input": "1"}]}, "give an object"),
             no({"decisions": [{**YES, "input": TWO}]}, "'euros' twice"),
@@ -905,14 +872,8 @@ class CommandLine(Door):
             no(["approve"], "unrecognized arguments"),
         ],
         "unknown member": [
-            no(
-                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "inputs": {}}}}'],
-                "did you mean 'input'",
-            ),
-            no(
-                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "always": true}}}'],
-                "always is for",
-            ),
+            no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "inputs": {}}}}'], "did you mean 'input'"),
+            no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "always": true}}}'], "always is for"),
             no([*right, "--reason", "well"], "unclear|Give|--reason"),
         ],
         "unknown call": [
@@ -924,19 +885,11 @@ class CommandLine(Door):
             Cell([["--deny", "pay_1", "--deny", "pay_1~2"]], "not approved", "twins", waits=False),
         ],
         "text for an object": [
-            no(
-                ["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": "1"}}}'],
-                "give an object",
-            ),
+            no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": "1"}}}'], "give an object")
         ],
         "edited and then forbidden": [
             Cell(
-                [
-                    [
-                        "--decisions",
-                        '{"decisions": {"pay_1": {"type": "approve", "input": {"euros": 666}}}}',
-                    ]
-                ],
+                [["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": {"euros": 666}}}}']],
                 "forbidden",
                 waits=False,
             )
@@ -1032,10 +985,7 @@ class Saved(Door):
                 "pause.calls.0.call",
             )
         ],
-        "empty": [
-            no(with_("pause", calls=[]), "required"),
-            no(with_(signatures=[]), "0 calls were paused"),
-        ],
+        "empty": [no(with_("pause", calls=[]), "required"), no(with_(signatures=[]), "0 calls were paused")],
         "misspelt": [
             no(with_("pause", requires=[0]), "requires"),
             no(with_("pause.calls.0", is_aproved=False), "is_aproved"),
@@ -1053,10 +1003,7 @@ class Saved(Door):
         ],
         "unknown call": [no(with_("pause", required=[9]), "required")],
         "two calls of one id": "the decisions are those of the program: its row has them",
-        "text for an object": [
-            no(with_input("1"), "give an object"),
-            no(with_input(TWO), "'euros' twice"),
-        ],
+        "text for an object": [no(with_input("1"), "give an object"), no(with_input(TWO), "'euros' twice")],
         "edited and then forbidden": [Cell([with_input({"euros": 666})], "forbidden", waits=False)],
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
         "of another user": "a key of the application tells its own saved runs from others",
@@ -1085,11 +1032,7 @@ class Program(Door):
     right: ClassVar[Any] = {"pay_1": Approve()}
     cells: ClassVar[Cells] = {
         "missing": "worker.resume() of the program itself approves the call that was shown",
-        "empty": [
-            no({}, "no decision was given"),
-            no([], "0 decisions"),
-            no([None], "no decision was given"),
-        ],
+        "empty": [no({}, "no decision was given"), no([], "0 decisions"), no([None], "no decision was given")],
         "misspelt": [no({"pay_1": "aprove"}, "is 'aprove'")],
         "wrong type": [
             no({"pay_1": True}, "is True"),
@@ -1136,9 +1079,7 @@ def test_every_door_has_every_case(kind: type[Door]) -> None:
 
 
 @pytest.mark.parametrize("kind", DOORS)
-async def test_what_is_not_understood_runs_nothing_and_the_answer_states_what_to_do(
-    kind: type[Door],
-) -> None:
+async def test_what_is_not_understood_runs_nothing_and_the_answer_states_what_to_do(kind: type[Door]) -> None:
     wrong: list[str] = []
     async with opened(kind) as door:
         for case, cells in door.cells.items():
@@ -1278,10 +1219,10 @@ async def test_the_end_of_a_turn_is_left_by_a_word_of_the_client() -> None:
         for sent, answer, status in rows:
             run = await door.begin("write")
             told = await door.send(run, sent, "ada")
-            assert (answer in told.replace("\\u0027", "'"), (await door.state(run))["status"]) == (
-                True,
-                status,
-            ), (sent, told)
+            assert (answer in told.replace("\\u0027", "'"), (await door.state(run))["status"]) == (True, status), (
+                sent,
+                told,
+            )
 
 
 # Which run a client of OpenAI's APIs continues

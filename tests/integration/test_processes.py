@@ -128,18 +128,8 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     row("two loops", TWO_LOOPS, "one", "two", "three", says="one\ntwo\nthree\n6\n"),
     row("left alone", LEFT_ALONE, say("Hello") + stall(), says="left\n"),
     row("cancelled", CANCELLED, say("Hello") + stall(), "again", says="again\n"),
-    row(
-        "refused",
-        FAILING,
-        ServedResponse.from_status(401, body={"error": {"message": "no"}}),
-        says="ProviderError\n",
-    ),
-    row(
-        "fails in the middle",
-        FAILING,
-        say("Hel") + fail("busy", "overloaded"),
-        says="ProviderError\n",
-    ),
+    row("refused", FAILING, ServedResponse.from_status(401, body={"error": {"message": "no"}}), says="ProviderError\n"),
+    row("fails in the middle", FAILING, say("Hel") + fail("busy", "overloaded"), says="ProviderError\n"),
     row(
         "cut in the middle",
         FAILING,

@@ -12,16 +12,7 @@ import msgspec
 import pytest
 
 from rxworker import Approve, Finished, Paused, Worker, tool
-from rxworker.messages import (
-    Conversation,
-    Grammar,
-    JsonObject,
-    Message,
-    ToolCall,
-    ToolResult,
-    from_json,
-    to_json,
-)
+from rxworker.messages import Conversation, Grammar, JsonObject, Message, ToolCall, ToolResult, from_json, to_json
 from rxworker.providers import Anthropic, OpenAIResponses, Options
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import ReplayServer, ServedResponse
@@ -64,13 +55,7 @@ def runs_code() -> JsonObject:
 
 
 def calls(name: str, region: str, *, caller: JsonObject = CALLER) -> JsonObject:
-    return {
-        "type": "tool_use",
-        "id": f"toolu_{region}",
-        "name": name,
-        "input": {"region": region},
-        "caller": caller,
-    }
+    return {"type": "tool_use", "id": f"toolu_{region}", "name": name, "input": {"region": region}, "caller": caller}
 
 
 RAN: JsonObject = {
@@ -411,12 +396,7 @@ async def test_a_program_of_responses_calls_a_tool_and_goes_on() -> None:
     assert second["input"][1:] == [
         program,
         call,
-        {
-            "type": "function_call_output",
-            "call_id": "call_east",
-            "caller": caller,
-            "output": "sales of east",
-        },
+        {"type": "function_call_output", "call_id": "call_east", "caller": caller, "output": "sales of east"},
     ]
     assert third["input"][4:6] == [output, message("Three.")]
 
@@ -486,7 +466,4 @@ async def test_responses_call_a_tool_with_free_text() -> None:
     (made,) = ended.conversation.messages[1].tool_calls
     assert isinstance(made, ToolCall)
     assert made.input == "1+2"
-    assert second["input"][1:] == [
-        call,
-        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "3"},
-    ]
+    assert second["input"][1:] == [call, {"type": "custom_tool_call_output", "call_id": "call_1", "output": "3"}]

@@ -299,11 +299,7 @@ async def test_another_page_s_pictures_frames_and_scripts_are_refused(site: str)
         for mode, dest in [("no-cors", "image"), ("no-cors", "script"), ("navigate", "iframe")]:
             headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
             assert (await client.get("api/runs", headers=headers))[0] == 403
-        link = {
-            "Sec-Fetch-Site": site,
-            "Sec-Fetch-Mode": "navigate",
-            "Sec-Fetch-Dest": "document",
-        }
+        link = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
         assert (await client.get("", headers=link))[0] == 200
         assert (await client.get("", headers=link | {"Sec-Fetch-Site": "none"}))[0] == 200
 
@@ -325,9 +321,7 @@ async def test_who_may_not_come_in_keeps_no_connection() -> None:
             assert status_of(answer) in (401, 403)
 
 
-async def test_a_connection_that_sends_nothing_or_half_a_request_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_connection_that_sends_nothing_or_half_a_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.ui.web.server.HEAD_SECONDS", 0.05)
     async with served() as client:
         for half in (b"", b"GET /api/runs HT", b"GET /api/runs HTTP/1.1\r\nHost: local"):
@@ -337,9 +331,7 @@ async def test_a_connection_that_sends_nothing_or_half_a_request_is_closed(
                 assert await reader.read() == b""
 
 
-async def test_a_stream_is_not_taken_for_an_idle_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_is_not_taken_for_an_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.ui.web.server.HEAD_SECONDS", 0.3)
     settings = Settings(token=TOKEN, heartbeat=0.2)
     async with served(lambda: Worker(ScriptedModel([stall()])), settings) as client:
@@ -400,17 +392,11 @@ ERRORS: list[Callable[[str], Exception]] = [
 
 @pytest.mark.parametrize("error", ERRORS)
 async def test_why_a_worker_could_not_be_made_is_not_shown_to_clients(
-    error: Callable[[str], Exception],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    error: Callable[[str], Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     ag_ui = {"threadId": "t", "runId": "r", "messages": [{"role": "user", "content": "x"}]}
-    asked = [
-        ("GET", "api/info", None),
-        ("POST", "api/runs", {"input": "a"}),
-        ("POST", "ag-ui", ag_ui),
-    ]
+    asked = [("GET", "api/info", None), ("POST", "api/runs", {"input": "a"}), ("POST", "ag-ui", ag_ui)]
     async with served(raising(error(f"cannot log in with {SECRET} at db://me:{SECRET}@db"))) as client:
         for method, path, body in asked:
             status, told = await client.request(method, path, json=body)
@@ -422,9 +408,7 @@ async def test_why_a_worker_could_not_be_made_is_not_shown_to_clients(
     assert SECRET not in caplog.text
 
 
-async def test_a_failure_is_one_entry_of_the_log_whatever_its_address_holds(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_failure_is_one_entry_of_the_log_whatever_its_address_holds(caplog: pytest.LogCaptureFixture) -> None:
     async with served(raising(RuntimeError("no"))) as client:
         await client.get("api/info?token=leaked-by-a-proxy")
         await client.get("api/info%0aINFO:all-is-well")
@@ -466,9 +450,7 @@ async def test_a_secret_in_the_error_of_a_tool_or_a_model_is_in_nothing_that_is_
     assert SECRET not in told
 
 
-async def test_a_key_that_its_service_quotes_is_in_nothing_that_is_sent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_key_that_its_service_quotes_is_in_nothing_that_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     quoting = fail(f"Incorrect API key provided: {SECRET}", "authentication")
@@ -483,9 +465,7 @@ async def test_a_key_that_its_service_quotes_is_in_nothing_that_is_sent(
     assert SECRET not in told
 
 
-async def test_what_is_named_like_a_secret_and_is_a_harmless_word_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_named_like_a_secret_and_is_a_harmless_word_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAX_THINKING_TOKENS", "1795184000")
     monkeypatch.setenv("AUTH_MODE", "enabled-everywhere-always")
     text = "It is enabled-everywhere-always, 1795184000 times."

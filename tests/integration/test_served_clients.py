@@ -45,11 +45,7 @@ class Desk:
     """
 
     def __init__(
-        self,
-        *replies: Reply | str,
-        token: str | None = None,
-        grace: float = 3600.0,
-        hooks: Sequence[AnyHook] = (),
+        self, *replies: Reply | str, token: str | None = None, grace: float = 3600.0, hooks: Sequence[AnyHook] = ()
     ) -> None:
         self.gate = asyncio.Event()
         self.waiting = asyncio.Event()
@@ -94,10 +90,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk_of(
-    *replies: Reply | str,
-    token: str | None = None,
-    grace: float = 3600.0,
-    hooks: Sequence[AnyHook] = (),
+    *replies: Reply | str, token: str | None = None, grace: float = 3600.0, hooks: Sequence[AnyHook] = ()
 ) -> AsyncGenerator[Desk, None]:
     desk = Desk(*replies, token=token, grace=grace, hooks=hooks)
     async with desk.server:
@@ -410,13 +403,8 @@ async def line_to(url: str) -> AsyncGenerator[Line, None]:
         await line.close()
 
 
-async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
-    clients: Clients,
-) -> None:
-    async with (
-        desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.") as desk,
-        line_to(desk.server.url) as line,
-    ):
+async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(clients: Clients) -> None:
+    async with desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.") as desk, line_to(desk.server.url) as line:
         one = await chat(clients, f"{line.url}api/chat")
 
         async def cut() -> None:
@@ -443,14 +431,9 @@ async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
         assert (await one.do("resumeStream"))["messages"] == told["messages"]
 
 
-async def test_a_chat_that_is_cut_after_an_approval_keeps_the_text_before_it(
-    clients: Clients,
-) -> None:
+async def test_a_chat_that_is_cut_after_an_approval_keeps_the_text_before_it(clients: Clients) -> None:
     first = say("May I? ") + call("remove", path="a")
-    async with (
-        desk_of(first, say("I wait. ") + call("wait"), "Done.") as desk,
-        line_to(desk.server.url) as line,
-    ):
+    async with desk_of(first, say("I wait. ") + call("wait"), "Done.") as desk, line_to(desk.server.url) as line:
         one = await chat(clients, f"{line.url}api/chat", auto=True)
         told = await one.do("sendMessage", {"text": "remove a"})
         asked = call_of(told)
@@ -546,10 +529,7 @@ async def test_an_agent_that_aborts_ends_its_run(clients: Clients, client: str) 
 
 async def history_of(clients: Clients, desk: Desk) -> list[Any]:
     """The messages that a page begins with when it is loaded; the client accepts them."""
-    async with (
-        aiohttp.ClientSession(trust_env=False) as http,
-        http.get(desk.url("api/chat/chat-1/messages")) as answer,
-    ):
+    async with aiohttp.ClientSession(trust_env=False) as http, http.get(desk.url("api/chat/chat-1/messages")) as answer:
         messages = await answer.json()
     assert (await clients.ask("chat_check", messages=messages))["wrong"] is None
     return messages

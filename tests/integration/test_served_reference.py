@@ -93,10 +93,7 @@ async def test_every_address_answers_as_the_page_describes(gate: asyncio.Event) 
         return make_worker(gate)
 
     settings = Settings(max_runs=1)
-    async with (
-        WebServer(make, port=0, settings=settings) as server,
-        aiohttp.ClientSession() as http,
-    ):
+    async with WebServer(make, port=0, settings=settings) as server, aiohttp.ClientSession() as http:
 
         async def ask(method: str, path: str, body: object = None, **more: Any) -> tuple[int, Any]:
             async with http.request(method, server.url + path, json=body, **more) as response:

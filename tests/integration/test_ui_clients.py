@@ -368,15 +368,7 @@ FINISH = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
 BROKEN = [
     [START, {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "hi"}, FINISH],
     [START, {"type": "TEXT_MESSAGE_START", "messageId": "m"}, FINISH],
-    [
-        START,
-        {
-            "type": "TEXT_MESSAGE_START",
-            "messageId": "m",
-            "role": "assistant",
-            "subagentRunId": None,
-        },
-    ],
+    [START, {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant", "subagentRunId": None}],
     [START, {"type": "STEP_STARTED", "stepName": "turn 1"}, FINISH],
 ]
 
@@ -420,10 +412,7 @@ async def test_a_chat_understands_the_run_as_it_was(clients: Clients, how: str, 
 
 
 async def test_a_chat_learns_how_a_run_has_ended(clients: Clients) -> None:
-    assert (await ui_messages(clients, await text()))["chunks"][-1] == {
-        "type": "finish",
-        "finishReason": "stop",
-    }
+    assert (await ui_messages(clients, await text()))["chunks"][-1] == {"type": "finish", "finishReason": "stop"}
     last = (await ui_messages(clients, await cancelled()))["chunks"][-1]
     assert (last["type"], "bored" in last["reason"]) == ("abort", True)
     assert (await ui_messages(clients, await failed()))["chunks"][-1]["finishReason"] == "error"
@@ -475,11 +464,7 @@ async def test_a_chat_sends_when_the_paused_call_alone_is_decided(clients: Clien
     first = call("look", city="Oslo") + call("remove", path="a") + call("remove", path="b")
     understood = await ui_messages(clients, await told(Worker(ScriptedModel([first]), tools=[look, remove]).run("hi")))
     states = {p["toolCallId"]: p["state"] for p in of_type(understood, "tool-")}
-    assert list(states.values()) == [
-        "approval-responded",
-        "approval-requested",
-        "approval-responded",
-    ]
+    assert list(states.values()) == ["approval-responded", "approval-requested", "approval-responded"]
 
 
 async def test_a_chat_accepts_a_run_from_any_place_on_and_up_to_any(clients: Clients) -> None:
@@ -520,11 +505,7 @@ async def test_a_chat_refuses_a_broken_stream(clients: Clients, frames: list[Tol
 def soup(chance: random.Random, number: int) -> list[Record]:
     """Events in an order in which no worker tells them."""
     which = [ToolUseMetadata("c1", "look"), ToolUseMetadata("c2", "look", True), None]
-    calls = [
-        ToolCall("c1", "look", {}),
-        ToolCall("c2", "look", {"x": 1}),
-        ToolCall("c3", "see", "y"),
-    ]
+    calls = [ToolCall("c1", "look", {}), ToolCall("c2", "look", {"x": 1}), ToolCall("c3", "see", "y")]
     said = Conversation((Message.user("hi"), Message.assistant(*calls[:2])))
     kinds = list(BlockType)
 

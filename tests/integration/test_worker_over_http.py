@@ -8,38 +8,11 @@ from typing import Any
 import pytest
 
 from rxworker import Finished, Limits, Run, Worker, tool
-from rxworker.errors import (
-    ProviderError,
-    RunCancelledError,
-    RxWorkerError,
-    TransportError,
-    TruncatedError,
-)
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockAbort,
-    Error,
-    Record,
-    TextDelta,
-    ThinkingDelta,
-    ToolStart,
-)
+from rxworker.errors import ProviderError, RunCancelledError, RxWorkerError, TransportError, TruncatedError
+from rxworker.events import AttemptRetract, AttemptStart, BlockAbort, Error, Record, TextDelta, ThinkingDelta, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.providers import Anthropic, Ollama, OpenAIChat, Options, Provider
-from rxworker.testing import (
-    Call,
-    ReplayServer,
-    Reply,
-    ServedResponse,
-    call,
-    cut,
-    fail,
-    lint,
-    say,
-    stall,
-    think,
-)
+from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, cut, fail, lint, say, stall, think
 from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry
 
@@ -177,9 +150,7 @@ async def test_cancelling_in_the_middle_closes_the_connection(make_provider: Mak
         assert (await worker.run("and now?")).text == "again"
 
 
-async def test_cancelling_before_the_answer_closes_the_connection(
-    make_provider: MakeProvider,
-) -> None:
+async def test_cancelling_before_the_answer_closes_the_connection(make_provider: MakeProvider) -> None:
     async with ReplayServer([ServedResponse.from_frames([], delay=3600), "again"]) as server:
         worker = Worker(make_provider(server.base_url))
         run = worker.run("hi")
@@ -190,9 +161,7 @@ async def test_cancelling_before_the_answer_closes_the_connection(
         assert (await worker.run("and now?")).text == "again"
 
 
-async def test_a_watcher_that_leaves_does_not_close_the_connection(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_watcher_that_leaves_does_not_close_the_connection(make_provider: MakeProvider) -> None:
     async with ReplayServer(["Hello"]) as server:
         run = Worker(make_provider(server.base_url)).run("hi")
         run.subscribe(lambda _: None).dispose()
@@ -204,10 +173,7 @@ async def test_a_watcher_that_leaves_does_not_close_the_connection(
 
 # Early enough that something is open in every protocol; some send a call whole.
 BREAKS: list[tuple[AnswerLike, type[RxWorkerError]]] = [
-    (
-        ServedResponse.from_reply(think("Hm.") + say("Hello, world, again"), cut_after=4),
-        TransportError,
-    ),
+    (ServedResponse.from_reply(think("Hm.") + say("Hello, world, again"), cut_after=4), TransportError),
     (say("Hello") + cut(), TruncatedError),
     (say("Hello") + fail("busy", "overloaded"), ProviderError),
     (ServedResponse.from_reply(WEATHER, cut_after=6), TransportError),
@@ -289,9 +255,7 @@ async def test_garbage_in_the_middle_ends_the_answer_or_is_passed_over(
     assert lint(records) == []
 
 
-async def test_a_429_before_the_answer_leaves_no_trace_in_the_records(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_429_before_the_answer_leaves_no_trace_in_the_records(make_provider: MakeProvider) -> None:
     async def records_after(*answers: AnswerLike) -> list[object]:
         async with ReplayServer(list(answers)) as server:
             client = Client(make_provider(server.base_url), retry=NO_PAUSE)
@@ -307,9 +271,7 @@ async def test_a_429_before_the_answer_leaves_no_trace_in_the_records(
     assert await records_after(busy, "Hello") == await records_after("Hello")
 
 
-async def test_a_server_with_one_slow_answer_does_not_hold_up_another_worker(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_server_with_one_slow_answer_does_not_hold_up_another_worker(make_provider: MakeProvider) -> None:
     async with ReplayServer([say("Hello") + stall(), "quick"]) as server:
         provider = make_provider(server.base_url)
         slow = Worker(provider).run("hi")
@@ -321,11 +283,7 @@ async def test_a_server_with_one_slow_answer_does_not_hold_up_another_worker(
 async def test_a_thousand_calls_in_one_response(make_provider: MakeProvider) -> None:
     many = Reply(tool_calls=tuple(Call("get_weather", {"city": str(n)}) for n in range(1000)))
     async with ReplayServer([many, "done"]) as server:
-        worker = Worker(
-            make_provider(server.base_url),
-            tools=[get_weather],
-            limits=Limits(max_tool_calls=None),
-        )
+        worker = Worker(make_provider(server.base_url), tools=[get_weather], limits=Limits(max_tool_calls=None))
         run = worker.run("go")
         records = watch(run)
         result = await run
@@ -336,10 +294,7 @@ async def test_a_thousand_calls_in_one_response(make_provider: MakeProvider) -> 
 
 async def test_calls_with_one_id_each_get_a_result(make_provider: MakeProvider) -> None:
     twins = Reply(
-        tool_calls=(
-            Call("get_weather", {"city": "Kyoto"}, "same"),
-            Call("get_weather", {"city": "Oslo"}, "same"),
-        )
+        tool_calls=(Call("get_weather", {"city": "Kyoto"}, "same"), Call("get_weather", {"city": "Oslo"}, "same"))
     )
     async with ReplayServer([twins, "done"]) as server:
         result = await Worker(make_provider(server.base_url), tools=[get_weather]).run("go")

@@ -56,10 +56,7 @@ def frames_of(items: Sequence[tuple[JsonObject, Sequence[JsonObject]]], name: st
     events.append({"type": "response.completed", "response": done})
     return [
         b"event: %b\ndata: %b\n\n"
-        % (
-            str(event["type"]).encode(),
-            msgspec.json.encode({**event, "sequence_number": number}),
-        )
+        % (str(event["type"]).encode(), msgspec.json.encode({**event, "sequence_number": number}))
         for number, event in enumerate(events)
     ]
 

@@ -19,17 +19,7 @@ from typing import Any
 
 import msgspec
 
-from rxworker import (
-    Answer,
-    Approve,
-    Paused,
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_turn_end,
-    tool,
-)
+from rxworker import Answer, Approve, Paused, Run, Worker, after_tool_call, before_tool_call, on_turn_end, tool
 from rxworker.hooks import Pause, Skip, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.log import EventLog, SQLiteLog, export_run
 from rxworker.log.format import VERSION, records_of

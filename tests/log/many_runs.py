@@ -92,14 +92,4 @@ async def end_of(run: Any) -> None:
 
 if __name__ == "__main__":
     _, address, effects, first, last, lease, at_once, payment = sys.argv
-    asyncio.run(
-        main(
-            address,
-            Path(effects),
-            int(first),
-            int(last),
-            float(lease),
-            int(at_once),
-            float(payment),
-        )
-    )
+    asyncio.run(main(address, Path(effects), int(first), int(last), float(lease), int(at_once), float(payment)))

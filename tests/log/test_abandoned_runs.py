@@ -12,13 +12,7 @@ from unittest.mock import ANY
 import pytest
 
 from rxworker import Paused, Run, Worker, tool
-from rxworker.errors import (
-    LeaseHeldError,
-    LogError,
-    RunCancelledError,
-    RunHandedOverError,
-    RunStatusError,
-)
+from rxworker.errors import LeaseHeldError, LogError, RunCancelledError, RunHandedOverError, RunStatusError
 from rxworker.events import Record, RunAbort, RunStop
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import entries_of, records_of
@@ -274,11 +268,7 @@ async def test_a_run_that_resumes_another_continues_its_nested_runs() -> None:
         may_end.set()
         assert (await make().recover(resumed.id)).text == "Done."
         assert paid == ["paid"]
-        assert sorted(info.status for info in await log.list()) == [
-            "finished",
-            "finished",
-            "paused",
-        ]
+        assert sorted(info.status for info in await log.list()) == ["finished", "finished", "paused"]
 
 
 async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:

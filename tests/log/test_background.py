@@ -17,16 +17,7 @@ from reactivex import operators as ops
 
 from rxworker import Finished, Paused, Worker, tool
 from rxworker.errors import RunCancelledError, RunHandedOverError
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    HandOver,
-    Record,
-    RunRecover,
-    Status,
-    TextDelta,
-    ToolStart,
-)
+from rxworker.events import AttemptRetract, AttemptStart, HandOver, Record, RunRecover, Status, TextDelta, ToolStart
 from rxworker.log import MemoryLog
 from rxworker.log.format import Entry
 from rxworker.log.values import Command
@@ -128,10 +119,7 @@ async def test_a_run_that_is_cut_anywhere_continues_its_response(is_coalesced: b
             records = await stored(log, run)
             assert is_gapless(records)
             assert lint(records) == []
-            assert (AttemptRetract in kinds(records), kinds(records).count(AttemptStart)) == (
-                False,
-                2,
-            )
+            assert (AttemptRetract in kinds(records), kinds(records).count(AttemptStart)) == (False, 2)
             if not is_coalesced:
                 whole_kinds = [entry.kind for entry in entries]
                 again = [msgspec.to_builtins(r.event)["type"] for r in records]
@@ -337,10 +325,7 @@ async def test_a_fallback_continues_the_response_of_its_model() -> None:
     log = await cut(run, entries[: [entry.kind for entry in entries].index("text_delta") + 1])
     service = Service()
     async with ReplayServer(service) as server:
-        one = Client(
-            OpenAIResponses("m", api_key=lambda: "late", base_url=server.base_url),
-            retry=Retry(first=0.0),
-        )
+        one = Client(OpenAIResponses("m", api_key=lambda: "late", base_url=server.base_url), retry=Retry(first=0.0))
         worker = worker_of(log, server.base_url, tools=[look])
         worker = Worker(fallback(one, ScriptedModel([say("no")])), options=worker.options, tools=[look], log=log)
         result = await worker.recover(run)
@@ -350,9 +335,7 @@ async def test_a_fallback_continues_the_response_of_its_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"options": None}, {"stages": {"respond": respond}}],
-    ids=["without background", "a stage of its own"],
+    "settings", [{"options": None}, {"stages": {"respond": respond}}], ids=["without background", "a stage of its own"]
 )
 async def test_other_responses_are_requested_again(settings: Any) -> None:
     run, entries = await whole()

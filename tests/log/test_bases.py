@@ -100,9 +100,7 @@ async def test_pruning_to_one_run_leaves_one_whole_conversation(open_store: Open
             await anext(log.read(runs[0]))
 
 
-async def test_deleting_one_run_of_many_does_not_store_the_conversation_again(
-    open_store: OpenLog,
-) -> None:
+async def test_deleting_one_run_of_many_does_not_store_the_conversation_again(open_store: OpenLog) -> None:
     async with open_store() as log:
         runs = await session_of(log, 20)
         size = await size_of(log)
@@ -148,9 +146,7 @@ async def test_with_a_codec_the_key_of_a_run_is_enough_to_read_it(open_store: Op
         assert len((await conversation_of(log, runs[2])).messages) == 5
 
 
-async def test_a_run_that_was_stored_before_there_was_a_codec_is_folded_with_it(
-    open_store: OpenLog,
-) -> None:
+async def test_a_run_that_was_stored_before_there_was_a_codec_is_folded_with_it(open_store: OpenLog) -> None:
     async with open_store() as log:
         runs = await session_of(log, 3)
         before = await conversation_of(log, runs[-1])
@@ -162,9 +158,7 @@ async def test_a_run_that_was_stored_before_there_was_a_codec_is_folded_with_it(
         assert not (await log._read(runs[-1], 0, 1))[0].body.startswith(b"{") or not log.keeps_bases
 
 
-async def test_runs_that_resume_each_other_store_their_conversation_once(
-    open_store: OpenLog,
-) -> None:
+async def test_runs_that_resume_each_other_store_their_conversation_once(open_store: OpenLog) -> None:
     @tool(requires_approval=True)
     async def pay() -> str:
         """Pay."""
@@ -206,9 +200,7 @@ async def test_a_run_is_not_deleted_while_one_that_continues_it_begins(open_stor
         assert not await log._refer(claim, run, last)
 
 
-async def test_a_conversation_that_a_stage_has_shortened_is_stored_as_it_is(
-    open_store: OpenLog,
-) -> None:
+async def test_a_conversation_that_a_stage_has_shortened_is_stored_as_it_is(open_store: OpenLog) -> None:
     async with open_store() as log:
         worker = Worker(ScriptedModel(["a", "b"]), log=log)
         first = await worker.run("one")

@@ -40,8 +40,7 @@ def in_a_tool() -> Worker:
 
 def with_a_nested_run() -> Worker:
     return Worker(
-        ScriptedModel([call("scout", task="Look")]),
-        tools=[worker_tool(streaming(), name="scout", description="Look.")],
+        ScriptedModel([call("scout", task="Look")]), tools=[worker_tool(streaming(), name="scout", description="Look.")]
     )
 
 
@@ -59,11 +58,7 @@ async def left(log: EventLog, worker: Worker, place: Place) -> str:
 
 @pytest.mark.parametrize(
     ("make", "place"),
-    [
-        (streaming, (AttemptStart, False)),
-        (in_a_tool, (ToolStart, False)),
-        (with_a_nested_run, (AttemptStart, True)),
-    ],
+    [(streaming, (AttemptStart, False)), (in_a_tool, (ToolStart, False)), (with_a_nested_run, (AttemptStart, True))],
 )
 async def test_a_run_that_goes_on_when_its_log_is_closed_is_handed_over(
     make: Callable[[], Worker], place: Place, open_store: OpenLog, monkeypatch: pytest.MonkeyPatch

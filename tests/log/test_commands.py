@@ -83,10 +83,7 @@ FOREIGN: dict[str, tuple[bytes, str]] = {
     "a key that is a number": (b'{"kind":"pause","key":3}', "key"),
     "no messages": (b'{"kind":"send","data":{"messages":[]}}', "a text, a message, or a list"),
     "nothing": (b'{"kind":"send"}', "messages"),
-    "an empty message": (
-        b'{"kind":"send","data":{"messages":[{"role":"user","content":[]}]}}',
-        "empty",
-    ),
+    "an empty message": (b'{"kind":"send","data":{"messages":[{"role":"user","content":[]}]}}', "empty"),
     "an answer": (
         b'{"kind":"send","data":{"messages":[{"role":"assistant","content":[{"type":"text","text":"x"}]}]}}',
         "only messages of the user or the system",
@@ -127,9 +124,7 @@ async def started(log: EventLog | None = None) -> AsyncGenerator[tuple[Run[objec
     assert run.state.turns == 2  # no request is made for what is refused
 
 
-async def test_what_a_run_refuses_its_replica_and_its_log_refuse_in_the_same_words(
-    open_store: OpenLog,
-) -> None:
+async def test_what_a_run_refuses_its_replica_and_its_log_refuse_in_the_same_words(open_store: OpenLog) -> None:
     async with open_store() as log, started() as (alone, _), started(log) as (run, _):
         replica = Replica(log, run.id)
         for name, (given, text) in REFUSED_MESSAGES.items():
@@ -191,9 +186,7 @@ async def test_a_run_ignores_and_reports_the_commands_that_another_program_has_s
     assert "'stop'" in reported[0].getMessage()
 
 
-async def test_a_queued_run_goes_on_after_the_commands_that_are_stored_wrongly(
-    open_store: OpenLog,
-) -> None:
+async def test_a_queued_run_goes_on_after_the_commands_that_are_stored_wrongly(open_store: OpenLog) -> None:
     async with open_store() as log:
         run = await submit(log, "Hi")
         for body, _ in FOREIGN.values():

@@ -17,28 +17,9 @@ from rxworker.errors import (
     LogError,
     RunStatusError,
 )
-from rxworker.events import (
-    Event,
-    Record,
-    RunAbort,
-    RunRequeue,
-    RunStart,
-    RunStop,
-    TextDelta,
-    TurnStart,
-)
+from rxworker.events import Event, Record, RunAbort, RunRequeue, RunStart, RunStop, TextDelta, TurnStart
 from rxworker.hub.history import expand
-from rxworker.log import (
-    Claim,
-    EventLog,
-    MemoryLog,
-    RunInfo,
-    base,
-    dismiss_run,
-    export_run,
-    fork_run,
-    set_allowed,
-)
+from rxworker.log import Claim, EventLog, MemoryLog, RunInfo, base, dismiss_run, export_run, fork_run, set_allowed
 from rxworker.log.format import Entry, entries_of, read_line, records_of, with_body, write_line
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
@@ -85,12 +66,7 @@ async def test_what_is_appended_is_read_as_it_was(open_store: OpenLog) -> None:
         claim = await begun(log, TurnStart(), *deltas)
         await log.append(claim, entries([RunStop()], 7), after=7)
         assert await stored(log) == records([START, TurnStart(), *deltas, RunStop()])
-        assert [entry.kind async for entry in log.read(RUN)] == [
-            "run_start",
-            "turn_start",
-            "text_delta",
-            "run_stop",
-        ]
+        assert [entry.kind async for entry in log.read(RUN)] == ["run_start", "turn_start", "text_delta", "run_stop"]
 
 
 async def test_reading_begins_after_any_number(open_store: OpenLog) -> None:
@@ -105,10 +81,7 @@ async def test_reading_begins_after_any_number(open_store: OpenLog) -> None:
 async def test_half_a_surrogate_pair_is_stored(open_store: OpenLog) -> None:
     async with open_store() as log:
         await begun(log, TextDelta(0, "a\ud83d"), TextDelta(0, "b"))
-        assert [record.event for record in await stored(log, after=1)] == [
-            TextDelta(0, "a\ud83d"),
-            TextDelta(0, "b"),
-        ]
+        assert [record.event for record in await stored(log, after=1)] == [TextDelta(0, "a\ud83d"), TextDelta(0, "b")]
 
 
 async def test_a_long_run_is_read_in_pages(open_store: OpenLog) -> None:
@@ -204,10 +177,7 @@ async def test_an_aborted_run_is_put_back_in_the_same_sequence(open_store: OpenL
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         claim = await begun(log)
         await log.send(RUN, Command("cancel"))
-        abort, row = (
-            RunAbort("error", "no network"),
-            RunRow("aborted", reason="no network", cause="error"),
-        )
+        abort, row = (RunAbort("error", "no network"), RunRow("aborted", reason="no network", cause="error"))
         await log.append(claim, entries([abort], 1), after=1, row=row)
         with pytest.raises(LeaseHeldError):
             await other.requeue(RUN)
@@ -220,11 +190,7 @@ async def test_an_aborted_run_is_put_back_in_the_same_sequence(open_store: OpenL
             await log.requeue(RUN)
         (info,) = await log.list(status="queued")
         assert (info.row, info.last_seq, info.owner) == (RunRow("queued"), 3, "")
-        assert [record.event for record in await stored(log)] == [
-            START,
-            abort,
-            RunRequeue("again", 1),
-        ]
+        assert [record.event for record in await stored(log)] == [START, abort, RunRequeue("again", 1)]
         assert (await log.claim(RUN)).last_seq == 3
         assert await log.send(RUN, Command("cancel")) == 2
 
@@ -266,9 +232,7 @@ NAMES = [
 """What means something to a store: patterns of subjects, of LIKE and of files, and pieces of SQL."""
 
 
-async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(
-    open_store: OpenLog,
-) -> None:
+async def test_a_name_that_means_something_to_a_store_is_that_of_one_run(open_store: OpenLog) -> None:
     async with open_store() as log:
         for name in NAMES:
             row = RunRow(title=name, labels={"tenant": name})
@@ -296,9 +260,7 @@ async def test_a_follower_sees_the_past_and_then_what_comes(open_store: OpenLog)
         assert await waiting == [3]
 
 
-async def test_a_follower_ends_when_the_log_is_closed_and_not_with_the_run(
-    open_store: OpenLog,
-) -> None:
+async def test_a_follower_ends_when_the_log_is_closed_and_not_with_the_run(open_store: OpenLog) -> None:
     log = open_store()
     claim = await begun(log)
     await log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
@@ -323,12 +285,7 @@ async def test_a_run_is_listed_with_its_last_values(open_store: OpenLog) -> None
         assert await log.list() == []  # a run without records has not been accepted
         info = await log.info(RUN)
         assert info is not None
-        assert (info.run_id, info.status, info.row.title, info.row.worker) == (
-            RUN,
-            "running",
-            "Hi",
-            "poet",
-        )
+        assert (info.run_id, info.status, info.row.title, info.row.worker) == (RUN, "running", "Hi", "poet")
         assert (info.epoch, info.last_seq, info.owner, info.size) == (1, 0, "me", 0)
         row = RunRow("finished", "Hi", turns=2, cost=0.5)
         await log.append(claim, entries([START, RunStop()]), after=0, row=row)
@@ -348,11 +305,7 @@ async def test_runs_are_listed_newest_first_in_pages_and_by_status(open_store: O
         while page := await log.list(before=names[-1] if names else "", limit=3):
             names += [info.run_id for info in page]
         assert names == [f"run-{number}" for number in reversed(range(7))]
-        assert [info.run_id for info in await log.list(status="finished")] == [
-            "run-5",
-            "run-3",
-            "run-1",
-        ]
+        assert [info.run_id for info in await log.list(status="finished")] == ["run-5", "run-3", "run-1"]
 
 
 async def test_commands_are_numbered_and_followed(open_store: OpenLog) -> None:
@@ -401,12 +354,7 @@ async def test_a_deleted_run_leaves_a_tombstone(open_store: OpenLog) -> None:
         assert (info.status, info.size) == ("deleted", 0)
         with pytest.raises(FencedError, match="deleted"):
             await log.append(claim, entries([RunStop()], 1), after=1)
-        for call in (
-            log.claim(RUN),
-            log.delete(RUN),
-            log.send(RUN, Command("cancel")),
-            stored(log),
-        ):
+        for call in (log.claim(RUN), log.delete(RUN), log.send(RUN, Command("cancel")), stored(log)):
             with pytest.raises(LogError, match="no run"):
                 await call
         with pytest.raises(LogError, match="already"):
@@ -517,25 +465,15 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
 
         async with RunSource(log) as source:
             taken = [await source.take(wait=False) for _ in range(3)]
-            assert {info.run_id for info in taken if info is not None} == {
-                "good-running",
-                "good-paused",
-            }
+            assert {info.run_id for info in taken if info is not None} == {"good-running", "good-paused"}
         warned = [record.getMessage() for record in caplog.records if "is not recovered" in record.getMessage()]
-        assert sorted(text.partition(" ")[0] for text in warned) == [
-            "damaged-running",
-            "forgotten-running",
-        ]
+        assert sorted(text.partition(" ")[0] for text in warned) == ["damaged-running", "forgotten-running"]
         deleted = await log.prune(max_age=-1)
         assert sorted(deleted) == ["damaged-finished", "forgotten-finished", "good-finished"]
         deleted = await log.prune(max_runs=0)
         assert sorted(deleted) == ["damaged-paused", "forgotten-paused"]
         await log.delete("damaged-running")
-        assert sorted(info.run_id for info in await log.list()) == [
-            "forgotten-running",
-            "good-paused",
-            "good-running",
-        ]
+        assert sorted(info.run_id for info in await log.list()) == ["forgotten-running", "good-paused", "good-running"]
 
 
 async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> None:
@@ -547,10 +485,7 @@ async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> Non
         assert (await log.list())[0].row.title == "secret"
         assert (await anext(log.commands(RUN))).data == message("secret")
         raw = await log._read(RUN, 0, 10)  # pyright: ignore[reportPrivateUsage]
-        assert [(entry.first, entry.last, entry.kind) for entry in raw] == [
-            (1, 1, "run_start"),
-            (2, 2, "text_delta"),
-        ]
+        assert [(entry.first, entry.last, entry.kind) for entry in raw] == [(1, 1, "run_start"), (2, 2, "text_delta")]
         assert all(b"secret" not in entry.body for entry in raw)
 
 
@@ -651,9 +586,7 @@ async def test_the_fleet_is_all_runs_and_then_what_changes(open_store: OpenLog) 
     assert seen[-1] == ("", "deleted")
 
 
-async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(
-    open_store: OpenLog,
-) -> None:
+async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(open_store: OpenLog) -> None:
     async with open_store() as log, open_store() as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         claim = await begun(log)

@@ -66,9 +66,7 @@ def by_network(request: pytest.FixtureRequest, new_address: NewAddress) -> tuple
     return server.address(address.rpartition("=")[2], password=PASSWORD), server.port
 
 
-async def test_a_worker_that_is_cut_off_is_replaced_and_refused(
-    by_network: tuple[str, int],
-) -> None:
+async def test_a_worker_that_is_cut_off_is_replaced_and_refused(by_network: tuple[str, int]) -> None:
     address, port = by_network
     async with Proxy(port) as proxy:
         cut = address.replace(f":{port}", f":{proxy.port}")

@@ -26,12 +26,7 @@ PRICES = {"mine": Prices(1_000_000.0, 0.0)}
 
 
 def info(
-    run_id: str = "run-1",
-    status: StoredStatus = "running",
-    revision: int = 1,
-    *,
-    at: float = NOW,
-    **values: object,
+    run_id: str = "run-1", status: StoredStatus = "running", revision: int = 1, *, at: float = NOW, **values: object
 ) -> RunInfo:
     row = replace(RunRow(status), **values)
     return RunInfo(run_id, row, 1, 1, "host:1:a", at + 15, at, at, 0, revision, 0)
@@ -182,12 +177,7 @@ def test_counts_are_those_of_the_last_values_in_whatever_order_they_come(
 
 @pytest.mark.parametrize(
     ("seconds", "share", "expected"),
-    [
-        ([], 0.95, None),
-        ([0.3] * 99 + [7.0], 0.5, 0.35),
-        ([900.0], 0.95, 500.0),
-        ([0.01], 1.0, 0.01),
-    ],
+    [([], 0.95, None), ([0.3] * 99 + [7.0], 0.5, 0.35), ([900.0], 0.95, 500.0), ([0.01], 1.0, 0.01)],
 )
 def test_a_quantile_is_interpolated(seconds: list[float], share: float, expected: float | None) -> None:
     from rxworker.state.run_state import with_duration

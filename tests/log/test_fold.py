@@ -312,9 +312,7 @@ async def test_the_codec_of_the_log_encodes_what_is_kept(open_store: OpenLog) ->
         await asyncio.wait([*log.folds])
 
 
-async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(caplog: pytest.LogCaptureFixture) -> None:
     async with MemoryLog() as log:
         for n in range(3):
             await store(log, f"run-{n}")

@@ -18,14 +18,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import PausedCall, PauseState, Record
 from rxworker.hooks import Hook, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, import_run
-from rxworker.log.format import (
-    Entry,
-    read_line,
-    record_of,
-    records_of,
-    upgrade_pause,
-    without_results,
-)
+from rxworker.log.format import Entry, read_line, record_of, records_of, upgrade_pause, without_results
 from rxworker.log.values import StoredStatus
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.testing import say
@@ -110,11 +103,7 @@ def test_its_entries_read_the_same_without_the_results_that_are_kept_beside(gold
 
 def test_a_result_with_half_of_a_surrogate_pair_is_removed_too() -> None:
     private = {"held": {"tool_use_id": "a", "content": "b"}}
-    event = {
-        "type": "tool_stop",
-        "call_id": "a",
-        "result": {"tool_use_id": "a", "content": "\\ud83d"},
-    }
+    event = {"type": "tool_stop", "call_id": "a", "result": {"tool_use_id": "a", "content": "\\ud83d"}}
     body = msgspec.json.encode({"turn": 1, "attempt": 1, "event": event, "private": private})
     entry = Entry(1, 1, 1, "tool_stop", 0.0, body.replace(b"\\\\ud83d", b"\\ud83d"), True)
     assert without_results(entry).body.count(b"\\ud83d") == 1
@@ -130,20 +119,13 @@ def results_in(result: RunResult[object]) -> list[str]:
 
 
 ENDED = ("finished", "resumed", "aborted")
-CUT: dict[str, list[str]] = {
-    "cut": ["booked 1!"],
-    "held": ["booked 7!"],
-    "resumed and cut": ["by hand!", "booked 1!"],
-}
+CUT: dict[str, list[str]] = {"cut": ["booked 1!"], "held": ["booked 7!"], "resumed and cut": ["by hand!", "booked 1!"]}
 """Runs whose process has ended, and the results of their calls when they are recovered."""
 PAUSED: dict[str, tuple[Decisions, list[str]]] = {
     "call": ([Approve()], ["paid 3!"]),
     "turn": ([], []),
     "caller": ([Deny("no"), Answer("by hand")], ["no", "by hand!"]),
-    "several": (
-        [None, Approve(), Deny("no")],
-        ["booked 2!", "too much", "paid 3!", "no"],
-    ),
+    "several": ([None, Approve(), Deny("no")], ["booked 2!", "too much", "paid 3!", "no"]),
     "client": ([Answer("seen")], ["booked 3!", "seen!"]),
 }
 """Runs that wait, decisions about their calls, and the results then."""

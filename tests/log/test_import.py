@@ -118,16 +118,7 @@ async def test_lines_without_newlines_are_explained() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b'{"seq":"x",\xff',
-        '{"seq":"x","\ud83d"',
-        b"[",
-        b"[" * 5000,
-        b"",
-        "null",
-        b'{"event":{"type":"owl"}',
-    ],
+    "data", [b'{"seq":"x",\xff', '{"seq":"x","\ud83d"', b"[", b"[" * 5000, b"", "null", b'{"event":{"type":"owl"}']
 )
 def test_what_is_not_a_record_is_a_documented_error(data: Any) -> None:
     with pytest.raises(RemoteProtocolError, match="not a record"):

@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from rxworker import Finished, Paused, Session, Worker, tool
-from rxworker.errors import (
-    LocalProtocolError,
-    LogError,
-    RunCancelledError,
-    RunHandedOverError,
-)
+from rxworker.errors import LocalProtocolError, LogError, RunCancelledError, RunHandedOverError
 from rxworker.log import MemoryLog
 from rxworker.log.values import OPEN
 from rxworker.messages import Conversation, Message
@@ -191,9 +186,7 @@ async def test_an_invalid_shared_state_decides_nothing() -> None:
         assert not await log.sent(run)
 
 
-async def test_a_run_that_is_loaded_when_work_is_cancelled_is_left_to_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_that_is_loaded_when_work_is_cancelled_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "SETTLE", 0.0)
     monkeypatch.setattr(driver, "GRACE", 0.0)
     log, gate = gated_log("_claim")

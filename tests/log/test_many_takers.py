@@ -64,10 +64,7 @@ async def test_each_run_is_taken_once_and_nothing_follows_its_end(
         for run in infos:
             found = list(records_of([entry async for entry in log.read(run)], run))
             kinds = [type(record.event) for record in found]
-            end = next(
-                (at for at, kind in enumerate(kinds) if kind in (RunStop, RunAbort, RunPause)),
-                len(kinds),
-            )
+            end = next((at for at, kind in enumerate(kinds) if kind in (RunStop, RunAbort, RunPause)), len(kinds))
             if kinds[end + 1 :] or kinds[end : end + 1] != [RunStop]:
                 behind[run] = [kind.__name__ for kind in kinds[end:]]
             owners[kinds.count(RunRecover)] += 1

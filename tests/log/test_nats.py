@@ -165,10 +165,7 @@ async def test_credentials_are_shown_nowhere(
         with pytest.raises(LogError, match=r"cannot be reached.*start nats-server") as away:
             await log.list()
         errors.append(away.value)
-    shown = [
-        caplog.text,
-        *(f"{error!r} {error.__cause__!r} {error.__context__!r}" for error in errors),
-    ]
+    shown = [caplog.text, *(f"{error!r} {error.__cause__!r} {error.__context__!r}" for error in errors)]
     assert not any("hush" in text for text in shown)
 
 

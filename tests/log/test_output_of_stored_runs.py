@@ -110,9 +110,7 @@ async def test_a_paused_run_keeps_its_format_and_takes_none_from_its_worker(
 
 
 @pytest.mark.parametrize("go_on", [recovered, forked])
-async def test_a_run_that_was_cut_off_keeps_its_format_and_its_worker_gets_none(
-    go_on: Continue,
-) -> None:
+async def test_a_run_that_was_cut_off_keeps_its_format_and_its_worker_gets_none(go_on: Continue) -> None:
     async with MemoryLog() as log:
         first, _ = worker(log, GOOD)
         run = first.run("weather?", output=Forecast)

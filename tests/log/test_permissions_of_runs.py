@@ -13,28 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker import (
-    Approve,
-    ApproveAlways,
-    Finished,
-    Paused,
-    Session,
-    Worker,
-    before_tool_call,
-    tool,
-)
+from rxworker import Approve, ApproveAlways, Finished, Paused, Session, Worker, before_tool_call, tool
 from rxworker.decisions import Decided
 from rxworker.errors import LogError, RunCancelledError
 from rxworker.events import RunResume, ToolStart
 from rxworker.hooks import Pause, Skip, ToolCallContext
-from rxworker.log import (
-    EventLog,
-    MemoryLog,
-    export_run,
-    fork_run,
-    import_run,
-    set_allowed,
-)
+from rxworker.log import EventLog, MemoryLog, export_run, fork_run, import_run, set_allowed
 from rxworker.log.format import Entry
 from rxworker.log.recover import RunSource
 from rxworker.log.values import CONVERSATION, Command, RunRow
@@ -208,9 +192,7 @@ async def test_a_fork_begins_without_what_was_allowed_in_its_source() -> None:
 
 
 @pytest.mark.parametrize("hooks", [(), (permit,)])
-async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fork(
-    hooks: Any,
-) -> None:
+async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fork(hooks: Any) -> None:
     disk = Disk(requires_approval=not hooks)
     async with MemoryLog() as log:
         source = await resumed(log, disk, hooks=hooks)
@@ -266,9 +248,7 @@ async def imported(log: EventLog, source: MemoryLog, run_id: str, status: str = 
 
 
 @pytest.mark.parametrize("status", ["running", "queued"])
-async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
-    status: str,
-) -> None:
+async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(status: str) -> None:
     disk = Disk()
     async with MemoryLog() as source, MemoryLog() as log:
         worker = disk.worker(source)
@@ -415,10 +395,7 @@ async def prune_all(log: EventLog, **bounds: Any) -> None:
     await log.prune(**bounds)
 
 
-DELETIONS: list[Callable[[EventLog], Awaitable[None]]] = [
-    delete_all,
-    *[partial(prune_all, **each) for each in ALL],
-]
+DELETIONS: list[Callable[[EventLog], Awaitable[None]]] = [delete_all, *[partial(prune_all, **each) for each in ALL]]
 """What deletes each run of a log."""
 
 
@@ -432,9 +409,7 @@ async def is_asked(log: EventLog, conversation: str, *decisions: Any) -> bool:
     return isinstance(result, Paused)
 
 
-async def test_the_deletion_of_the_last_run_of_a_conversation_ends_what_is_allowed_in_it(
-    open_store: OpenLog,
-) -> None:
+async def test_the_deletion_of_the_last_run_of_a_conversation_ends_what_is_allowed_in_it(open_store: OpenLog) -> None:
     async with open_store() as log:
         for deletion in DELETIONS:
             assert await is_asked(log, "c-1", ApproveAlways())

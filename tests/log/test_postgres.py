@@ -256,12 +256,7 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no
         return claim.epoch
 
     connection = await psycopg.AsyncConnection.connect(postgres.address(), autocommit=True)
-    async with (
-        connection as own,
-        open_log(address) as log,
-        open_log(address) as other,
-        asyncio.timeout(60),
-    ):
+    async with connection as own, open_log(address) as log, open_log(address) as other, asyncio.timeout(60):
         writing = [asyncio.create_task(write(log, run, own)) for run in names]
         while await other.info(names[-1]) is None:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)
@@ -270,12 +265,7 @@ async def test_connections_that_are_lost_again_and_again_lose_nothing_and_log_no
         assert await asyncio.gather(*watching) == [list(range(1, 41))] * 5
         for run in names:
             assert await numbers(other, run) == list(range(1, 41))
-            assert [command.data["reason"] for command in await other.sent(run)] == [
-                "0",
-                "10",
-                "20",
-                "30",
-            ]
+            assert [command.data["reason"] for command in await other.sent(run)] == ["0", "10", "20", "30"]
             assert (await other.claim(run)).epoch == 2
     assert caplog.text == ""
 
@@ -399,8 +389,7 @@ async def test_of_two_that_recover_a_run_one_does(postgres: PostgresServer) -> N
             await dead.release(claim)
             workers = [Worker(ScriptedModel(["..."], delay=60), log=log) for log in (one, two)]
             runs = await asyncio.gather(
-                *(worker.recover(claim.run_id).started() for worker in workers),
-                return_exceptions=True,
+                *(worker.recover(claim.run_id).started() for worker in workers), return_exceptions=True
             )
             (run,) = [each for each in runs if isinstance(each, Run)]
             assert sum(isinstance(each, LeaseHeldError) for each in runs) == 1
@@ -497,9 +486,7 @@ async def test_a_log_is_created_once_by_many(postgres: PostgresServer) -> None:
         await log.close()
 
 
-async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(
-    postgres: PostgresServer,
-) -> None:
+async def test_a_log_of_the_first_version_is_upgraded_when_it_is_opened(postgres: PostgresServer) -> None:
     """Its function claimed runs that had ended.
 
     What is stored stays, and a second process that opens it changes nothing.

@@ -167,9 +167,7 @@ async def test_what_a_process_has_is_handed_over_when_it_stops(open_store: OpenL
         assert text_of(replica) == "Done."
 
 
-async def test_a_run_that_was_cancelled_in_the_queue_ends_without_a_request(
-    open_store: OpenLog,
-) -> None:
+async def test_a_run_that_was_cancelled_in_the_queue_ends_without_a_request(open_store: OpenLog) -> None:
     asked: list[Request] = []
 
     def answer(request: Request) -> Reply:

@@ -51,9 +51,7 @@ def simple(_: RunInfo) -> Worker:
     return Worker(ScriptedModel([say("Done.")]))
 
 
-async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(caplog: pytest.LogCaptureFixture) -> None:
     tries = Counter[str]()
 
     def make(info: RunInfo) -> Worker:
@@ -114,9 +112,7 @@ async def test_an_error_of_the_log_ends_no_process(name: str, cap: int | None, m
                     assert not task.done()
 
 
-async def test_a_log_that_stays_away_ends_the_process_with_its_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_log_that_stays_away_ends_the_process_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.log.recover.PATIENCE", 0.01)
 
     async def fail(*_: object) -> Any:
@@ -128,9 +124,7 @@ async def test_a_log_that_stays_away_ends_the_process_with_its_error(
             await work(log, simple)
 
 
-async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MemoryLog() as log:
         held = await submit(log, "held", tenant="acme")
         claim = await log.claim(held)
@@ -225,9 +219,7 @@ def slow(work: Callable[..., Any]) -> Callable[..., Any]:
     return later
 
 
-async def test_recovering_once_reports_that_a_lease_has_not_ended(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_recovering_once_reports_that_a_lease_has_not_ended(caplog: pytest.LogCaptureFixture) -> None:
     async with MemoryLog(owner="host:1:dead", lease=15.0) as log:
         run = await submit(log, "Go")
         await log.claim(run)

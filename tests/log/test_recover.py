@@ -21,16 +21,7 @@ from rxworker.errors import (
     RunCancelledError,
     WorkerError,
 )
-from rxworker.events import (
-    AttemptRetract,
-    CommandTaken,
-    HandOver,
-    Record,
-    RunAbort,
-    RunRecover,
-    ToolStart,
-    ToolStop,
-)
+from rxworker.events import AttemptRetract, CommandTaken, HandOver, Record, RunAbort, RunRecover, ToolStart, ToolStop
 from rxworker.hooks import ToolResultContext
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, export_run
@@ -43,11 +34,7 @@ from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from rxworker.transport import Retry
 from tests.log.victim import ByTurn
 
-REPLIES = [
-    say("Let me see.") + call("pay", n=1) + call("look", n=2),
-    say("And") + call("pay", n=3),
-    say("All done."),
-]
+REPLIES = [say("Let me see.") + call("pay", n=1) + call("look", n=2), say("And") + call("pay", n=3), say("All done.")]
 
 
 class Bank:
@@ -171,11 +158,7 @@ async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     log, run, bank, worker = await in_doubt()
     paused = await worker.recover(run)
     assert isinstance(paused, Paused)
-    assert (paused.hook, [c.name for c in paused.pending], paused.pause.required) == (
-        "recovery",
-        ["pay"],
-        (0,),
-    )
+    assert (paused.hook, [c.name for c in paused.pending], paused.pause.required) == ("recovery", ["pay"], (0,))
     assert "pay" in paused.reason
     with pytest.raises(LocalProtocolError, match="not known whether"):
         worker.resume(paused)
@@ -219,11 +202,7 @@ async def test_or_the_run_may_fail() -> None:
 
 @pytest.mark.parametrize(
     ("found", "paid", "text"),
-    [
-        (Done("was paid"), 2, "was paid"),
-        (NotDone(), 3, "paid 1"),
-        (Unknown("the bank is closed"), 1, None),
-    ],
+    [(Done("was paid"), 2, "was paid"), (NotDone(), 3, "paid 1"), (Unknown("the bank is closed"), 1, None)],
 )
 async def test_a_tool_that_reconciles_does_so_first(found: Any, paid: int, text: str | None) -> None:
     asked: list[tuple[str, Any]] = []
@@ -332,13 +311,7 @@ async def test_a_hand_over_is_not_a_crash() -> None:
     every = singles(entries, run)
     start = upto(every, lambda entry: entry.kind == "turn_start")
     seq = start[-1].last
-    events = [
-        HandOver("a"),
-        RunRecover(2, "x", "", 1),
-        HandOver("b"),
-        RunRecover(3, "x", "", 1),
-        HandOver("c"),
-    ]
+    events = [HandOver("a"), RunRecover(2, "x", "", 1), HandOver("b"), RunRecover(3, "x", "", 1), HandOver("c")]
     more = [Record(seq + n, run, 1, 0, 0.0, event) for n, event in enumerate(events, 1)]
     log = await cut(run, [*start, *entries_of(more, 1)])
     assert isinstance(await Bank().worker(log).recover(run), Finished)
@@ -399,9 +372,7 @@ async def test_only_a_run_that_is_cut_off_is_recovered() -> None:
         await Bank().worker(log).recover(run).started()
 
 
-async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_that_has_ended_since_it_was_looked_at_is_not_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a loop over cut-off runs: another process ends the run between the look and the claim."""
     run, entries, _ = await whole()
     log = await cut(run, entries[:4])

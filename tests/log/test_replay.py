@@ -88,9 +88,7 @@ async def test_each_record_is_emitted_at_its_original_distance(
         assert seen.messages == parse(drawn, dict(zip("abcd", records, strict=True)), 0)
 
 
-async def test_a_page_is_read_when_the_one_before_was_emitted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_page_is_read_when_the_one_before_was_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "PAGE", 2)
     async with MemoryLog() as log:
         await stored(log, made([float(n) for n in range(12)], event=TurnStart()))
@@ -154,9 +152,7 @@ def test_any_cut_gives_exactly_the_rest(
         assert asyncio.run(main()) == records[after:last]
 
 
-async def test_records_go_from_history_to_live_and_complete_with_the_run(
-    open_store: OpenLog,
-) -> None:
+async def test_records_go_from_history_to_live_and_complete_with_the_run(open_store: OpenLog) -> None:
     async with open_store() as log, open_store() as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         records = made([1.0] * 6)

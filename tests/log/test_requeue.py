@@ -105,10 +105,7 @@ async def test_a_run_that_was_cancelled_in_the_middle_of_an_answer_is_put_back_w
         await log.requeue(begun.id)
         result = await (await Worker(ScriptedModel([say("A frog jumps in.")]), log=log).recover(begun.id).started())
         assert isinstance(result, Finished)
-        assert [message.text for message in result.conversation.messages] == [
-            "A haiku!",
-            "A frog jumps in.",
-        ]
+        assert [message.text for message in result.conversation.messages] == ["A haiku!", "A frog jumps in."]
         replica = Replica(log, begun.id)
         await replica.ended()
         assert replica.state.status == "finished"
@@ -200,12 +197,10 @@ async def requeue(log: EventLog, run_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "act"),
-    [(aborted, requeue), (queued, recover), (queued, end), (paused, dismiss), (finished, allow)],
+    ("begin", "act"), [(aborted, requeue), (queued, recover), (queued, end), (paused, dismiss), (finished, allow)]
 )
 async def test_a_caller_that_is_cancelled_at_any_step_leaves_no_claim(
-    begin: Callable[[EventLog], Awaitable[str]],
-    act: Callable[[EventLog, str], Coroutine[Any, Any, None]],
+    begin: Callable[[EventLog], Awaitable[str]], act: Callable[[EventLog, str], Coroutine[Any, Any, None]]
 ) -> None:
     for step in range(200):
         async with slow_log(0.0) as log:

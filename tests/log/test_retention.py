@@ -150,11 +150,7 @@ async def test_a_list_goes_on_behind_a_run_that_was_deleted(open_store: OpenLog)
         await log.delete("run-3")
         await log.delete("run-5")
         assert [info.run_id for info in await log.list(limit=2)] == ["run-4", "run-2"]
-        assert [info.run_id for info in await log.list(before="run-3")] == [
-            "run-2",
-            "run-1",
-            "run-0",
-        ]
+        assert [info.run_id for info in await log.list(before="run-3")] == ["run-2", "run-1", "run-0"]
         assert [info.run_id for info in await log.list(before="run-5", status="finished", limit=1)] == ["run-4"]
 
 

@@ -105,9 +105,7 @@ async def test_suspensions_do_not_set_a_run_aside_and_deaths_do(
         assert [type(error) for error in ended] == [FencedError] * 3
 
 
-async def test_an_append_that_was_refused_or_not_answered_is_reported_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_append_that_was_refused_or_not_answered_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MemoryLog(lease=0.0) as log:
         old = await begun(log)
         new = await log.claim(RUN)

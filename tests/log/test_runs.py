@@ -16,16 +16,7 @@ from reactivex import operators as ops
 
 from rxworker import Worker, tool, worker_tool
 from rxworker.errors import LogError
-from rxworker.events import (
-    Event,
-    Fork,
-    Record,
-    RunAbort,
-    RunRecover,
-    RunStop,
-    TextDelta,
-    TurnStart,
-)
+from rxworker.events import Event, Fork, Record, RunAbort, RunRecover, RunStop, TextDelta, TurnStart
 from rxworker.log import Claim, EventLog, MemoryLog, SQLiteLog, StoredRun, fork_run
 from rxworker.log.fold import AT_ONCE
 from rxworker.log.format import entries_of, with_body
@@ -220,9 +211,7 @@ def ids(runs: Observable[StoredRun]) -> list[str]:
     return found
 
 
-async def test_stored_runs_come_oldest_first_and_what_goes_on_before_them(
-    open_store: OpenLog,
-) -> None:
+async def test_stored_runs_come_oldest_first_and_what_goes_on_before_them(open_store: OpenLog) -> None:
     async with open_store() as log:
         for n in range(3):
             await store(log, f"old-{n}")
@@ -246,9 +235,7 @@ async def test_pages_of_stored_runs_come_in_order(monkeypatch: pytest.MonkeyPatc
             assert found == [f"run-{n}" for n in range(count)]
 
 
-async def test_runs_that_begin_and_go_while_the_list_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_runs_that_begin_and_go_while_the_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pages move between the two times that they are read."""
     monkeypatch.setattr("rxworker.log.fold.PAGE", 3)
     async with MemoryLog() as log:

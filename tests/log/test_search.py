@@ -63,9 +63,7 @@ async def test_a_search_finds_words_in_messages_answers_and_results(
         assert await found(log, "rain") == ["Later"]
 
 
-async def test_the_index_is_made_by_the_first_search_and_holds_no_deleted_text(
-    tmp_path: Path,
-) -> None:
+async def test_the_index_is_made_by_the_first_search_and_holds_no_deleted_text(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     async with SQLiteLog(path) as log:
         run = await fill(log)
@@ -112,13 +110,7 @@ def text_of(records: list[Record]) -> str:
 
 
 def test_what_runs_and_blocks_write_at_the_same_time_is_not_joined() -> None:
-    deltas = [
-        ("a", 0, "shal"),
-        ("b", 0, "shal"),
-        ("a", 0, "low."),
-        ("b", 0, "low "),
-        ("b", 1, "sea"),
-    ]
+    deltas = [("a", 0, "shal"), ("b", 0, "shal"), ("a", 0, "low."), ("b", 0, "low "), ("b", 1, "sea")]
     records = [
         Record(n, "run-1", 1, 1, float(n), TextDelta(index, text), (path,))
         for n, (path, index, text) in enumerate(deltas, 1)

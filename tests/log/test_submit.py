@@ -40,9 +40,7 @@ async def test_many_at_once_from_two_processes_are_one_run(open_store: OpenLog) 
         assert [entry.kind async for entry in log.read(RUN)].count("run_start") == 1
 
 
-async def test_it_is_the_same_run_when_it_runs_has_ended_or_was_cancelled(
-    open_store: OpenLog,
-) -> None:
+async def test_it_is_the_same_run_when_it_runs_has_ended_or_was_cancelled(open_store: OpenLog) -> None:
     made: list[str] = []
 
     def make(info: Any) -> Worker:
@@ -80,12 +78,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("what", "options"), OTHERS)
 async def test_another_run_under_the_same_id_is_refused(what: str, options: dict[str, Any]) -> None:
-    given: dict[str, Any] = {
-        "input": "Two seats.",
-        "kind": "clerk",
-        "tenant": "acme",
-        "run_id": RUN,
-    }
+    given: dict[str, Any] = {"input": "Two seats.", "kind": "clerk", "tenant": "acme", "run_id": RUN}
     async with MemoryLog() as log:
         await submit(log, **given)
         with pytest.raises(LogError, match=f"{RUN}.* another {what}"):

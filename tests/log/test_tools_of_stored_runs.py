@@ -189,9 +189,7 @@ async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> Non
 
 
 @pytest.mark.parametrize("kind", ["run_start", "tool_start"])
-async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_tools(
-    kind: str,
-) -> None:
+async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_tools(kind: str) -> None:
     async with MemoryLog() as log:
         run = worker(log, pay_tool()).run("Pay.")
         await run
@@ -215,9 +213,7 @@ async def test_a_fork_by_a_worker_that_lacks_a_tool_stores_nothing() -> None:
         assert [info.run_id for info in await log.list()] == [run.id]
 
 
-async def test_a_run_that_was_put_back_shows_which_tools_no_process_has(
-    open_store: OpenLog,
-) -> None:
+async def test_a_run_that_was_put_back_shows_which_tools_no_process_has(open_store: OpenLog) -> None:
     async with open_store() as log:
         run = worker(log, pay_tool()).run("Pay.")
         await run.cancel()

@@ -95,11 +95,7 @@ async def test_a_message_whose_future_is_cancelled_is_not_delivered(has_log: boo
         assert second.done()
         assert not second.cancel()  # it is in the conversation
         if has_log and reads:
-            assert taken == [
-                CommandTaken(1, "send", WITHDRAWN),
-                CommandTaken(2, "send"),
-                CommandTaken(3, "send"),
-            ]
+            assert taken == [CommandTaken(1, "send", WITHDRAWN), CommandTaken(2, "send"), CommandTaken(3, "send")]
 
 
 @pytest.mark.parametrize("has_log", [False, True])
@@ -195,9 +191,7 @@ async def test_what_is_withdrawn_before_a_pause_is_not_delivered_after_it(open_s
         replica.close()
 
 
-async def test_what_is_withdrawn_while_a_run_is_paused_is_not_delivered(
-    open_store: OpenLog,
-) -> None:
+async def test_what_is_withdrawn_while_a_run_is_paused_is_not_delivered(open_store: OpenLog) -> None:
     async with open_store() as log:
         one = Desk(log)
         await one.begun.wait()
@@ -241,9 +235,7 @@ async def test_a_process_that_takes_a_run_over_does_not_deliver_what_was_withdra
 
 
 @pytest.mark.parametrize("has_log", [False, True])
-async def test_a_message_is_delivered_once_or_withdrawn_wherever_its_future_is_cancelled(
-    has_log: bool,
-) -> None:
+async def test_a_message_is_delivered_once_or_withdrawn_wherever_its_future_is_cancelled(has_log: bool) -> None:
     """It is cancelled after each number of steps of the event loop."""
     outcomes = set[bool]()
     for steps in range(60):

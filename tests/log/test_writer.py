@@ -173,9 +173,7 @@ async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(call: str, monkeypa
     assert info.owner == ""
 
 
-async def test_the_last_append_of_a_finished_run_has_a_deadline(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_last_append_of_a_finished_run_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.run.driver.GRACE", 0.01)
     log, never = MemoryLog(), asyncio.Event()
     log.patience = 0.0
@@ -390,9 +388,7 @@ def test_the_heartbeat_keeps_no_thread_without_a_claim_and_begins_again_with_the
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_whatever_a_codec_raises_is_an_error_of_the_log_for_its_readers(
-    error: type[BaseException],
-) -> None:
+def test_whatever_a_codec_raises_is_an_error_of_the_log_for_its_readers(error: type[BaseException]) -> None:
     """An interrupt goes to the program."""
 
     async def main() -> list[object]:

@@ -230,10 +230,7 @@ def main() -> None:
         error = folder / "error"
         text = error.read_text() if error.exists() else ""
         answers = Counter((folder / "asked").read_text().split())
-        print(
-            json.dumps({"codes": codes, "places": count, "error": text, "asked": answers}),
-            flush=True,
-        )
+        print(json.dumps({"codes": codes, "places": count, "error": text, "asked": answers}), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.messages import Conversation, Message, Thinking, ToolCall, from_json, to_json
 
 SAID = Conversation(
-    (
-        Message.user("hi"),
-        Message("assistant", (Thinking("hm", "sealed", {"id": "1"}), ToolCall("a", "look", {}))),
-    ),
+    (Message.user("hi"), Message("assistant", (Thinking("hm", "sealed", {"id": "1"}), ToolCall("a", "look", {})))),
     "Be brief.",
 )
 
@@ -34,18 +31,7 @@ def test_an_unknown_kind_of_content_is_refused_by_name_and_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"version":"1"}',
-        b'{"version":1}',
-        b'{"version":0}',
-        b"\xff",
-        "\ud83d",
-    ],
+    "data", [b"", b"{", b"[]", b"{}", b'{"version":"1"}', b'{"version":1}', b'{"version":0}', b"\xff", "\ud83d"]
 )
 def test_what_is_not_a_conversation_is_refused(data: bytes | str) -> None:
     with pytest.raises(LocalProtocolError, match="conversation"):

@@ -3,15 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import (
-    Conversation,
-    Message,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    fork,
-    turns,
-)
+from rxworker.messages import Conversation, Message, Thinking, ToolCall, ToolResult, fork, turns
 
 HI = Message.user("hi")
 ASK, BLUE = Message.assistant(ToolCall("a", "look", {})), Message.user(ToolResult("a", "blue"))

@@ -40,20 +40,7 @@ def test_a_cut_text_is_a_part_of_the_value_and_never_broken(value: object, end: 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"a" 1}',
-        "[1 2]",
-        '{"a": }',
-        "[,1]",
-        "}",
-        '{"a": 1]',
-        "nul ",
-        '{"a": 1, }',
-        "[1,]",
-        "{1: 2}",
-        "1 2",
-        '"a" "b"',
-    ],
+    ['{"a" 1}', "[1 2]", '{"a": }', "[,1]", "}", '{"a": 1]', "nul ", '{"a": 1, }', "[1,]", "{1: 2}", "1 2", '"a" "b"'],
 )
 def test_text_that_is_not_json_is_reported_and_raises_nothing(text: str) -> None:
     reader = JsonReader()

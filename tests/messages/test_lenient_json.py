@@ -58,10 +58,7 @@ def openai_responses(*pieces: str, kind: str = "text") -> list[Any]:
     item, name = {
         "text": ({"type": "message"}, "output_text"),
         "thinking": ({"type": "reasoning"}, "reasoning_summary_text"),
-        "call": (
-            {"type": "function_call", "call_id": "t", "name": "look"},
-            "function_call_arguments",
-        ),
+        "call": ({"type": "function_call", "call_id": "t", "name": "look"}, "function_call_arguments"),
     }[kind]
     return [
         {"type": "response.output_item.added", "output_index": 0, "item": item},
@@ -138,14 +135,7 @@ def test_halves_of_two_choices_do_not_meet() -> None:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_an_odd_member_in_front_of_a_half_changes_nothing(name: str) -> None:
-    odd: dict[str, Any] = {
-        "mood": 1,
-        "index": {},
-        "message": 1,
-        "error": None,
-        "choices": None,
-        "id": [],
-    }
+    odd: dict[str, Any] = {"mood": 1, "index": {}, "message": 1, "error": None, "choices": None, "id": []}
     messages = MAKERS[name]("a" + HIGH, LOW + "b")
     with_odd = [{k: v for k, v in odd.items() if k not in m} | m for m in messages]
     assert summarise(decode(name, with_odd)).text == f"a{FACE}b"
@@ -172,10 +162,7 @@ def test_broken_json_with_an_escape_stays_broken(name: str) -> None:
 
 
 def test_half_a_character_within_arguments_is_repaired() -> None:
-    assert parse_arguments('{"a": "x\\ud83d", "b": "\\ud83d\\ude00"}') == {
-        "a": f"x{BAD}",
-        "b": FACE,
-    }
+    assert parse_arguments('{"a": "x\\ud83d", "b": "\\ud83d\\ude00"}') == {"a": f"x{BAD}", "b": FACE}
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"1e999x", b'{"a": "\\ud83d', b"[" * 100_000 + b"\\u"])

@@ -42,11 +42,7 @@ def gpt(whole: int, cached: int, written: int) -> JsonObject:
 
 
 def prompt(whole: int, cached: int) -> JsonObject:
-    return {
-        "promptTokenCount": whole,
-        "cachedContentTokenCount": cached,
-        "candidatesTokenCount": 1_000,
-    }
+    return {"promptTokenCount": whole, "cachedContentTokenCount": cached, "candidatesTokenCount": 1_000}
 
 
 # The model, how its usage is read, what the service reports, and the cost in millionths of a dollar, by hand from the
@@ -134,18 +130,8 @@ COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
         600_000 * 4.0 + 1_000 * 15.0,
     ),
     "minimax, short": ("MiniMax-M3", responses, gpt(512_000, 0, 0), 512_000 * 0.3 + 1_000 * 1.2),
-    "minimax, long": (
-        "MiniMax-M3",
-        responses,
-        gpt(600_000, 100_000, 0),
-        500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4,
-    ),
-    "gemini, flat": (
-        "gemini-4-neon",
-        gemini,
-        prompt(900_000, 0),
-        900_000 * 3.0 + 1_000 * 15.0,
-    ),
+    "minimax, long": ("MiniMax-M3", responses, gpt(600_000, 100_000, 0), 500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4),
+    "gemini, flat": ("gemini-4-neon", gemini, prompt(900_000, 0), 900_000 * 3.0 + 1_000 * 15.0),
 }
 
 

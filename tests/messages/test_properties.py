@@ -39,15 +39,7 @@ from rxworker.messages import (
     validate,
 )
 from rxworker.messages.repair import OPENING
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Provider,
-)
+from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options, Provider
 
 MADE_UP = "made up"
 PROVIDERS: dict[str, Provider] = {
@@ -94,11 +86,7 @@ messages = st.builds(
     st.lists(blocks, max_size=4).map(tuple),
     st.sampled_from([None, *PROVIDERS]),
 )
-conversations = st.builds(
-    Conversation,
-    st.lists(messages, max_size=8).map(tuple),
-    st.sampled_from([None, "Be brief."]),
-)
+conversations = st.builds(Conversation, st.lists(messages, max_size=8).map(tuple), st.sampled_from([None, "Be brief."]))
 sound = conversations.map(repair)
 
 
@@ -107,9 +95,7 @@ sound = conversations.map(repair)
 
 @settings(max_examples=100)
 @given(conversations)
-def test_what_is_repaired_is_sound_and_repairing_it_again_changes_nothing(
-    said: Conversation,
-) -> None:
+def test_what_is_repaired_is_sound_and_repairing_it_again_changes_nothing(said: Conversation) -> None:
     mended = repair(said)
     assert validate(mended) == []
     assert repair(mended) == mended

@@ -30,11 +30,7 @@ def made_up(call: ToolCall, text: str = NOT_RUN) -> ToolResult:
 
 
 def test_a_call_without_a_result_is_given_one_that_gives_the_reason() -> None:
-    assert mended(HI, Message.assistant(A)) == (
-        HI,
-        Message.assistant(A),
-        Message.user(made_up(A)),
-    )
+    assert mended(HI, Message.assistant(A)) == (HI, Message.assistant(A), Message.user(made_up(A)))
 
 
 def test_a_missing_result_goes_before_the_next_message_of_the_user() -> None:
@@ -69,10 +65,7 @@ def test_the_last_of_two_results_for_a_call_holds() -> None:
 
 def test_a_result_does_not_reach_behind_the_next_answer_to_change_one() -> None:
     sound = (HI, Message.assistant(A), Message.user(BLUE), Message.assistant("blue"))
-    assert mended(*sound, Message.user(ToolResult("a", "red"), "no")) == (
-        *sound,
-        Message.user("no"),
-    )
+    assert mended(*sound, Message.user(ToolResult("a", "red"), "no")) == (*sound, Message.user("no"))
 
 
 def test_calls_of_one_id_in_one_answer_become_two_and_keep_their_results() -> None:

@@ -87,9 +87,7 @@ AGAIN: list[Callable[[ToolMeta], ToolMeta]] = [
 
 
 @pytest.mark.parametrize("again", AGAIN)
-def test_every_way_to_make_one_again_leaves_it_frozen(
-    again: Callable[[ToolMeta], ToolMeta],
-) -> None:
+def test_every_way_to_make_one_again_leaves_it_frozen(again: Callable[[ToolMeta], ToolMeta]) -> None:
     made = again(meta())
     assert made == meta()
     with pytest.raises(TypeError):

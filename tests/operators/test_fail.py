@@ -50,11 +50,7 @@ def test_the_sources_own_error_becomes_the_cause() -> None:
 
 def test_the_exception_has_what_the_event_has() -> None:
     assert isinstance(FAILURE, ProviderError)
-    assert (FAILURE.kind, FAILURE.code, FAILURE.message) == (
-        "overloaded",
-        "overloaded_error",
-        "later",
-    )
+    assert (FAILURE.kind, FAILURE.code, FAILURE.message) == ("overloaded", "overloaded_error", "later")
     assert (FAILURE.retryable, FAILURE.request_id) == (True, "r1")
 
 

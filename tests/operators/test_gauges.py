@@ -36,13 +36,7 @@ def same(source: Observable[str]) -> Observable[str]:
     return source
 
 
-ROWS = {
-    "0": Row(),
-    "1": Row(1, ""),
-    "2": Row(1, "a"),
-    "3": Row(2, "a"),
-    "4": Row(2, "b"),
-}
+ROWS = {"0": Row(), "1": Row(1, ""), "2": Row(1, "a"), "3": Row(2, "a"), "4": Row(2, "b")}
 
 
 def test_a_row_comes_whenever_a_gauge_moves() -> None:
@@ -226,9 +220,7 @@ async def test_no_gauge_misses_records_that_are_emitted_at_once() -> None:
     run = Worker(ScriptedModel(["Hello"])).run("?")
     await asyncio.wait_for(run, 60)
     row = combine_gauges(
-        Seen(),
-        first=lambda records: records.pipe(ops.first(), ops.map(seq)),
-        records=ops.scan(one_record, 0),
+        Seen(), first=lambda records: records.pipe(ops.first(), ops.map(seq)), records=ops.scan(one_record, 0)
     )
     last = await merge_runs([run]).pipe(row, ops.last())
     assert last == Seen(1, run.state.seq)

@@ -58,15 +58,7 @@ def plain_composition(source: Observable[Event]) -> Observable[GroupedObservable
     def end(group: GroupedObservable[int, BlockEvent]) -> Observable[BlockStop | BlockAbort]:
         return group.pipe(only(BlockStop, BlockAbort))
 
-    return source.pipe(
-        only(
-            BlockStart,
-            TextDelta,
-            BlockStop,
-            BlockAbort,
-        ),
-        ops.group_by_until(index, same, end),
-    )
+    return source.pipe(only(BlockStart, TextDelta, BlockStop, BlockAbort), ops.group_by_until(index, same, end))
 
 
 def blocks_of(source: Observable[Event]) -> Observable[Block]:
@@ -278,11 +270,7 @@ def test_a_late_subscriber_has_missed_earlier_events() -> None:
 
 
 def test_a_late_subscriber_of_a_replaying_block_gets_all() -> None:
-    assert late(replay=True) == [
-        TextDelta(0, "one"),
-        TextDelta(0, "two"),
-        BlockStop(0, BlockType.TEXT),
-    ]
+    assert late(replay=True) == [TextDelta(0, "one"), TextDelta(0, "two"), BlockStop(0, BlockType.TEXT)]
 
 
 def late(replay: bool) -> list[BlockEvent]:

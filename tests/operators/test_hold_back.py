@@ -163,8 +163,7 @@ def test_thinking_passes_unless_it_is_to_be_checked() -> None:
 
     assert run_through(events, hold_back(check, replacement="-")) == events
     checked = run_through(
-        [*events[:1], BlockStop(0, BlockType.THINKING), *events[2:]],
-        hold_back(check, replacement="-", thinking=True),
+        [*events[:1], BlockStop(0, BlockType.THINKING), *events[2:]], hold_back(check, replacement="-", thinking=True)
     )
     assert checked == [ThinkingDelta(0, "-"), BlockStop(0, BlockType.THINKING), events[2]]
 
@@ -289,10 +288,7 @@ async def test_a_rejected_text_ends_the_run_and_stays_out_of_the_conversation() 
     async def check(text: str) -> bool:
         return "hunter2" not in text
 
-    worker = Worker(
-        ScriptedModel([say("Sure. The password is hunter2.")]),
-        operators=[hold_back(check, window=20)],
-    )
+    worker = Worker(ScriptedModel([say("Sure. The password is hunter2.")]), operators=[hold_back(check, window=20)])
     run = worker.run("hi")
     texts: list[str] = []
     run.events.pipe(text_deltas(), ops.do_action(texts.append)).subscribe(on_error=lambda _: None)
@@ -307,8 +303,7 @@ async def test_a_replaced_text_is_what_the_conversation_keeps() -> None:
         return "hunter2" not in text
 
     worker = Worker(
-        ScriptedModel([say("The password is hunter2. Bye.")]),
-        operators=[hold_back(check, replacement="[removed]")],
+        ScriptedModel([say("The password is hunter2. Bye.")]), operators=[hold_back(check, replacement="[removed]")]
     )
     assert (await worker.run("hi")).text == "[removed]"
 

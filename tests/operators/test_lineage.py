@@ -9,17 +9,7 @@ from reactivex import from_iterable, of
 from reactivex import operators as ops
 
 from rxworker import Deny, Paused, Run, Worker, before_tool_call, tool, worker_tool
-from rxworker.events import (
-    Event,
-    PauseState,
-    Record,
-    RunPause,
-    RunResume,
-    RunStart,
-    RunStop,
-    TextDelta,
-    ToolStart,
-)
+from rxworker.events import Event, PauseState, Record, RunPause, RunResume, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import Link, lineage, merge_runs
@@ -47,12 +37,7 @@ BEGIN = RunStart(Conversation())
 def test_a_run_has_no_parent_and_its_calls_are_its_children() -> None:
     run, look = links_of(record("r", BEGIN), record("r", TextDelta(0, "")), record("r", starts("c")))
     assert (run.kind, run.parent) == ("run", None)
-    assert (look.kind, look.name, look.place, look.parent) == (
-        "call",
-        "look",
-        ("r", ("c",)),
-        run.place,
-    )
+    assert (look.kind, look.name, look.place, look.parent) == ("call", "look", ("r", ("c",)), run.place)
 
 
 def test_a_run_inside_a_run_is_of_its_call() -> None:

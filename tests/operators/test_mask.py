@@ -276,8 +276,7 @@ async def test_a_worker_shows_and_keeps_the_masked_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb",
-    [mask("hunter2"), hold_back(lambda text: "hunter2" not in text, window=20, replacement="***")],
+    "verb", [mask("hunter2"), hold_back(lambda text: "hunter2" not in text, window=20, replacement="***")]
 )
 def test_copies_of_a_replaced_text_in_the_ends_of_blocks_are_dropped(verb: Any) -> None:
     """A provider sends its whole item again at the end, with the texts of all its blocks."""
@@ -297,10 +296,5 @@ def test_copies_of_a_replaced_text_in_the_ends_of_blocks_are_dropped(verb: Any) 
     ]
     seen: list[Event] = []
     reactivex.from_iterable(events).pipe(verb).subscribe(seen.append)
-    assert [each.echo for each in seen if isinstance(each, BlockStop)] == [
-        None,
-        None,
-        other,
-        {"own": 2},
-    ]
+    assert [each.echo for each in seen if isinstance(each, BlockStop)] == [None, None, other, {"own": 2}]
     assert "hunter2" not in repr(seen)

@@ -83,16 +83,9 @@ deltas = st.one_of(
 )
 
 
-@given(
-    st.sampled_from([BlockType.TEXT, BlockType.THINKING, BlockType.TOOL_USE]),
-    st.lists(deltas, max_size=20),
-)
+@given(st.sampled_from([BlockType.TEXT, BlockType.THINKING, BlockType.TOOL_USE]), st.lists(deltas, max_size=20))
 def test_a_block_comes_to_the_same(block_type: BlockType, middle: list[BlockEvent]) -> None:
-    events: list[BlockEvent] = [
-        BlockStart(0, block_type),
-        *middle,
-        BlockStop(0, block_type),
-    ]
+    events: list[BlockEvent] = [BlockStart(0, block_type), *middle, BlockStop(0, block_type)]
     merged = merge_deltas(events)
     assert len(merged) <= len(events)
     assert content_of(fold(merged)) == content_of(fold(events))

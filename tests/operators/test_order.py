@@ -29,11 +29,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
     test = Marbles()
     work = works(test, a="------A|", b="--B|")
     seen = test.observe(test.hot("-a-b----|").pipe(map_in_order(work, 2)))
-    assert [(r.time - 200, str(r.value)) for r in seen] == [
-        (7, "OnNext(A)"),
-        (8, "OnNext(B)"),
-        (8, "OnCompleted()"),
-    ]
+    assert [(r.time - 200, str(r.value)) for r in seen] == [(7, "OnNext(A)"), (8, "OnNext(B)"), (8, "OnCompleted()")]
 
 
 def test_the_first_emits_as_it_goes_and_the_second_when_it_is_its_turn() -> None:

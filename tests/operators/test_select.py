@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from reactivex import operators as ops
 
-from rxworker.events import (
-    BlockDelta,
-    Event,
-    Ping,
-    Record,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from rxworker.events import BlockDelta, Event, Ping, Record, TextDelta, ThinkingDelta, Usage
 from rxworker.operators import events, only, reject, text_deltas, thinking_deltas
 from rxworker.testing.marbles import Marbles
 

@@ -117,8 +117,7 @@ def model(text: str) -> list[tuple[BlockType, str]]:
 
 
 PIECES = st.lists(
-    st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "<", " ", "\n", "a", "<b>"]),
-    max_size=12,
+    st.sampled_from(["<think>", "</think>", "<thi", "nk>", "</", "<", " ", "\n", "a", "<b>"]), max_size=12
 )
 
 

@@ -279,9 +279,7 @@ def fits(name: str, what: str) -> bool:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_verb_takes_what_its_signature_states_and_refuses_all_else_with_the_remedy(
-    name: str,
-) -> None:
+def test_a_verb_takes_what_its_signature_states_and_refuses_all_else_with_the_remedy(name: str) -> None:
     verb, make, _ = VERBS[name]
     for what, (_, items) in ITEMS.items():
         for source in (from_iterable, mapped):

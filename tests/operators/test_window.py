@@ -61,12 +61,7 @@ def test_a_window_that_was_kept_does_not_change() -> None:
 
 def test_a_window_is_a_sequence() -> None:
     window = Window("abcde", 1, 4)
-    assert (window[0], window[-1], window[1:], list(reversed(window))) == (
-        "b",
-        "d",
-        ("c", "d"),
-        ["d", "c", "b"],
-    )
+    assert (window[0], window[-1], window[1:], list(reversed(window))) == ("b", "d", ("c", "d"), ["d", "c", "b"])
     assert window == Window("bcd", 0, 3) == ("b", "c", "d")
     assert hash(window) == hash(("b", "c", "d"))
     assert window != ["b", "c", "d"]

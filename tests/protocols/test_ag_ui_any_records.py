@@ -56,14 +56,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
-from rxworker.messages import (
-    Conversation,
-    Message,
-    StopKind,
-    StopReason,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Message, StopKind, StopReason, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import AcpEncoder
 from rxworker.protocols.acp.wire import Update as AcpUpdate
@@ -523,26 +516,17 @@ def test_any_events_in_any_order_make_well_formed_streams(records: list[Record])
 
 
 @pytest.mark.parametrize("end", [RunPause(PauseState("hook", waiting([LOOK]), (0,), "why")), ToolStart(LOOK)])
-def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_starts(
-    end: Event,
-) -> None:
+def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_starts(end: Event) -> None:
     """No worker resumes a run with a result of a call that then waits again."""
     refused = ToolResult("c1", "no", is_error=True, name="look")
-    told = [
-        RunResume(answered([LOOK]), PauseState("hook", (), (), refused={0: refused})),
-        TextDelta(0, "hi"),
-        end,
-    ]
+    told = [RunResume(answered([LOOK]), PauseState("hook", (), (), refused={0: refused})), TextDelta(0, "hi"), end]
     check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
 
 
 @pytest.mark.parametrize(
     "told",
     [
-        [
-            ToolStop(ToolResult("c1", "a"), 0.0),
-            RunPause(PauseState("hook", waiting([LOOK, LOOK]), ())),
-        ],
+        [ToolStop(ToolResult("c1", "a"), 0.0), RunPause(PauseState("hook", waiting([LOOK, LOOK]), ()))],
         [
             BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look")),
             BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c2", "look")),
@@ -554,11 +538,7 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
             RunPause(PauseState("hook", waiting([LOOK]), ())),
         ],
     ],
-    ids=[
-        "a result without a call, which waits twice",
-        "two starts of one block",
-        "a call that waits after its result",
-    ],
+    ids=["a result without a call, which waits twice", "two starts of one block", "a call that waits after its result"],
 )
 def test_what_no_worker_sends_makes_well_formed_streams(told: list[Event]) -> None:
     check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])

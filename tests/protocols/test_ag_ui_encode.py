@@ -342,10 +342,7 @@ async def test_a_question_of_a_tool_is_an_interrupt_with_its_form() -> None:
     run = worker.run("hi")
     events = encoded([record async for record in run])
     (interrupt,) = events[-1]["outcome"]["interrupts"]
-    assert (interrupt["reason"], interrupt["message"]) == (
-        "input_required",
-        "tides has a question: How many?",
-    )
+    assert (interrupt["reason"], interrupt["message"]) == ("input_required", "tides has a question: How many?")
     assert interrupt["responseSchema"]["properties"]["editedArgs"] == schema
     answer = read_payload({"approved": True, "editedArgs": {"guests": 2}})
     resumed = worker.resume(decisions={interrupt["toolCallId"]: answer})

@@ -118,33 +118,16 @@ def test_tools_state_and_context_are_read() -> None:
         (
             {
                 "messages": [
-                    message(
-                        "user",
-                        [
-                            {
-                                "type": "image",
-                                "source": {"type": "url", "value": "file:///etc/passwd"},
-                            }
-                        ],
-                    )
+                    message("user", [{"type": "image", "source": {"type": "url", "value": "file:///etc/passwd"}}])
                 ]
             },
             "https:",
         ),
-        (
-            {"messages": [message("user", [{"type": "audio", "source": {"type": "data", "value": "A"}}])]},
-            "audio/mpeg",
-        ),
-        (
-            {"resume": [{"interruptId": "x", "status": "resolved"}]},
-            "not an interrupt of this server",
-        ),
+        ({"messages": [message("user", [{"type": "audio", "source": {"type": "data", "value": "A"}}])]}, "audio/mpeg"),
+        ({"resume": [{"interruptId": "x", "status": "resolved"}]}, "not an interrupt of this server"),
         ({"resume": [{"interruptId": "r:c", "status": "maybe"}]}, "'resolved' or 'cancelled'"),
         ({"resume": [{"interruptId": "r:c", "status": "resolved"}]}, "approved"),
-        (
-            {"resume": [{"interruptId": "r:c", "status": "resolved", "payload": {"x": 1}}]},
-            "approved",
-        ),
+        ({"resume": [{"interruptId": "r:c", "status": "resolved", "payload": {"x": 1}}]}, "approved"),
         ({"threadId": 5}, "RunAgentInput"),
     ],
 )

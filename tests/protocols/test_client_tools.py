@@ -70,10 +70,7 @@ class Door:
             case {"tool_calls": calls}:
                 for each in calls:
                     self.made.append((each["id"], json.loads(each["function"]["arguments"])))
-            case {
-                "type": "response.output_item.done",
-                "item": {"type": "function_call", "status": "completed"},
-            }:
+            case {"type": "response.output_item.done", "item": {"type": "function_call", "status": "completed"}}:
                 item = event["item"]
                 self.made.append((item["call_id"], json.loads(item["arguments"])))
             case _:
@@ -170,9 +167,7 @@ def served(door: str, records: list[Record], at: Door | None = None) -> Door:
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_a_client_runs_a_call_when_the_run_waits_for_it_and_with_those_arguments(
-    case: str,
-) -> None:
+async def test_a_client_runs_a_call_when_the_run_waits_for_it_and_with_those_arguments(case: str) -> None:
     hook, decision, first, second = CASES[case]
     worker = worker_with(hook)
     run = worker.run("hi")

@@ -62,18 +62,13 @@ async def body_of(response: aiohttp.ClientResponse, status: int = 200) -> list[s
     return text.split("\n\n")
 
 
-async def test_a_protocol_in_the_registry_is_served_by_its_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_protocol_in_the_registry_is_served_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(UI_PROTOCOLS, "lines", UiProtocol("/api/lines", read_question, stream_lines))
 
     def make_worker() -> Worker:
         return Worker(ScriptedModel(["Hello!", "Bye!"]))
 
-    async with (
-        WebServer(make_worker, port=0) as server,
-        aiohttp.ClientSession(trust_env=False) as http,
-    ):
+    async with WebServer(make_worker, port=0) as server, aiohttp.ClientSession(trust_env=False) as http:
         url = f"{server.url}api/lines"
         async with http.post(url, json={"thread": "t-1", "text": "hi"}) as response:
             assert response.content_type == "text/event-stream"
@@ -97,10 +92,7 @@ async def test_every_protocol_watches_a_run_of_the_api(name: str) -> None:
     def make_worker() -> Worker:
         return Worker(ScriptedModel(["Hello!"]))
 
-    async with (
-        WebServer(make_worker, port=0) as server,
-        aiohttp.ClientSession(trust_env=False) as http,
-    ):
+    async with WebServer(make_worker, port=0) as server, aiohttp.ClientSession(trust_env=False) as http:
         async with http.post(f"{server.url}api/runs", json={"input": "hi"}) as response:
             run = (await response.json())["id"]
         async with http.get(f"{server.url}api/runs/{run}/{name}") as response:

@@ -28,10 +28,7 @@ def test_a_reader_finds_the_records_their_numbers_and_the_end() -> None:
     frames = SseDecoder().feed(body)
     assert [decode_record(frame.data) for frame in frames[:-1]] == records
     assert [frame.id for frame in frames[:-1]] == ["1", "2", "3"]
-    assert (frames[-1].event, frames[-1].data) == (
-        "end",
-        b'{"status":"aborted","reason":"a\\nb"}',
-    )
+    assert (frames[-1].event, frames[-1].data) == ("end", b'{"status":"aborted","reason":"a\\nb"}')
 
 
 @pytest.mark.parametrize("data", [b"a\nb", b"a\r\nb", b"a\rb"])

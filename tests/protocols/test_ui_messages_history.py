@@ -55,17 +55,9 @@ PDF = Document("application/pdf", "AAAA", None, "Report")
         ),
         (
             Refusal("no"),
-            {
-                "type": "text",
-                "text": "no",
-                "state": "done",
-                "providerMetadata": {"rxworker": {"refusal": True}},
-            },
+            {"type": "text", "text": "no", "state": "done", "providerMetadata": {"rxworker": {"refusal": True}}},
         ),
-        (
-            OpaqueBlock("odd", {"x": 1}),
-            {"type": "data-block", "data": {"kind": "odd", "echo": {"x": 1}}},
-        ),
+        (OpaqueBlock("odd", {"x": 1}), {"type": "data-block", "data": {"kind": "odd", "echo": {"x": 1}}}),
         (
             ToolCall("1", "look", {"at": "a"}),
             {

@@ -88,14 +88,8 @@ def test_a_call_has_the_result_of_its_state(part: dict[str, Any], result: ToolRe
     [
         (look("approval-responded", approval={"id": "r:c1", "approved": True}), {"c1": Approve()}),
         (look("approval-responded", approval={"id": "r:c1", "approved": False}), {"c1": Deny()}),
-        (
-            look("approval-responded", approval={"id": "r:c1", "approved": False, "reason": "no"}),
-            {"c1": Deny("no")},
-        ),
-        (
-            look("approval-responded", approval={"id": "r:c1", "approved": True, "isAutomatic": True}),
-            {},
-        ),
+        (look("approval-responded", approval={"id": "r:c1", "approved": False, "reason": "no"}), {"c1": Deny("no")}),
+        (look("approval-responded", approval={"id": "r:c1", "approved": True, "isAutomatic": True}), {}),
         (look("approval-requested", approval={"id": "r:c1"}), {}),
         (look("output-available", output="42", approval={"id": "r:c1"}), {"c1": Answer("42")}),
         (look("output-available", output="42"), {}),
@@ -131,10 +125,7 @@ def test_a_dynamic_tool_is_a_call_too() -> None:
     [
         (message("poet", text("x")), "role 'poet'"),
         (message("user", {"type": "file", "mediaType": "image/png", "url": "file:///x"}), "https:"),
-        (
-            message("user", {"type": "file", "mediaType": "video/mp4", "url": "https://a.b"}),
-            "video",
-        ),
+        (message("user", {"type": "file", "mediaType": "video/mp4", "url": "https://a.b"}), "video"),
         (message("assistant", {"type": "tool-look", "state": "x"}), "toolCallId"),
         (message("assistant", {**look("x"), "input": [1]}), "neither an object nor a text"),
         (

@@ -146,9 +146,7 @@ LOOK = [
         [nameless(TEXT[1]), nameless(TEXT[2]), *LOOK],
     ],
 )
-def test_a_message_without_an_index_is_about_the_last_open_block(
-    messages: list[dict[str, Any]],
-) -> None:
+def test_a_message_without_an_index_is_about_the_last_open_block(messages: list[dict[str, Any]]) -> None:
     events = decode(HEAD, *messages, reason("tool_use"), END)
     summary = summarise(events)
     assert summary.text == "Hi"
@@ -158,9 +156,7 @@ def test_a_message_without_an_index_is_about_the_last_open_block(
 
 
 @pytest.mark.parametrize("opened", [TEXT[:2], LOOK[:2], [*TEXT, *LOOK[:2]]])
-def test_an_end_without_a_reason_while_blocks_are_open_is_a_truncation(
-    opened: list[dict[str, Any]],
-) -> None:
+def test_an_end_without_a_reason_while_blocks_are_open_is_a_truncation(opened: list[dict[str, Any]]) -> None:
     events = decode(HEAD, *opened, END)
     assert [event.code for event in events if isinstance(event, Error)] == ["truncated"]
     assert events[-1] == Status(ResponseStatus.FAILED)
@@ -233,8 +229,7 @@ def test_a_call_without_an_id_is_given_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "whole"),
-    [("max_tokens", False), ("refusal", False), ("brand_new", False), ("tool_use", True)],
+    ("raw", "whole"), [("max_tokens", False), ("refusal", False), ("brand_new", False), ("tool_use", True)]
 )
 def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(raw: str | None, whole: bool) -> None:
     opened = start(0, type="tool_use", id="t", name="look", input={})
@@ -315,11 +310,7 @@ def test_a_start_over_an_open_block_aborts_it() -> None:
 
 def test_a_delta_without_a_start_opens_its_block() -> None:
     events = decode(HEAD, delta(3, "thinking_delta", thinking="hm"), stop(3))
-    assert events[2:5] == [
-        BlockStart(3, BlockType.THINKING),
-        ThinkingDelta(3, "hm"),
-        BlockStop(3, BlockType.THINKING),
-    ]
+    assert events[2:5] == [BlockStart(3, BlockType.THINKING), ThinkingDelta(3, "hm"), BlockStop(3, BlockType.THINKING)]
 
 
 def test_overlapping_blocks_are_kept_apart() -> None:
@@ -337,12 +328,7 @@ def test_overlapping_blocks_are_kept_apart() -> None:
 
 
 def test_what_must_be_echoed_is_whole_at_the_stop() -> None:
-    server: dict[str, Any] = {
-        "type": "server_tool_use",
-        "id": "s",
-        "name": "web_search",
-        "input": {},
-    }
+    server: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     events = decode(
         HEAD,
         start(0, **server),
@@ -391,11 +377,7 @@ def test_thinking_that_is_kept_secret_still_has_its_seal() -> None:
         {"type": "brand_new", "a": 1},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "brand_new"}},
         {"type": "content_block_stop", "index": 9},
-        {
-            "type": "content_block_delta",
-            "index": 9,
-            "delta": {"type": "input_json_delta", "partial_json": "1"},
-        },
+        {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "1"}},
         {"a": 1},
         "keepalive",
     ],
@@ -437,11 +419,7 @@ def test_broken_json_in_the_middle_is_an_error_and_at_the_end_a_truncation() -> 
 
 
 def test_usage_is_a_snapshot_in_which_later_numbers_come_over_earlier_ones() -> None:
-    later = {
-        "type": "message_delta",
-        "delta": {},
-        "usage": {"output_tokens": 9, "input_tokens": None},
-    }
+    later = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9, "input_tokens": None}}
     events = decode(HEAD, later, END)
     usage = next(e for e in reversed(events) if isinstance(e, Usage))
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (7, 9, 5)

@@ -129,10 +129,7 @@ def together(reads: Sequence[bytes]) -> list[str]:
     return told(machine.feed, reads) + [repr(event) for event in machine.finish()]
 
 
-@given(
-    st.lists(st.one_of(USUAL, USUAL, RUN), max_size=20),
-    st.lists(st.integers(1, 700), max_size=9),
-)
+@given(st.lists(st.one_of(USUAL, USUAL, RUN), max_size=20), st.lists(st.integers(1, 700), max_size=9))
 @settings(max_examples=200, deadline=None)
 def test_what_comes_out_is_what_frames_make_one_by_one_however_they_are_cut(
     runs: list[tuple[int, int]], cuts: list[int]
@@ -172,9 +169,7 @@ def test_the_end_of_a_text_adds_only_what_no_row_has_brought() -> None:
     assert repr(TextDelta(0, "b")) in together(reads)
 
 
-def test_texts_that_alternate_cost_the_same_each_in_a_long_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_texts_that_alternate_cost_the_same_each_in_a_long_read(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     texts_like = decode._texts_like  # pyright: ignore[reportPrivateUsage]
 

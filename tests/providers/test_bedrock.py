@@ -15,15 +15,7 @@ import msgspec
 import pytest
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, TruncatedError
-from rxworker.events import (
-    BlockStop,
-    Error,
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    Status,
-    TextDelta,
-)
+from rxworker.events import BlockStop, Error, InputJsonDelta, Opaque, ResponseEvent, Status, TextDelta
 from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import (
     Audio,
@@ -138,13 +130,7 @@ def test_a_tool_loop_is_sent_back_with_sealed_thinking_and_results_first() -> No
             "role": "user",
             "content": [
                 {"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "blue"}]}},
-                {
-                    "toolResult": {
-                        "toolUseId": "tooluse_2",
-                        "content": [{"text": "no"}],
-                        "status": "error",
-                    }
-                },
+                {"toolResult": {"toolUseId": "tooluse_2", "content": [{"text": "no"}], "status": "error"}},
                 {"text": "And?"},
             ],
         },
@@ -167,11 +153,7 @@ def test_an_answer_of_which_nothing_is_left_does_not_separate_texts_of_the_user(
 
 
 def test_settings_become_those_of_the_protocol() -> None:
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {"a": {"type": "string"}},
-        "required": ["a"],
-    }
+    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = encoded(
         Message.system("Be brief."),
         Message.user("Hi"),
@@ -185,20 +167,10 @@ def test_settings_become_those_of_the_protocol() -> None:
         cache=("tools", "system"),
     )
     assert body["system"] == [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}]
-    assert body["inferenceConfig"] == {
-        "maxTokens": 10,
-        "temperature": 0.5,
-        "stopSequences": ["END"],
-    }
+    assert body["inferenceConfig"] == {"maxTokens": 10, "temperature": 0.5, "stopSequences": ["END"]}
     assert body["toolConfig"] == {
         "tools": [
-            {
-                "toolSpec": {
-                    "name": "look",
-                    "description": "Look at it.",
-                    "inputSchema": {"json": LOOK.input_schema},
-                }
-            },
+            {"toolSpec": {"name": "look", "description": "Look at it.", "inputSchema": {"json": LOOK.input_schema}}},
             {"cachePoint": {"type": "default"}},
         ],
         "toolChoice": {"tool": {"name": "look"}},
@@ -213,11 +185,7 @@ def test_settings_become_those_of_the_protocol() -> None:
     ("model", "thinking", "fields"),
     [
         ("openai.gpt-oss-120b-1:0", "low", {"reasoning_effort": "low"}),
-        (
-            "amazon.nova-2-lite-v1:0",
-            "high",
-            {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}},
-        ),
+        ("amazon.nova-2-lite-v1:0", "high", {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}),
         ("amazon.nova-2-lite-v1:0", 0, {"reasoningConfig": {"type": "disabled"}}),
         (CLAUDE, 0, {"thinking": {"type": "disabled"}}),
     ],
@@ -292,10 +260,7 @@ def test_no_call_is_refused_where_the_history_has_calls() -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (
-            Image(url="https://example.com/a.png"),
-            "takes no web address of a Image: use Image.from_file",
-        ),
+        (Image(url="https://example.com/a.png"), "takes no web address of a Image: use Image.from_file"),
         (Image(media_type="image/tiff", data="SUkqAA=="), "takes no picture of type image/tiff"),
         (Document(file_id="file_1"), "takes no file id for Document"),
         (Audio(), "Audio has no data"),
@@ -346,11 +311,7 @@ class Captured(BaseHTTPRequestHandler):
 def capture() -> Iterator[tuple[str, list[tuple[str, dict[str, str], Any]]]]:
     """The address of a server, and what it has received."""
     seen: list[tuple[str, dict[str, str], Any]] = []
-    handler = type(
-        "Handler",
-        (Captured,),
-        {"seen": seen, "body": event_message("messageStart", {"role": "assistant"})},
-    )
+    handler = type("Handler", (Captured,), {"seen": seen, "body": event_message("messageStart", {"role": "assistant"})})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
@@ -366,9 +327,7 @@ def test_a_request_is_what_the_official_client_sends(
     address, seen = capture
     client = session().create_client("bedrock-runtime", region_name="us-east-1", endpoint_url=address)
     answer = client.converse_stream(
-        modelId=CLAUDE,
-        messages=[{"role": "user", "content": [{"text": "Hi"}]}],
-        inferenceConfig={"maxTokens": 10},
+        modelId=CLAUDE, messages=[{"role": "user", "content": [{"text": "Hi"}]}], inferenceConfig={"maxTokens": 10}
     )
     answer["stream"].close()
     client.close()
@@ -391,9 +350,7 @@ def test_a_request_is_what_the_official_client_sends(
 
 @pytest.mark.parametrize("address", [None, "{}/model/m%3a0/it's%20x/converse-stream?a=%2B+b"])
 async def test_a_signature_is_of_what_arrives(
-    address: str | None,
-    capture: tuple[str, list[tuple[str, dict[str, str], Any]]],
-    monkeypatch: pytest.MonkeyPatch,
+    address: str | None, capture: tuple[str, list[tuple[str, dict[str, str], Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service signs the path as it came, so an address must not be written another way on its way."""
     from botocore.auth import SigV4Auth
@@ -451,9 +408,7 @@ def test_a_profile_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatc
         request.authorize(request)
 
 
-def test_a_role_that_is_refused_is_an_error_of_the_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_role_that_is_refused_is_an_error_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.exceptions import ClientError
 
     def refuse(_: object) -> None:
@@ -471,28 +426,10 @@ def test_a_role_that_is_refused_is_an_error_of_the_settings(
     ("status", "name", "body", "kind", "retryable"),
     [
         (429, "ThrottlingException", {"message": "Too many requests"}, "rate_limit", True),
-        (
-            400,
-            "ValidationException",
-            {"message": "Input is too long for requested model."},
-            "context_length",
-            False,
-        ),
-        (
-            400,
-            "ValidationException",
-            {"message": "The provided model identifier is invalid."},
-            "not_found",
-            False,
-        ),
+        (400, "ValidationException", {"message": "Input is too long for requested model."}, "context_length", False),
+        (400, "ValidationException", {"message": "The provided model identifier is invalid."}, "not_found", False),
         (403, "AccessDeniedException", {"Message": "You don't have access"}, "permission", False),
-        (
-            403,
-            "ExpiredTokenException",
-            {"message": "The security token is expired"},
-            "authentication",
-            False,
-        ),
+        (403, "ExpiredTokenException", {"message": "The security token is expired"}, "authentication", False),
         (404, "ResourceNotFoundException", {"message": "Model not found"}, "not_found", False),
         (408, "ModelTimeoutException", {"message": "Model timed out"}, "timeout", True),
         (503, "ServiceUnavailableException", {"message": "Try again"}, "overloaded", True),
@@ -503,12 +440,7 @@ def test_an_error_has_the_code_of_its_header(
 ) -> None:
     headers = {"x-amzn-ErrorType": f"{name}:http://internal.amazon.com/", "x-amzn-RequestId": "r-1"}
     error = Bedrock("m", api_key="k").error(status, headers, json.dumps(body).encode())
-    assert (error.code, error.kind, error.retryable, error.request_id) == (
-        name,
-        kind,
-        retryable,
-        "r-1",
-    )
+    assert (error.code, error.kind, error.retryable, error.request_id) == (name, kind, retryable, "r-1")
     assert next(iter(body.values())) in error.message  # type: ignore[operator]
 
 
@@ -550,12 +482,7 @@ def test_an_exception_in_the_stream_ends_the_response(name: str, kind: str, retr
     headers = {":message-type": "exception", ":exception-type": name}
     events = decoder.feed(EventStreamMessage(headers, msgspec.json.encode(body)))
     (error,) = [event for event in events if isinstance(event, Error)]
-    assert (error.code, error.message, error.kind, error.retryable) == (
-        name,
-        "No.: Because.",
-        kind,
-        retryable,
-    )
+    assert (error.code, error.message, error.kind, error.retryable) == (name, "No.: Because.", kind, retryable)
     assert decoder.finish() == ()
 
 
@@ -564,9 +491,7 @@ def test_a_call_that_the_length_limit_cut_does_not_run() -> None:
     piece = {"contentBlockIndex": 0, "delta": {"toolUse": {"input": '{"a'}}}
     summary = summarise(
         decoded(
-            ("contentBlockStart", start),
-            ("contentBlockDelta", piece),
-            ("messageStop", {"stopReason": "max_tokens"}),
+            ("contentBlockStart", start), ("contentBlockDelta", piece), ("messageStop", {"stopReason": "max_tokens"})
         )
     )
     assert [call.aborted for call in summary.tool_calls] == [True]
@@ -590,10 +515,7 @@ def test_thinking_that_is_sealed_as_a_whole_comes_back_as_it_was() -> None:
     halves = [base64.b64encode(half).decode() for half in (b"abcd", b"efgh1")]
     events = decoded(
         *[
-            (
-                "contentBlockDelta",
-                {"contentBlockIndex": 0, "delta": {"reasoningContent": {"redactedContent": half}}},
-            )
+            ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"redactedContent": half}}})
             for half in halves
         ],
         ("contentBlockStop", {"contentBlockIndex": 0}),
@@ -635,9 +557,7 @@ def test_claude_by_invoke_is_decoded_as_anthropics_own_stream() -> None:
 
 
 @pytest.mark.parametrize("payload", [{"bytes": "no base64!"}, {"bytes": 3}, {"p": "abc"}, [1], "text"])
-def test_a_message_by_invoke_that_carries_no_bytes_is_kept_as_something_unknown(
-    payload: object,
-) -> None:
+def test_a_message_by_invoke_that_carries_no_bytes_is_kept_as_something_unknown(payload: object) -> None:
     decoder = InvokeDecoder()
     events = decoder.feed(EventStreamMessage({":event-type": "chunk"}, msgspec.json.encode(payload)))
     assert [type(event) for event in events] == [Opaque]

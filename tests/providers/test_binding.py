@@ -10,14 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from rxworker.messages import Conversation, JsonObject, Message, Text, Thinking
-from rxworker.providers import (
-    Anthropic,
-    AnthropicBedrock,
-    AnthropicVertex,
-    Bedrock,
-    ModelInfo,
-    Options,
-)
+from rxworker.providers import Anthropic, AnthropicBedrock, AnthropicVertex, Bedrock, ModelInfo, Options
 from rxworker.providers.cache_use import CacheUse, step_cache
 from rxworker.providers.service import Service
 
@@ -104,10 +97,7 @@ def test_other_requests_state_nothing_about_it(service: Service, said: Conversat
 def test_an_application_may_choose_the_refusal_and_has_its_own_betas() -> None:
     refuse: JsonObject = {"block_binding": {"prefix_mismatch_behavior": "error"}}
     header, body = sent(
-        own(headers={"anthropic-beta": "a"}),
-        answered(),
-        extra={"thinking": refuse},
-        headers={"Anthropic-Beta": "b, c"},
+        own(headers={"anthropic-beta": "a"}), answered(), extra={"thinking": refuse}, headers={"Anthropic-Beta": "b, c"}
     )
     assert header == f"b, c,{BETA}"
     assert body["thinking"] == {"type": "adaptive", **refuse}

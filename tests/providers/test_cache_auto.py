@@ -138,10 +138,7 @@ def served(provider: Provider, asked: Sequence[Conversation], options: Options) 
     return could, read
 
 
-PROVIDERS = {
-    "anthropic": Anthropic("m", api_key="k"),
-    "bedrock": Bedrock(SONNET, region="us-east-1", api_key="k"),
-}
+PROVIDERS = {"anthropic": Anthropic("m", api_key="k"), "bedrock": Bedrock(SONNET, region="us-east-1", api_key="k")}
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -195,14 +192,7 @@ class PrefixServer:
 
 def _pieces(body: dict[str, Any]) -> Iterator[bytes]:
     """The prompt of a request, in the order in which it is read."""
-    for name in (
-        "model",
-        "tools",
-        "system",
-        "instructions",
-        "systemInstruction",
-        "system_instruction",
-    ):
+    for name in ("model", "tools", "system", "instructions", "systemInstruction", "system_instruction"):
         yield msgspec.json.encode(body.get(name))
     for message in body.get("messages") or body.get("contents") or body["input"]:
         yield msgspec.json.encode(message)
@@ -210,19 +200,10 @@ def _pieces(body: dict[str, Any]) -> Iterator[bytes]:
 
 PREFIXES: dict[str, tuple[Provider, Callable[[], PrefixServer]]] = {
     # https://developers.openai.com/api/docs/guides/prompt-caching
-    "chat from 5.6 on": (
-        OpenAIChat("gpt-5.6", api_key="k"),
-        partial(PrefixServer, 1024, ends=True),
-    ),
+    "chat from 5.6 on": (OpenAIChat("gpt-5.6", api_key="k"), partial(PrefixServer, 1024, ends=True)),
     "chat before": (OpenAIChat("gpt-5.4", api_key="k"), partial(PrefixServer, 1024, step=128)),
-    "responses from 5.6 on": (
-        OpenAIResponses("gpt-6.2-sol", api_key="k"),
-        partial(PrefixServer, 1024, ends=True),
-    ),
-    "responses before": (
-        OpenAIResponses("gpt-5.4", api_key="k"),
-        partial(PrefixServer, 1024, step=128),
-    ),
+    "responses from 5.6 on": (OpenAIResponses("gpt-6.2-sol", api_key="k"), partial(PrefixServer, 1024, ends=True)),
+    "responses before": (OpenAIResponses("gpt-5.4", api_key="k"), partial(PrefixServer, 1024, step=128)),
     # https://api-docs.deepseek.com/guides/kv_cache
     "deepseek": (
         OpenAIChat("deepseek-v4-pro", base_url="https://api.deepseek.com", api_key="k"),
@@ -230,18 +211,13 @@ PREFIXES: dict[str, tuple[Provider, Callable[[], PrefixServer]]] = {
     ),
     # https://ai.google.dev/gemini-api/docs/generate-content/caching
     "gemini": (Gemini("gemini-3.8-flash", api_key="k"), partial(PrefixServer, 4096)),
-    "interactions": (
-        GeminiInteractions("gemini-3.8-flash", api_key="k"),
-        partial(PrefixServer, 4096),
-    ),
+    "interactions": (GeminiInteractions("gemini-3.8-flash", api_key="k"), partial(PrefixServer, 4096)),
     "ollama": (Ollama("m"), partial(PrefixServer, 1, last=True)),
 }
 
 
 @pytest.mark.parametrize("name", PREFIXES)
-def test_of_fifty_tool_loops_a_service_that_caches_unasked_reads_at_least_95_percent(
-    name: str,
-) -> None:
+def test_of_fifty_tool_loops_a_service_that_caches_unasked_reads_at_least_95_percent(name: str) -> None:
     """What can be read is the request before, if it is long enough to be cached."""
     provider, new = PREFIXES[name]
     could = read = 0
@@ -307,11 +283,7 @@ ANTHROPIC_ROWS: dict[str, tuple[Conversation, tuple[ToolMeta, ...], list[str]]] 
     ),
     "results are sent first": (ASKED.add(own(CALL), STEERED), (), ["S", "hi", "quick"]),
     "an answer that goes on": (ASKED.add(own(Text("so"))), (), ["S", "hi", "so"]),
-    "thinking carries none": (
-        ASKED.add(own(Text("so"), Thinking("hm", "s"))),
-        (),
-        ["S", "hi", "so"],
-    ),
+    "thinking carries none": (ASKED.add(own(Text("so"), Thinking("hm", "s"))), (), ["S", "hi", "so"]),
     "points take the place of the tools' mark": (
         Conversation((Message.user("a", CachePoint(), "b", CachePoint(), "c"),), "S"),
         (PLAIN,),
@@ -473,9 +445,7 @@ OPENAI: dict[str, Provider] = {
 
 
 @pytest.mark.parametrize("name", OPENAI)
-def test_the_key_of_openai_stays_the_same_in_a_conversation_and_differs_between_two(
-    name: str,
-) -> None:
+def test_the_key_of_openai_stays_the_same_in_a_conversation_and_differs_between_two(name: str) -> None:
     keys = [
         {sent(OPENAI[name], conversation)["prompt_cache_key"] for conversation in loop(seed, name)} for seed in (1, 2)
     ]
@@ -555,12 +525,7 @@ def test_a_cache_point_is_a_breakpoint_of_openai(name: str, cache: Any) -> None:
     lists: list[list[Any]] = [each for each in contents if isinstance(each, list)]
     blocks = list(itertools.chain.from_iterable(lists))
     found = [block.get("prompt_cache_breakpoint") for block in blocks]
-    assert found == [
-        EXPLICIT | {"ttl": "12h"},
-        None,
-        EXPLICIT,
-        EXPLICIT | {"ttl": "30m"},
-    ]
+    assert found == [EXPLICIT | {"ttl": "12h"}, None, EXPLICIT, EXPLICIT | {"ttl": "30m"}]
     for other in (EARLIER[name], *ELSEWHERE):
         assert "prompt_cache_breakpoint" not in str(sent(other, POINTED, PLAIN, cache=cache))
 

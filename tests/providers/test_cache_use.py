@@ -12,15 +12,7 @@ import msgspec
 import pytest
 
 from rxworker.events import Opaque
-from rxworker.messages import (
-    Conversation,
-    JsonObject,
-    Message,
-    Text,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.usage import Usage
 from rxworker.providers import (
     Anthropic,
@@ -120,22 +112,8 @@ Row = tuple[Provider, Callable[[Asked], None], Callable[[Asked], None] | None, s
 # The provider, what the second request changed, what the first had, and the part, the place and whether a time has
 # changed.
 BREAKERS: dict[str, Row] = {
-    "another model": (
-        ANTHROPIC,
-        provider(Anthropic("n", api_key="k")),
-        None,
-        "model",
-        "model",
-        False,
-    ),
-    "another model in the address": (
-        GEMINI,
-        provider(Gemini("n", api_key="k")),
-        None,
-        "model",
-        "url",
-        False,
-    ),
+    "another model": (ANTHROPIC, provider(Anthropic("n", api_key="k")), None, "model", "model", False),
+    "another model in the address": (GEMINI, provider(Gemini("n", api_key="k")), None, "model", "url", False),
     "another region": (
         BEDROCK,
         provider(Bedrock("anthropic.claude-sonnet-4-6", region="eu-west-1", api_key="k")),
@@ -144,23 +122,9 @@ BREAKERS: dict[str, Row] = {
         "url",
         False,
     ),
-    "a tool more": (
-        ANTHROPIC,
-        tools(LOOK, LISTEN, ToolMeta("new", "", schema())),
-        None,
-        "tools",
-        "tools[2]",
-        False,
-    ),
+    "a tool more": (ANTHROPIC, tools(LOOK, LISTEN, ToolMeta("new", "", schema())), None, "tools", "tools[2]", False),
     "a tool less": (RESPONSES, tools(LOOK), None, "tools", "tools[1]", False),
-    "tools in another order": (
-        CHAT,
-        tools(LISTEN, LOOK),
-        None,
-        "tools",
-        "tools[0].function.name",
-        False,
-    ),
+    "tools in another order": (CHAT, tools(LISTEN, LOOK), None, "tools", "tools[0].function.name", False),
     "a tool with another description": (
         BEDROCK,
         tools(ToolMeta("look", "Look!", schema("a", "b")), LISTEN),
@@ -185,14 +149,7 @@ BREAKERS: dict[str, Row] = {
         "tools[0].function.description",
         True,
     ),
-    "another system text": (
-        ANTHROPIC,
-        system("Be careful and long."),
-        None,
-        "system",
-        "system[0].text",
-        False,
-    ),
+    "another system text": (ANTHROPIC, system("Be careful and long."), None, "system", "system[0].text", False),
     "another system text in a message": (
         CHAT,
         system("Be bold."),
@@ -201,14 +158,7 @@ BREAKERS: dict[str, Row] = {
         "messages[0].content[0].text",
         False,
     ),
-    "another system text of Gemini": (
-        GEMINI,
-        system("Be bold."),
-        None,
-        "system",
-        "systemInstruction[0].text",
-        False,
-    ),
+    "another system text of Gemini": (GEMINI, system("Be bold."), None, "system", "systemInstruction[0].text", False),
     "a date and time in the system text": (
         ANTHROPIC,
         system(TIMED.format("2026-11-26T02:12:17Z")),
@@ -242,14 +192,7 @@ BREAKERS: dict[str, Row] = {
         True,
     ),
     "thinking": (ANTHROPIC, option(thinking="high"), None, "option", "output_config", False),
-    "another choice of tools": (
-        CHAT,
-        option(extra={"tool_choice": "none"}),
-        None,
-        "option",
-        "tool_choice",
-        False,
-    ),
+    "another choice of tools": (CHAT, option(extra={"tool_choice": "none"}), None, "option", "tool_choice", False),
     "an edited message": (
         ANTHROPIC,
         message(0, Message.user("What is the climate like?")),
@@ -282,14 +225,7 @@ BREAKERS: dict[str, Row] = {
         "input[3]",
         False,
     ),
-    "a conversation that was trimmed": (
-        GEMINI,
-        drop,
-        None,
-        "message",
-        "contents[1].parts[1]",
-        False,
-    ),
+    "a conversation that was trimmed": (GEMINI, drop, None, "message", "contents[1].parts[1]", False),
 }
 
 
@@ -357,10 +293,7 @@ def test_a_miss_without_a_change_is_shown_and_a_read_from_elsewhere_is_not_a_mis
 REASON: JsonObject = {"cache_miss_reason": {"type": "tools_changed", "cache_missed_input_tokens": 9}}
 # What the services send, see anthropic.types.Diagnostics and openai.types.responses.Response.
 REPORTS: list[tuple[Provider, JsonObject]] = [
-    (
-        ANTHROPIC,
-        {"type": "message_start", "message": {"id": "m", "model": "m", "diagnostics": REASON}},
-    ),
+    (ANTHROPIC, {"type": "message_start", "message": {"id": "m", "model": "m", "diagnostics": REASON}}),
     (
         RESPONSES,
         {

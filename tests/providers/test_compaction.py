@@ -94,18 +94,9 @@ def test_the_compaction_of_openai_comes_back_as_it_came() -> None:
     provider = OpenAIResponses("gpt-5.4", api_key="k")
     item: JsonObject = {"type": "compaction", "id": "cmp_1", "encrypted_content": "AA"}
     text: JsonObject = {"type": "output_text", "text": "So.", "annotations": []}
-    said: dict[str, Any] = {
-        "type": "message",
-        "id": "m",
-        "role": "assistant",
-        "status": "completed",
-    }
+    said: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
     decoder = provider.decoder()
-    whole: dict[str, Any] = {
-        "id": "r",
-        "status": "completed",
-        "output": [item, said | {"content": [text]}],
-    }
+    whole: dict[str, Any] = {"id": "r", "status": "completed", "output": [item, said | {"content": [text]}]}
     events = decoder.feed(
         event(type="response.created", response={"id": "r", "status": "in_progress"})
         + event(type="response.output_item.added", output_index=0, item=item)
@@ -150,10 +141,7 @@ COMPACTS: list[tuple[Provider, bool]] = [
     (Gemini("gemini-3.8-flash", api_key="k"), False),
     (Ollama("qwen3"), False),
     (Bedrock("m", region="us-east-1", api_key="k"), False),
-    (
-        AnthropicBedrock("us.anthropic.claude-haiku-5-5-v1:0", region="us-east-1", api_key="k"),
-        False,
-    ),
+    (AnthropicBedrock("us.anthropic.claude-haiku-5-5-v1:0", region="us-east-1", api_key="k"), False),
 ]
 
 

@@ -90,11 +90,7 @@ def test_a_block_without_content_raises_before_it_is_sent_or_is_a_text_in_a_resu
 @pytest.mark.parametrize(
     ("encode", "block", "expected"),
     [
-        (
-            anthropic,
-            Image(file_id="f"),
-            {"type": "image", "source": {"type": "file", "file_id": "f"}},
-        ),
+        (anthropic, Image(file_id="f"), {"type": "image", "source": {"type": "file", "file_id": "f"}}),
         (
             anthropic,
             Document(file_id="f", title="t", citations=True, context="c"),
@@ -117,8 +113,7 @@ def test_a_file_id_is_sent(encode: Encode, block: Image | Document, expected: An
 
 
 @pytest.mark.parametrize(
-    ("encode", "block"),
-    [(chat, Image(file_id="f")), (ollama, Image(file_id="f")), (ollama, Document(file_id="f"))],
+    ("encode", "block"), [(chat, Image(file_id="f")), (ollama, Image(file_id="f")), (ollama, Document(file_id="f"))]
 )
 def test_a_file_id_that_a_provider_cannot_take_raises(encode: Encode, block: Image | Document) -> None:
     with pytest.raises(LocalProtocolError, match="takes no file id"):
@@ -138,13 +133,7 @@ def test_an_opaque_block_of_a_user_is_sent_as_it_is(encode: Encode, echo: Any) -
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [
-        "computer_call_output",
-        "shell_call_output",
-        "apply_patch_call_output",
-        "mcp_approval_response",
-    ],
+    "kind", ["computer_call_output", "shell_call_output", "apply_patch_call_output", "mcp_approval_response"]
 )
 def test_responses_sends_an_output_beside_the_result_of_a_tool(kind: str) -> None:
     item: JsonObject = {"type": kind, "call_id": "c"}
@@ -193,8 +182,7 @@ def test_chat_names_the_audio_that_it_takes() -> None:
 
 @pytest.mark.parametrize("encode", ALL)
 @pytest.mark.parametrize(
-    "block",
-    [Thinking("hm"), ToolCall("1", "look", {}), ServerToolCall("1", "s"), ServerToolResult("1")],
+    "block", [Thinking("hm"), ToolCall("1", "look", {}), ServerToolCall("1", "s"), ServerToolResult("1")]
 )
 def test_a_block_that_only_a_model_produces_raises_in_a_users_message(
     encode: Encode, block: Thinking | ToolCall | ServerToolCall | ServerToolResult

@@ -36,10 +36,7 @@ CALL = ToolCall("call_1", "look", {"at": "sky"})
 
 
 def anthropic(
-    conversation: Conversation,
-    *tools: ToolMeta,
-    options: Options | None = None,
-    model: str = "claude-opus-4-6",
+    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "claude-opus-4-6"
 ) -> dict[str, Any]:
     provider = Anthropic(model, api_key="k")
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
@@ -73,9 +70,7 @@ def said(*messages: Message, system: str | None = None) -> Conversation:
 
 
 def test_anthropic_puts_what_leads_into_system_and_what_comes_later_to_the_user() -> None:
-    body = anthropic(
-        said(Message.system("B"), Message.user("hi"), Message.system("C"), system="A"),
-    )
+    body = anthropic(said(Message.system("B"), Message.user("hi"), Message.system("C"), system="A"))
     assert body["system"] == "A\n\nB"
     texts = [{"type": "text", "text": "hi"}, {"type": "text", "text": "C"}]
     assert body["messages"] == [{"role": "user", "content": texts}]
@@ -102,12 +97,7 @@ def test_anthropic_has_all_results_first_in_one_user_message() -> None:
 
 
 def test_anthropic_sends_its_own_blocks_back_as_they_came() -> None:
-    server: JsonObject = {
-        "type": "server_tool_use",
-        "id": "s",
-        "name": "web_search",
-        "input": {"q": "x"},
-    }
+    server: JsonObject = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}}
     found: JsonObject = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
     compaction: JsonObject = {"type": "compaction", "content": "short"}
     sealed: JsonObject = {"type": "redacted_thinking", "data": "AA"}
@@ -127,11 +117,7 @@ def test_anthropic_sends_its_own_blocks_back_as_they_came() -> None:
         sealed,
         server,
         found,
-        {
-            "type": "text",
-            "text": "yes",
-            "citations": [{"type": "web_search_result_location", "url": "u"}],
-        },
+        {"type": "text", "text": "yes", "citations": [{"type": "web_search_result_location", "url": "u"}]},
         {"type": "tool_use", "id": "t", "name": "look", "input": {}, "caller": {"type": "direct"}},
     ]
 
@@ -210,10 +196,7 @@ def test_anthropic_has_pictures_and_documents_also_in_results() -> None:
     )
     result, *rest = body["messages"][0]["content"]
     picture = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}
-    assert result["content"] == [
-        {"type": "text", "text": "see"},
-        {"type": "image", "source": picture},
-    ]
+    assert result["content"] == [{"type": "text", "text": "see"}, {"type": "image", "source": picture}]
     assert [block["source"]["type"] for block in rest] == ["base64", "url", "base64", "url", "text"]
     assert rest[2]["title"] == "t"
     assert rest[4]["source"] == {"type": "text", "media_type": "text/plain", "data": "plain"}
@@ -228,33 +211,15 @@ def test_a_document_that_is_not_base64_is_refused() -> None:
     ("options", "expected"),
     [
         (Options(tool_choice=ToolChoice("any")), {"tool_choice": {"type": "any"}}),
-        (
-            Options(tool_choice=ToolChoice("tool", "look")),
-            {"tool_choice": {"type": "tool", "name": "look"}},
-        ),
-        (
-            Options(parallel_tool_calls=False),
-            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        ),
-        (
-            Options(tool_choice=ToolChoice("none"), parallel_tool_calls=False),
-            {"tool_choice": {"type": "none"}},
-        ),
-        (
-            Options(thinking=2000),
-            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 10192},
-        ),
+        (Options(tool_choice=ToolChoice("tool", "look")), {"tool_choice": {"type": "tool", "name": "look"}}),
+        (Options(parallel_tool_calls=False), {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+        (Options(tool_choice=ToolChoice("none"), parallel_tool_calls=False), {"tool_choice": {"type": "none"}}),
+        (Options(thinking=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 10192}),
         (Options(thinking=0), {"thinking": {"type": "disabled"}}),
-        (
-            Options(thinking="adaptive"),
-            {"thinking": {"type": "adaptive", "display": "summarized"}},
-        ),
+        (Options(thinking="adaptive"), {"thinking": {"type": "adaptive", "display": "summarized"}}),
         (
             Options(thinking="low"),
-            {
-                "thinking": {"type": "adaptive", "display": "summarized"},
-                "output_config": {"effort": "low"},
-            },
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
         ),
         (
             Options(max_tokens=5, temperature=0.5, stop_sequences=("x",)),
@@ -300,24 +265,11 @@ def test_chat_puts_results_right_behind_their_calls() -> None:
         LOOK,
     )
     messages = body["messages"]
-    assert [m["role"] for m in messages] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "system",
-        "user",
-    ]
+    assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "system", "user"]
     assert messages[2] == {
         "role": "assistant",
         "content": "I look.",
-        "tool_calls": [
-            {
-                "id": "call_1",
-                "type": "function",
-                "function": {"name": "look", "arguments": '{"at":"sky"}'},
-            }
-        ],
+        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at":"sky"}'}}],
     }
     assert messages[3] == {"role": "tool", "tool_call_id": "call_1", "content": "blue"}
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -418,10 +370,7 @@ def test_chat_documents_become_files_or_text() -> None:
         )
     )
     assert body["messages"][0]["content"] == [
-        {
-            "type": "file",
-            "file": {"filename": "t.pdf", "file_data": "data:application/pdf;base64,BB"},
-        },
+        {"type": "file", "file": {"filename": "t.pdf", "file_data": "data:application/pdf;base64,BB"}},
         {"type": "text", "text": "document:\nplain"},
         {"type": "text", "text": "d: https://h/d.pdf"},
     ]
@@ -491,11 +440,7 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
     encoder.feed_new(said)
     left: Any = msgspec.json.decode(msgspec.json.encode(encoder.messages()))
     assert [m["role"] for m in left] == ["user", "assistant", "user"]
-    assert [b["type"] for b in left[1]["content"]] == [
-        "text",
-        "server_tool_use",
-        "web_search_tool_result",
-    ]
+    assert [b["type"] for b in left[1]["content"]] == ["text", "server_tool_use", "web_search_tool_result"]
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,7 @@ def test_every_recorded_error_is_explained(http_errors: list[str]) -> None:
         (503, "", "overloaded", True),
         (529, '{"error":{"message":"no","type":"overloaded_error"}}', "overloaded", True),
         (200, '{"error":{"message":"no","type":"overloaded_error"}}', "overloaded", True),
-        (
-            200,
-            '{"error":{"message":"no","type":"invalid_request_error"}}',
-            "invalid_request",
-            False,
-        ),
+        (200, '{"error":{"message":"no","type":"invalid_request_error"}}', "invalid_request", False),
         (200, "<html>log in</html>", "unknown", False),
         (500, '["not", "an", "object"]', "server", True),
     ],
@@ -63,10 +58,7 @@ def test_the_kind_is_read_from_status_and_words(status: int, body: str, kind: st
     ("body", "code"),
     [
         # Mistral
-        (
-            '{"object":"error","message":"Invalid model: m","type":"invalid_model","param":null,"code":"1500"}',
-            "1500",
-        ),
+        ('{"object":"error","message":"Invalid model: m","type":"invalid_model","param":null,"code":"1500"}', "1500"),
         # OpenRouter
         ('{"error":{"message":"m is not a valid model ID","code":400},"user_id":"u"}', None),
         # xAI
@@ -111,12 +103,7 @@ def test_not_all_that_names_a_model_is_about_its_name(message: str) -> None:
 @pytest.mark.parametrize(
     ("provider", "status", "error", "code"),
     [
-        (
-            "gemini",
-            400,
-            {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"},
-            "INVALID_ARGUMENT",
-        ),
+        ("gemini", 400, {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}, "INVALID_ARGUMENT"),
         ("gemini", 404, {"code": 404, "message": "no", "status": "NOT_FOUND"}, "NOT_FOUND"),
         ("openai_chat", 401, {"code": 401, "message": "no"}, None),
         (
@@ -126,12 +113,7 @@ def test_not_all_that_names_a_model_is_about_its_name(message: str) -> None:
             "exceed_context_size_error",
         ),
         ("openai_chat", 401, {"code": "401", "message": "no"}, None),
-        (
-            "openai_chat",
-            404,
-            {"code": "model_not_found", "message": "no", "type": "x"},
-            "model_not_found",
-        ),
+        ("openai_chat", 404, {"code": "model_not_found", "message": "no", "type": "x"}, "model_not_found"),
     ],
 )
 def test_the_code_is_a_word_and_not_the_status_again(

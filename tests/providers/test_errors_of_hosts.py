@@ -19,11 +19,7 @@ def error(message: str, **more: Any) -> dict[str, Any]:
 
 def claude(kind: str, message: str, **details: Any) -> dict[str, Any]:
     more = {"details": details} if details else {}
-    return {
-        "type": "error",
-        "error": {"type": kind, "message": message, **more},
-        "request_id": "req_1",
-    }
+    return {"type": "error", "error": {"type": kind, "message": message, **more}, "request_id": "req_1"}
 
 
 BODIES: list[tuple[str, int, Any, str, bool]] = [
@@ -85,39 +81,16 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "context_length",
         False,
     ),
-    (
-        "anthropic",
-        429,
-        claude("rate_limit_error", "Limit.", error_code="enforced_spend_limit_reached"),
-        "quota",
-        False,
-    ),
-    (
-        "anthropic",
-        529,
-        claude("overloaded_error", "Later.", error_code="compaction_unavailable"),
-        "overloaded",
-        True,
-    ),
+    ("anthropic", 429, claude("rate_limit_error", "Limit.", error_code="enforced_spend_limit_reached"), "quota", False),
+    ("anthropic", 529, claude("overloaded_error", "Later.", error_code="compaction_unavailable"), "overloaded", True),
     (
         "mantle",
         401,
-        error(
-            "Berm is not enabled for this account",
-            code="access_denied",
-            param=None,
-            type="permission_denied_error",
-        ),
+        error("Berm is not enabled for this account", code="access_denied", param=None, type="permission_denied_error"),
         "permission",
         False,
     ),
-    (
-        "mantle",
-        400,
-        error("Failed to deserialize the JSON body", code="validation_error"),
-        "invalid_request",
-        False,
-    ),
+    ("mantle", 400, error("Failed to deserialize the JSON body", code="validation_error"), "invalid_request", False),
     (
         "gemini",
         503,
@@ -142,10 +115,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "xai",
         400,
-        {
-            "code": "invalid-argument",
-            "error": "Model grok-4.6 does not support parameter stop.",
-        },
+        {"code": "invalid-argument", "error": "Model grok-4.6 does not support parameter stop."},
         "invalid_request",
         False,
     ),
@@ -161,13 +131,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "context_length",
         False,
     ),
-    (
-        "lmstudio",
-        400,
-        {"error": "No models loaded. Please load a model in the developer page."},
-        "not_found",
-        False,
-    ),
+    ("lmstudio", 400, {"error": "No models loaded. Please load a model in the developer page."}, "not_found", False),
     (
         "lmstudio",
         404,
@@ -216,8 +180,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "kimi",
         429,
         error(
-            "Your account is suspended, please check your plan and billing details",
-            type="exceeded_current_quota_error",
+            "Your account is suspended, please check your plan and billing details", type="exceeded_current_quota_error"
         ),
         "quota",
         False,
@@ -225,27 +188,12 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "kimi",
         429,
-        error(
-            "The engine is currently overloaded, please try again later",
-            type="engine_overloaded_error",
-        ),
+        error("The engine is currently overloaded, please try again later", type="engine_overloaded_error"),
         "overloaded",
         True,
     ),
-    (
-        "kimi",
-        429,
-        error("request reached max request limit: 3", type="rate_limit_reached_error"),
-        "rate_limit",
-        True,
-    ),
-    (
-        "kimi",
-        401,
-        error("Invalid Authentication", type="invalid_authentication_error"),
-        "authentication",
-        False,
-    ),
+    ("kimi", 429, error("request reached max request limit: 3", type="rate_limit_reached_error"), "rate_limit", True),
+    ("kimi", 401, error("Invalid Authentication", type="invalid_authentication_error"), "authentication", False),
     (
         "kimi",
         404,
@@ -256,29 +204,14 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "kimi",
         400,
-        error(
-            "Invalid request: Your request exceeded model token limit: 8192",
-            type="invalid_request_error",
-        ),
+        error("Invalid request: Your request exceeded model token limit: 8192", type="invalid_request_error"),
         "context_length",
         False,
     ),
     ("glm", 429, error("Rate limit reached for requests", code="1302"), "rate_limit", True),
-    (
-        "glm",
-        429,
-        error("Insufficient balance or no resource package. Please recharge.", code="1113"),
-        "quota",
-        False,
-    ),
+    ("glm", 429, error("Insufficient balance or no resource package. Please recharge.", code="1113"), "quota", False),
     ("glm", 401, error("Authentication Token expired", code="1003"), "authentication", False),
-    (
-        "glm",
-        400,
-        error("Unknown Model, please check the model code.", code="1211"),
-        "not_found",
-        False,
-    ),
+    ("glm", 400, error("Unknown Model, please check the model code.", code="1211"), "not_found", False),
     (
         "minimax",
         200,
@@ -286,20 +219,8 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "authentication",
         False,
     ),
-    (
-        "minimax",
-        200,
-        {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
-        "quota",
-        False,
-    ),
-    (
-        "minimax",
-        200,
-        {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}},
-        "rate_limit",
-        True,
-    ),
+    ("minimax", 200, {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "quota", False),
+    ("minimax", 200, {"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, "rate_limit", True),
     (
         "qwen",
         401,
@@ -313,22 +234,14 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "qwen",
         429,
-        error(
-            "You exceeded your current requests list.",
-            type="limit_requests",
-            code="limit_requests",
-        ),
+        error("You exceeded your current requests list.", type="limit_requests", code="limit_requests"),
         "rate_limit",
         True,
     ),
     (
         "qwen",
         400,
-        error(
-            "Access denied, please make sure your account is in good standing.",
-            type="Arrearage",
-            code="Arrearage",
-        ),
+        error("Access denied, please make sure your account is in good standing.", type="Arrearage", code="Arrearage"),
         "quota",
         False,
     ),
@@ -336,9 +249,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "qwen",
         400,
         error(
-            "Range of input length should be [1, 129024]",
-            type="invalid_request_error",
-            code="invalid_parameter_error",
+            "Range of input length should be [1, 129024]", type="invalid_request_error", code="invalid_parameter_error"
         ),
         "context_length",
         False,
@@ -458,34 +369,18 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "cerebras",
         401,
-        {
-            "message": "Wrong API Key",
-            "type": "invalid_request_error",
-            "param": "api_key",
-            "code": "wrong_api_key",
-        },
+        {"message": "Wrong API Key", "type": "invalid_request_error", "param": "api_key", "code": "wrong_api_key"},
         "authentication",
         False,
     ),
     (
         "together",
         401,
-        error(
-            "Invalid API key provided.",
-            type="invalid_request_error",
-            param=None,
-            code="invalid_api_key",
-        ),
+        error("Invalid API key provided.", type="invalid_request_error", param=None, code="invalid_api_key"),
         "authentication",
         False,
     ),
-    (
-        "openrouter",
-        402,
-        error("Insufficient credits. Add more using the page of credits", code=402),
-        "quota",
-        False,
-    ),
+    ("openrouter", 402, error("Insufficient credits. Add more using the page of credits", code=402), "quota", False),
     ("openrouter", 403, error("The input was flagged", code=403), "permission", False),
     ("openrouter", 404, error("No endpoints found for m.", code=404), "not_found", False),
     ("siliconflow", 401, "Invalid token", "authentication", False),
@@ -499,11 +394,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "siliconflow",
         400,
-        {
-            "code": 20012,
-            "message": "Model does not exist. Please check it carefully.",
-            "data": None,
-        },
+        {"code": 20012, "message": "Model does not exist. Please check it carefully.", "data": None},
         "not_found",
         False,
     ),
@@ -544,15 +435,7 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
     (
         "vertex",
         429,
-        [
-            {
-                "error": {
-                    "code": 429,
-                    "message": "Resource exhausted.",
-                    "status": "RESOURCE_EXHAUSTED",
-                }
-            }
-        ],
+        [{"error": {"code": 429, "message": "Resource exhausted.", "status": "RESOURCE_EXHAUSTED"}}],
         "rate_limit",
         True,
     ),
@@ -590,51 +473,26 @@ BODIES: list[tuple[str, int, Any, str, bool]] = [
         "context_length",
         False,
     ),
-    (
-        "llama.cpp",
-        503,
-        error("Loading model", type="unavailable_error", code=503),
-        "overloaded",
-        True,
-    ),
+    ("llama.cpp", 503, error("Loading model", type="unavailable_error", code=503), "overloaded", True),
     (
         "llama.cpp",
         400,
-        error(
-            "the request exceeds the available context size",
-            type="exceed_context_size_error",
-            code=400,
-            n_ctx=4096,
-        ),
+        error("the request exceeds the available context size", type="exceed_context_size_error", code=400, n_ctx=4096),
         "context_length",
         False,
     ),
-    (
-        "lmstudio",
-        400,
-        {"error": "Model not found. Load it first."},
-        "not_found",
-        False,
-    ),
+    ("lmstudio", 400, {"error": "Model not found. Load it first."}, "not_found", False),
     (
         "litellm",
         400,
-        error(
-            "Budget has been exceeded! Current cost: 1.2, Max budget: 1.0",
-            type="budget_exceeded",
-            code="400",
-        ),
+        error("Budget has been exceeded! Current cost: 1.2, Max budget: 1.0", type="budget_exceeded", code="400"),
         "quota",
         False,
     ),
     (
         "litellm",
         401,
-        error(
-            "Authentication Error, Invalid proxy server token passed.",
-            type="auth_error",
-            code="401",
-        ),
+        error("Authentication Error, Invalid proxy server token passed.", type="auth_error", code="401"),
         "authentication",
         False,
     ),
@@ -736,10 +594,7 @@ LATER = NOW.timestamp() + 90
             7.66,
         ),
         # Cerebras and Azure: seconds
-        (
-            {"x-ratelimit-remaining-tokens-minute": "0", "x-ratelimit-reset-tokens-minute": "11.5"},
-            11.5,
-        ),
+        ({"x-ratelimit-remaining-tokens-minute": "0", "x-ratelimit-reset-tokens-minute": "11.5"}, 11.5),
         # OpenRouter: milliseconds since the epoch; others: seconds
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{LATER * 1000:.0f}"}, 90.0),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{LATER:.0f}"}, 90.0),

@@ -46,31 +46,18 @@ MERGED: list[tuple[str, Options, JsonObject]] = [
     (
         "anthropic",
         Options(output=OUTPUT, thinking="high", extra={"output_config": {"task_budget": 1}}),
-        {
-            "output_config": {
-                "effort": "high",
-                "format": {"type": "json_schema", "schema": SCHEMA},
-                "task_budget": 1,
-            },
-        },
+        {"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}, "task_budget": 1}},
     ),
     (
         "anthropic",
         Options(output=OUTPUT, thinking="high", extra={"output_config": {"effort": "max"}}),
         {"output_config": {"effort": "max", "format": {"type": "json_schema", "schema": SCHEMA}}},
     ),
-    (
-        "anthropic",
-        Options(thinking="high", extra={"output_config": {"effort": None}}),
-        {"output_config": {}},
-    ),
+    ("anthropic", Options(thinking="high", extra={"output_config": {"effort": None}}), {"output_config": {}}),
     (
         "anthropic",
         Options(thinking="low"),
-        {
-            "thinking": {"type": "adaptive", "display": "summarized"},
-            "output_config": {"effort": "low"},
-        },
+        {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
     ),
     (
         "anthropic",
@@ -89,10 +76,7 @@ MERGED: list[tuple[str, Options, JsonObject]] = [
     ),
     (
         "anthropic",
-        Options(
-            output=OUTPUT,
-            extra={"output_config": {"format": {"type": "json_schema", "schema": OTHER}}},
-        ),
+        Options(output=OUTPUT, extra={"output_config": {"format": {"type": "json_schema", "schema": OTHER}}}),
         {"output_config": {"format": {"type": "json_schema", "schema": OTHER}}},
     ),
     (
@@ -101,12 +85,7 @@ MERGED: list[tuple[str, Options, JsonObject]] = [
         {
             "text": {
                 "verbosity": "low",
-                "format": {
-                    "type": "json_schema",
-                    "name": "mine",
-                    "schema": SCHEMA,
-                    "strict": True,
-                },
+                "format": {"type": "json_schema", "name": "mine", "schema": SCHEMA, "strict": True},
             }
         },
     ),

@@ -250,9 +250,7 @@ def test_sources_stay_with_the_text_that_rests_on_them() -> None:
 def test_sources_without_a_text_travel_by_themselves() -> None:
     events = events_of(
         piece(
-            stop="STOP",
-            citationMetadata={"citations": [{"uri": "w"}]},
-            groundingMetadata={"webSearchQueries": ["q"]},
+            stop="STOP", citationMetadata={"citations": [{"uri": "w"}]}, groundingMetadata={"webSearchQueries": ["q"]}
         )
     )
     kinds = [event.kind for event in events if isinstance(event, Opaque)]
@@ -327,11 +325,7 @@ def test_the_arguments_may_come_by_path() -> None:
     ],
 )
 def test_the_end_of_a_streamed_call_may_be_missing(after: list[Any]) -> None:
-    events = events_of(
-        piece(call("a", willContinue=True)),
-        piece(value("$.id", more=True, stringValue="A")),
-        *after,
-    )
+    events = events_of(piece(call("a", willContinue=True)), piece(value("$.id", more=True, stringValue="A")), *after)
     first = summarise(events).tool_calls[0]
     assert (first.name, first.input, first.aborted) == ("a", {"id": "A"}, False)
     stop = stop_of(events)
@@ -510,9 +504,7 @@ def counted(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 16, 17, 18, 40])
-def test_a_usage_follows_every_sixteenth_piece_of_text_and_the_last_is_never_missing(
-    pieces: int,
-) -> None:
+def test_a_usage_follows_every_sixteenth_piece_of_text_and_the_last_is_never_missing(pieces: int) -> None:
     events = events_of(*(piece({"text": "a"}) | counted(number) for number in range(pieces)), piece(stop="STOP"))
     numbers = [event.output_tokens for event in events if isinstance(event, Usage)]
     # The first piece opens the block, so that it is counted alone.
@@ -649,10 +641,7 @@ def test_a_bad_end_after_a_whole_call_forbids_to_run_it() -> None:
 
 @pytest.mark.parametrize(
     ("feedback", "detail"),
-    [
-        ({"blockReason": "JAILBREAK"}, "JAILBREAK"),
-        ({"blockReason": "OTHER", "blockReasonMessage": "no"}, "OTHER: no"),
-    ],
+    [({"blockReason": "JAILBREAK"}, "JAILBREAK"), ({"blockReason": "OTHER", "blockReasonMessage": "no"}, "OTHER: no")],
 )
 def test_a_refused_prompt_is_a_content_filter(feedback: dict[str, Any], detail: str) -> None:
     usage = {"usageMetadata": {"promptTokenCount": 3}}
@@ -848,12 +837,7 @@ def frame_of(parts: list[Any], stop: str | None, index: int) -> dict[str, Any]:
     return piece(*parts, stop=stop, index=index)
 
 
-FRAMES = st.builds(
-    frame_of,
-    st.lists(st.sampled_from(PARTS), max_size=3),
-    st.sampled_from(REASONS),
-    st.integers(0, 1),
-)
+FRAMES = st.builds(frame_of, st.lists(st.sampled_from(PARTS), max_size=3), st.sampled_from(REASONS), st.integers(0, 1))
 
 
 @given(st.lists(FRAMES, max_size=6), st.data())
@@ -890,10 +874,7 @@ def test_text_beside_a_call_in_one_part_is_emitted_as_text(thought: bool) -> Non
 
 def test_a_name_with_both_quote_marks_is_kept() -> None:
     name = 'it\'s "it"'
-    frames = [
-        piece(call("look", args={name: 1}, willContinue=True)),
-        piece(call(), stop="STOP"),
-    ]
+    frames = [piece(call("look", args={name: 1}, willContinue=True)), piece(call(), stop="STOP")]
     assert summarise(events_of(*frames)).tool_calls[0].input == {name: 1}
 
 

@@ -42,10 +42,7 @@ TEXT_ONLY: JsonObject = {"generationConfig": {"responseModalities": ["TEXT"]}}
 
 
 def encode(
-    conversation: Conversation,
-    *tools: ToolMeta,
-    options: Options | None = None,
-    model: str = "gemini-2.5-flash",
+    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "gemini-2.5-flash"
 ) -> dict[str, Any]:
     provider = Gemini(model, api_key="k")
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
@@ -178,8 +175,7 @@ def test_settings_have_gemini_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "mode"),
-    [(ToolChoice(), "AUTO"), (ToolChoice("any"), "ANY"), (ToolChoice("none"), "NONE")],
+    ("choice", "mode"), [(ToolChoice(), "AUTO"), (ToolChoice("any"), "ANY"), (ToolChoice("none"), "NONE")]
 )
 def test_each_choice_has_its_mode(choice: ToolChoice, mode: str) -> None:
     body = encode(ask("hi"), LOOK, options=Options(tool_choice=choice))
@@ -207,9 +203,7 @@ def test_thinking_is_a_budget_or_a_level(model: str, thinking: int | str, config
 
 
 def test_what_leads_is_the_instruction_and_later_system_messages_are_the_users() -> None:
-    body = encode(
-        said(Message.system("B"), Message.user("hi"), Message.system("C"), system="A"),
-    )
+    body = encode(said(Message.system("B"), Message.user("hi"), Message.system("C"), system="A"))
     assert body["systemInstruction"] == {"role": "user", "parts": [{"text": "A\n\nB"}]}
     assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": "C"}]}]
 
@@ -297,13 +291,7 @@ def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
         "response": {"output": "a sky"},
         "parts": [
             {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-            {
-                "inlineData": {
-                    "mimeType": "application/pdf",
-                    "displayName": "p.pdf",
-                    "data": "Qg==",
-                }
-            },
+            {"inlineData": {"mimeType": "application/pdf", "displayName": "p.pdf", "data": "Qg=="}},
         ],
     }
     assert label == {"text": "From the result of look:"}
@@ -337,20 +325,14 @@ def test_nothing_empty_is_sent() -> None:
 
 def test_a_text_that_was_changed_has_lost_its_seals() -> None:
     echo: JsonObject = {"length": 5, "seals": [[3, 5, "S"]]}
-    assert parts(own(Text("Hello", (), echo))) == [
-        {"text": "Hel"},
-        {"text": "lo", "thoughtSignature": "S"},
-    ]
+    assert parts(own(Text("Hello", (), echo))) == [{"text": "Hel"}, {"text": "lo", "thoughtSignature": "S"}]
     assert parts(own(Text("Hello there", (), echo))) == [{"text": "Hello there"}]
     assert parts(own(Text("Hello", (), {"seals": "odd", "length": 5}))) == [{"text": "Hello"}]
     assert parts(own(Text("Hello", (), {"seals": ["odd"], "length": 5}))) == [{"text": "Hello"}]
 
 
 def test_what_gemini_made_itself_goes_back_whole() -> None:
-    picture: JsonObject = {
-        "inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="},
-        "thoughtSignature": "S",
-    }
+    picture: JsonObject = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}, "thoughtSignature": "S"}
     code: JsonObject = {"executableCode": {"code": "1"}}
     ran: JsonObject = {"codeExecutionResult": {"output": "1"}}
     seal: JsonObject = {"text": "", "thoughtSignature": "T"}
@@ -390,8 +372,7 @@ def test_what_another_provider_thought_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "sealed"),
-    [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True), ("models/gemini-3.1-flash", True)],
+    ("model", "sealed"), [("gemini-2.5-pro", False), ("gemini-3-pro-preview", True), ("models/gemini-3.1-flash", True)]
 )
 def test_the_first_call_from_elsewhere_is_let_pass_where_seals_are_demanded(model: str, sealed: bool) -> None:
     foreign = Message.assistant("so", ToolCall("1", "look", {}), ToolCall("2", "look", {}))

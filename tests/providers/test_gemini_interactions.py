@@ -124,12 +124,7 @@ def content_of(events: Sequence[ResponseEvent]) -> tuple[Content, ...]:
 SOURCE: JsonObject = {"type": "url_citation", "url": "https://h/", "start_index": 0, "end_index": 2}
 PICTURE: JsonObject = {"type": "image", "mime_type": "image/png", "data": "AAAA"}
 SPEECH: JsonObject = {"type": "audio", "mime_type": "audio/l16", "data": "AAAA"}
-SEARCH: JsonObject = {
-    "type": "google_search_call",
-    "id": "s1",
-    "signature": "sig",
-    "arguments": {"queries": ["x"]},
-}
+SEARCH: JsonObject = {"type": "google_search_call", "id": "s1", "signature": "sig", "arguments": {"queries": ["x"]}}
 FOUND: JsonObject = {
     "type": "google_search_result",
     "call_id": "s1",
@@ -151,12 +146,7 @@ def text(words: str, **members: Any) -> JsonObject:
 # The events of the steps, the blocks that they become, and the steps that are sent back.
 STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]] = {
     "text": (
-        [
-            start(0, "model_output"),
-            delta(0, "text", text="Hel"),
-            delta(0, "text", text="lo"),
-            stop(0),
-        ],
+        [start(0, "model_output"), delta(0, "text", text="Hel"), delta(0, "text", text="lo"), stop(0)],
         (Text("Hello"),),
         [output(text("Hello"))],
     ),
@@ -385,10 +375,7 @@ def test_the_status_is_why_it_ended(status: str, step: JsonObject, kind: StopKin
 def test_a_call_without_a_name_does_not_run_and_is_not_lost() -> None:
     arguments = delta(0, "arguments_delta", arguments='{"a":1}')
     events = decode(stream(CREATED, start(0, "function_call", id="1"), arguments, completed()))
-    assert [event.kind for event in events if isinstance(event, Opaque)] == [
-        "function_call",
-        "arguments_delta",
-    ]
+    assert [event.kind for event in events if isinstance(event, Opaque)] == ["function_call", "arguments_delta"]
     assert content_of(events) == ()
 
 
@@ -401,11 +388,7 @@ def test_what_is_open_at_a_cut_by_the_service_is_not_whole() -> None:
 @pytest.mark.parametrize(
     ("events", "code", "kind"),
     [
-        (
-            [completed("failed", errors=[{"code": "internal", "message": "no"}])],
-            "internal",
-            "server",
-        ),
+        ([completed("failed", errors=[{"code": "internal", "message": "no"}])], "internal", "server"),
         ([completed("failed")], "failed", "unknown"),
         ([completed("cancelled")], "cancelled", "cancelled"),
         (
@@ -414,11 +397,7 @@ def test_what_is_open_at_a_cut_by_the_service_is_not_whole() -> None:
             "timeout",
         ),
         ([{"event_type": "error"}], "error", "unknown"),
-        (
-            [{"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED"}}],
-            "429",
-            "rate_limit",
-        ),
+        ([{"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED"}}], "429", "rate_limit"),
         ([], "truncated", "truncated"),
     ],
 )
@@ -546,11 +525,7 @@ def test_of_another_provider_only_what_the_protocol_has_is_sent() -> None:
         Image(echo={"content": PICTURE}),
         ToolCall("c1", "look", {"at": "sky"}, {"step": {"signature": "x"}}),
     )
-    assert encode_steps((Message("assistant", content, "gemini"),)) == [
-        output(text("yes")),
-        output(text("no")),
-        CALL,
-    ]
+    assert encode_steps((Message("assistant", content, "gemini"),)) == [output(text("yes")), output(text("no")), CALL]
 
 
 def test_what_was_changed_is_sent_as_changed() -> None:
@@ -593,10 +568,7 @@ def test_what_runs_without_its_connection_is_stored() -> None:
     assert body_of(extra={"background": True})["store"] is True
     assert body_of(extra={"store": True})["store"] is True
     request = provider().request(ASK, (), BACKGROUND)
-    assert (request.is_background, provider().request(ASK, (), Options()).is_background) == (
-        True,
-        False,
-    )
+    assert (request.is_background, provider().request(ASK, (), Options()).is_background) == (True, False)
 
 
 def test_an_agent_takes_the_place_of_the_model() -> None:
@@ -617,10 +589,7 @@ def test_an_agent_takes_the_place_of_the_model() -> None:
             provider(project="mine", location="europe-west4", access_token="t"),
             f"https://europe-west4-aiplatform.googleapis.com{PLACE}/europe-west4/interactions",
         ),
-        (
-            provider(project="mine", access_token="t"),
-            f"https://aiplatform.googleapis.com{PLACE}/global/interactions",
-        ),
+        (provider(project="mine", access_token="t"), f"https://aiplatform.googleapis.com{PLACE}/global/interactions"),
     ],
 )
 def test_the_address_is_completed(made: GeminiInteractions, url: str) -> None:
@@ -649,12 +618,7 @@ def test_a_cut_by_the_limit_of_one_request_is_continued_with_its_token() -> None
     assert body_of(ASK.add(cut, again))["continuation_token"] == "t2"
     body = body_of(ASK.add(cut, again, Message.user("and?")))
     assert "continuation_token" not in body
-    assert [step["type"] for step in body["input"]] == [
-        "user_input",
-        "model_output",
-        "model_output",
-        "user_input",
-    ]
+    assert [step["type"] for step in body["input"]] == ["user_input", "model_output", "model_output", "user_input"]
 
 
 def test_a_stored_answer_that_was_cut_is_continued_by_its_name() -> None:
@@ -705,12 +669,7 @@ async def test_a_worker_goes_on_with_an_answer_that_was_cut_by_the_limit_of_one_
     asked, continued, later = bodies
     assert [message.text for message in result.conversation.messages] == ["hi", "one ", "two"]
     assert continued == {**asked, "continuation_token": "t1"}
-    assert [step["type"] for step in later["input"]] == [
-        "user_input",
-        "model_output",
-        "model_output",
-        "user_input",
-    ]
+    assert [step["type"] for step in later["input"]] == ["user_input", "model_output", "model_output", "user_input"]
 
 
 # --- without its connection

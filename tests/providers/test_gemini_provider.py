@@ -58,11 +58,7 @@ def test_a_header_that_authorises_stands_for_the_key() -> None:
         ("http://127.0.0.1:1/", "models/m", "/v1beta/models/m:streamGenerateContent?alt=sse"),
         ("http://127.0.0.1:1/v1", "m", "/v1/models/m:streamGenerateContent?alt=sse"),
         ("http://127.0.0.1:1?x=1", "m", "/v1beta/models/m:streamGenerateContent?x=1&alt=sse"),
-        (
-            "http://127.0.0.1:1",
-            "tunedModels/m",
-            "/v1beta/tunedModels/m:streamGenerateContent?alt=sse",
-        ),
+        ("http://127.0.0.1:1", "tunedModels/m", "/v1beta/tunedModels/m:streamGenerateContent?alt=sse"),
         ("http://127.0.0.1:1", "a b?", "/v1beta/models/a%20b%3F:streamGenerateContent?alt=sse"),
     ],
 )
@@ -161,17 +157,10 @@ WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4
         (body(500, "INTERNAL", "Oops"), "server", True, None),
         (body(400, "INVALID_ARGUMENT", "Bad"), "invalid_request", False, None),
         (body(400, "FAILED_PRECONDITION", "Place"), "invalid_request", False, None),
-        (
-            body(400, "INVALID_ARGUMENT", "API key not valid. Pass one."),
-            "authentication",
-            False,
-            None,
-        ),
+        (body(400, "INVALID_ARGUMENT", "API key not valid. Pass one."), "authentication", False, None),
         (
             body(
-                400,
-                "INVALID_ARGUMENT",
-                "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+                400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."
             ),
             "context_length",
             False,

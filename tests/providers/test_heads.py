@@ -21,28 +21,13 @@ def sse(*frames: Any) -> bytes:
 
 
 def anthropic(head: Any, end: Any) -> bytes:
-    message: dict[str, Any] = {
-        "id": "m",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-    }
+    message: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": []}
     return sse(
         {"type": "message_start", "message": message | {"usage": {"input_tokens": 1}} | head},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "Hi"},
-        },
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
         {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn"},
-            "usage": {"output_tokens": 1},
-        }
-        | end,
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}} | end,
         {"type": "message_stop"},
     )
 
@@ -56,19 +41,8 @@ def chat(head: Any, end: Any) -> bytes:
 
 
 def responses(head: Any, end: Any) -> bytes:
-    item = {
-        "id": "i",
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "output_text", "text": "Hi"}],
-    }
-    response: dict[str, Any] = {
-        "id": "r",
-        "object": "response",
-        "model": "m",
-        "tools": [],
-        "temperature": 1.0,
-    }
+    item = {"id": "i", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
+    response: dict[str, Any] = {"id": "r", "object": "response", "model": "m", "tools": [], "temperature": 1.0}
     created = response | {"status": "in_progress", "output": []} | head
     completed = response | {"status": "completed", "output": [item]} | head | end
     return sse(
@@ -92,10 +66,7 @@ def interactions(head: Any, end: Any) -> bytes:
     return sse(
         {"event_type": "interaction.created", "interaction": whole | head},
         {"event_type": "step.delta", "index": 0, "delta": text},
-        {
-            "event_type": "interaction.completed",
-            "interaction": whole | {"status": "completed"} | head | end,
-        },
+        {"event_type": "interaction.completed", "interaction": whole | {"status": "completed"} | head | end},
     )
 
 

@@ -12,15 +12,7 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, HttpStatusError, ProviderError
 from rxworker.messages import Conversation, Message
-from rxworker.providers import (
-    PROVIDERS,
-    Anthropic,
-    AnthropicBedrock,
-    AnthropicVertex,
-    HttpRequest,
-    OpenAIChat,
-    Options,
-)
+from rxworker.providers import PROVIDERS, Anthropic, AnthropicBedrock, AnthropicVertex, HttpRequest, OpenAIChat, Options
 from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS, Host
 from rxworker.transport import Client, Retry
 
@@ -37,10 +29,7 @@ class Refuses:
 
     def send(self, request: HttpRequest) -> Observable[bytes]:
         self.sent.append(request)
-        body = b'{"error": {"message": "bad key %s"}, "message": "bad key %s"}' % (
-            KEY.encode(),
-            KEY.encode(),
-        )
+        body = b'{"error": {"message": "bad key %s"}, "message": "bad key %s"}' % (KEY.encode(), KEY.encode())
         return reactivex.throw(HttpStatusError("no", status=401, headers={}, body=body, url=""))
 
 
@@ -117,16 +106,8 @@ def test_headers_are_sent_with_every_request_and_those_of_a_request_replace_them
 
 ADDRESSES = [
     # base_url, the address of the official client (anthropic 2.14, google-genai 3.6)
-    (
-        "anthropic",
-        "https://api.deepseek.com/anthropic",
-        "https://api.deepseek.com/anthropic/v1/messages",
-    ),
-    (
-        "anthropic",
-        "https://api.deepseek.com/anthropic/",
-        "https://api.deepseek.com/anthropic/v1/messages",
-    ),
+    ("anthropic", "https://api.deepseek.com/anthropic", "https://api.deepseek.com/anthropic/v1/messages"),
+    ("anthropic", "https://api.deepseek.com/anthropic/", "https://api.deepseek.com/anthropic/v1/messages"),
     ("anthropic", "https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1", "https://gateway.example/a/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1/messages", "https://gateway.example/a/v1/messages"),
@@ -135,11 +116,7 @@ ADDRESSES = [
         "https://gateway.example/gemini",
         "https://gateway.example/gemini/v1beta/models/m:streamGenerateContent?alt=sse",
     ),
-    (
-        "gemini",
-        "https://gateway.example/v1",
-        "https://gateway.example/v1/models/m:streamGenerateContent?alt=sse",
-    ),
+    ("gemini", "https://gateway.example/v1", "https://gateway.example/v1/models/m:streamGenerateContent?alt=sse"),
 ]
 
 
@@ -194,9 +171,7 @@ def test_the_key_of_a_known_host_is_its_variable_or_else_that_of_the_protocol(
         assert f"check the key: {row.variable}" in error.message
 
 
-def test_the_token_of_anthropic_is_not_sent_where_the_host_has_a_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_token_of_anthropic_is_not_sent_where_the_host_has_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "other-token")
     provider = Anthropic("m", base_url="https://api.deepseek.com")
     headers = provider.request(Conversation(), (), Options()).headers

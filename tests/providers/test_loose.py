@@ -30,11 +30,7 @@ class Strict(Struct, forbid_unknown_fields=True):
 ROWS: list[tuple[Any, Outer, Any]] = [
     ({}, Outer(), {}),
     ({"oneInner": {"name": "a", "number": "7"}}, Outer(Inner("a", 7)), {}),
-    (
-        {"oneInner": {"name": [1], "number": 7}},
-        Outer(Inner(None, 7)),
-        {"oneInner": {"name": [1]}},
-    ),
+    ({"oneInner": {"name": [1], "number": 7}}, Outer(Inner(None, 7)), {"oneInner": {"name": [1]}}),
     ({"oneInner": "a"}, Outer(), {"oneInner": "a"}),
     ({"one_inner": {"name": "a"}}, Outer(), {}),
     ({"inners": [None, {"name": "a"}]}, Outer(inners=[Inner("a")]), {}),
@@ -57,7 +53,4 @@ def test_a_struct_is_read_field_by_field(raw: Any, taken: Outer, left: Any) -> N
 
 
 def test_names_that_are_forbidden_are_reported() -> None:
-    assert read_loosely({"name": "a", "mood": "good", "quiet": None}, Strict) == (
-        Strict("a"),
-        {"mood": "good"},
-    )
+    assert read_loosely({"name": "a", "mood": "good", "quiet": None}, Strict) == (Strict("a"), {"mood": "good"})

@@ -110,41 +110,15 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
         "claude-haiku-4-5",
         (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget, such as thinking=2048"),
     ),
-    (
-        "anthropic",
-        "claude-opus-4-6",
-        (OFF, budget(2_000), budget(32_000), effort("low"), effort("max")),
-    ),
-    (
-        "anthropic",
-        "claude-opus-4-7",
-        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
-    (
-        "anthropic",
-        "claude-opus-4-8",
-        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
-    (
-        "anthropic",
-        "claude-sonnet-5",
-        (OFF, effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
-    (
-        "anthropic",
-        "claude-haiku-5-5",
-        (OFF, effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
+    ("anthropic", "claude-opus-4-6", (OFF, budget(2_000), budget(32_000), effort("low"), effort("max"))),
+    ("anthropic", "claude-opus-4-7", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
+    ("anthropic", "claude-opus-4-8", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
+    ("anthropic", "claude-sonnet-5", (OFF, effort("low"), effort("high"), effort("low"), effort("max"))),
+    ("anthropic", "claude-haiku-5-5", (OFF, effort("low"), effort("high"), effort("low"), effort("max"))),
     (
         "anthropic",
         "claude-sonnet-5-5",
-        (
-            {"thinking": {"type": "between_tools"}},
-            effort("low"),
-            effort("high"),
-            effort("low"),
-            effort("max"),
-        ),
+        ({"thinking": {"type": "between_tools"}}, effort("low"), effort("high"), effort("low"), effort("max")),
     ),
     (
         "anthropic",
@@ -157,86 +131,42 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
             effort("max"),
         ),
     ),
-    (
-        "anthropic",
-        "claude-opus-9",
-        ("always thinks", effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
-    (
-        "anthropic, compatible",
-        "deepseek-v4-pro",
-        (OFF, budget(2_000), budget(32_000), effort("low"), effort("max")),
-    ),
+    ("anthropic", "claude-opus-9", ("always thinks", effort("low"), effort("high"), effort("low"), effort("max"))),
+    ("anthropic, compatible", "deepseek-v4-pro", (OFF, budget(2_000), budget(32_000), effort("low"), effort("max"))),
     (
         "claude on bedrock",
         "us.anthropic.claude-opus-5-5",
         ("always thinks", effort("low"), effort("high"), effort("low"), effort("max")),
     ),
-    (
-        "bedrock",
-        "eu.anthropic.claude-opus-4-7-v1:0",
-        ({}, effort("low"), effort("high"), effort("low"), effort("max")),
-    ),
+    ("bedrock", "eu.anthropic.claude-opus-4-7-v1:0", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
     (
         "bedrock",
         "us.anthropic.claude-haiku-4-5-20251001-v1:0",
         (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget"),
     ),
     ("chat", "gpt-4.1-mini", ({}, *["does not think"] * 4)),
-    (
-        "chat",
-        "gpt-5",
-        (chat("minimal"), chat("low"), chat("high"), chat("low"), "use thinking='minimal' or"),
-    ),
-    (
-        "chat",
-        "gpt-5.1",
-        (chat("none"), chat("low"), chat("high"), chat("low"), "does not take thinking='max'"),
-    ),
+    ("chat", "gpt-5", (chat("minimal"), chat("low"), chat("high"), chat("low"), "use thinking='minimal' or")),
+    ("chat", "gpt-5.1", (chat("none"), chat("low"), chat("high"), chat("low"), "does not take thinking='max'")),
     ("chat", "gpt-5.6", (chat("none"), chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat", "gpt-6.2-sol", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat", "o3", ("always thinks", chat("low"), chat("high"), chat("low"), "use thinking='low'")),
     ("chat", "gpt-7", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
-    (
-        "chat, deepseek",
-        "deepseek-v4-pro",
-        (OFF, chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
-    (
-        "chat, local",
-        "deepseek-v4-pro",
-        (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
+    ("chat, deepseek", "deepseek-v4-pro", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat, local", "deepseek-v4-pro", (chat("none"), chat("low"), chat("high"), chat("low"), chat("max"))),
     (
         "chat, openrouter",
         "anthropic/claude-opus-4.8",
         (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
     ),
-    (
-        "chat, kimi",
-        "kimi-k3.1-pro",
-        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
-    (
-        "chat, kimi",
-        "kimi-for-coding",
-        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
+    ("chat, kimi", "kimi-k3.1-pro", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
+    ("chat, kimi", "kimi-for-coding", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, kimi", "kimi-k2.7-code", ("always thinks", *["always thinks as it decides"] * 4)),
     ("chat, kimi", "kimi-k2.6", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
-    (
-        "chat, glm",
-        "glm-5.3",
-        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
+    ("chat, glm", "glm-5.3", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, glm", "glm-5.1", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, glm", "glm-4.5v", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, minimax", "MiniMax-M3", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
-    (
-        "chat, minimax",
-        "MiniMax-M2.7",
-        ("always thinks", chat("low"), chat("high"), chat("low"), chat("max")),
-    ),
+    ("chat, minimax", "MiniMax-M2.7", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     (
         "chat, xai",
         "grok-4.6",
@@ -248,13 +178,7 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     (
         "responses",
         "gpt-5-mini",
-        (
-            responses("minimal"),
-            responses("low"),
-            responses("high"),
-            responses("low"),
-            "does not take thinking='max'",
-        ),
+        (responses("minimal"), responses("low"), responses("high"), responses("low"), "does not take thinking='max'"),
     ),
     (
         "responses",
@@ -264,39 +188,21 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     (
         "responses",
         "gpt-6-luna",
-        (
-            responses("none"),
-            responses("low"),
-            responses("high"),
-            responses("low"),
-            responses("max"),
-        ),
+        (responses("none"), responses("low"), responses("high"), responses("low"), responses("max")),
     ),
     (
         "gemini",
         "gemini-2.5-flash",
         (tokens(0), tokens(2_000), tokens(32_000), tokens(2_048), "use thinking='adaptive' or a"),
     ),
-    (
-        "gemini",
-        "gemini-2.5-pro",
-        ("or use thinking=128", tokens(2_000), tokens(32_000), tokens(2_048), "use thinking"),
-    ),
+    ("gemini", "gemini-2.5-pro", ("or use thinking=128", tokens(2_000), tokens(32_000), tokens(2_048), "use thinking")),
     (
         "gemini",
         "gemini-3.6-flash",
         (level("minimal"), level("low"), level("high"), level("low"), "use thinking='adaptive' or"),
     ),
-    (
-        "gemini",
-        "gemini-3.8-flash",
-        ("always thinks", level("low"), level("high"), level("low"), "does not take"),
-    ),
-    (
-        "gemini",
-        "models/gemini-5-oxygen",
-        ("always thinks", level("low"), level("high"), level("low"), "does not take"),
-    ),
+    ("gemini", "gemini-3.8-flash", ("always thinks", level("low"), level("high"), level("low"), "does not take")),
+    ("gemini", "models/gemini-5-oxygen", ("always thinks", level("low"), level("high"), level("low"), "does not take")),
 ]
 AMOUNTS = (0, 2_000, 32_000, "low", "max")
 
@@ -556,8 +462,7 @@ def of_sdk(module: str, name: str) -> Iterable[str]:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
-    [("anthropic.types.model", "Model"), ("openai.types.shared.chat_model", "ChatModel")],
+    ("module", "name"), [("anthropic.types.model", "Model"), ("openai.types.shared.chat_model", "ChatModel")]
 )
 def test_each_model_of_the_official_clients_has_one_row(module: str, name: str) -> None:
     """Models for audio and search are not in the table, nor one that the client has for compatibility alone."""

@@ -18,15 +18,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from rxworker.messages import (
-    Conversation,
-    Image,
-    Message,
-    OutputFormat,
-    ToolCall,
-    ToolMeta,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Image, Message, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.providers import (
     Anthropic,
     AnthropicBedrock,
@@ -133,11 +125,7 @@ TOOLS: dict[str, dict[str, Any]] = {
         "tools": [
             {
                 "functionDeclarations": [
-                    {
-                        "name": "look",
-                        "description": "Look at it.",
-                        "parametersJsonSchema": ARGUMENTS,
-                    }
+                    {"name": "look", "description": "Look at it.", "parametersJsonSchema": ARGUMENTS}
                 ]
             }
         ]
@@ -154,21 +142,11 @@ INTENTS: dict[str, Intent] = {
     "text": Intent(asked()),
     "system": Intent(
         asked(system="Be brief."),
-        chat={
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Hi"},
-            ]
-        },
+        chat={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
         responses={"instructions": "Be brief."},
         messages={"system": "Be brief."},
         gemini={"system_instruction": {"role": "user", "parts": [{"text": "Be brief."}]}},
-        ollama={
-            "messages": [
-                {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "Hi"},
-            ]
-        },
+        ollama={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
     ),
     "tools": Intent(asked(tools=(LOOK,)), **with_tools()),
     "result": Intent(
@@ -194,12 +172,7 @@ INTENTS: dict[str, Intent] = {
             responses={
                 "input": [
                     {"role": "user", "content": "Hi"},
-                    {
-                        "type": "function_call",
-                        "call_id": "call_0001",
-                        "name": "look",
-                        "arguments": '{"at":"sky"}',
-                    },
+                    {"type": "function_call", "call_id": "call_0001", "name": "look", "arguments": '{"at":"sky"}'},
                     {"type": "function_call_output", "call_id": "call_0001", "output": "blue"},
                 ]
             },
@@ -208,14 +181,7 @@ INTENTS: dict[str, Intent] = {
                     {"role": "user", "content": "Hi"},
                     {
                         "role": "assistant",
-                        "content": [
-                            {
-                                "type": "tool_use",
-                                "id": "call_0001",
-                                "name": "look",
-                                "input": {"at": "sky"},
-                            }
-                        ],
+                        "content": [{"type": "tool_use", "id": "call_0001", "name": "look", "input": {"at": "sky"}}],
                     },
                     {
                         "role": "user",
@@ -235,10 +201,7 @@ INTENTS: dict[str, Intent] = {
                             }
                         ],  # the call is of another model
                     },
-                    {
-                        "role": "user",
-                        "parts": [{"functionResponse": {"name": "look", "response": {"output": "blue"}}}],
-                    },
+                    {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "blue"}}}]},
                 ]
             },
             ollama={
@@ -262,10 +225,7 @@ INTENTS: dict[str, Intent] = {
                     "role": "user",
                     "content": [
                         {"type": "text", "text": "See:"},
-                        {
-                            "type": "image_url",
-                            "image_url": {"url": f"data:image/png;base64,{PNG}"},
-                        },
+                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
                     ],
                 }
             ]
@@ -276,11 +236,7 @@ INTENTS: dict[str, Intent] = {
                     "role": "user",
                     "content": [
                         {"type": "input_text", "text": "See:"},
-                        {
-                            "type": "input_image",
-                            "image_url": f"data:image/png;base64,{PNG}",
-                            "detail": "auto",
-                        },
+                        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
                     ],
                 }
             ]
@@ -291,23 +247,14 @@ INTENTS: dict[str, Intent] = {
                     "role": "user",
                     "content": [
                         {"type": "text", "text": "See:"},
-                        {
-                            "type": "image",
-                            "source": {"type": "base64", "media_type": "image/png", "data": PNG},
-                        },
+                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
                     ],
                 }
             ]
         },
         gemini={
             "contents": [
-                {
-                    "role": "user",
-                    "parts": [
-                        {"text": "See:"},
-                        {"inlineData": {"mimeType": "image/png", "data": PNG}},
-                    ],
-                }
+                {"role": "user", "parts": [{"text": "See:"}, {"inlineData": {"mimeType": "image/png", "data": PNG}}]}
             ]
         },
         ollama={"messages": [{"role": "user", "content": "See:", "images": [PNG]}]},
@@ -353,16 +300,7 @@ INTENTS: dict[str, Intent] = {
                 "json_schema": {"name": "place", "schema": SCHEMA, "strict": True},
             }
         },
-        responses={
-            "text": {
-                "format": {
-                    "type": "json_schema",
-                    "name": "place",
-                    "schema": SCHEMA,
-                    "strict": True,
-                }
-            }
-        },
+        responses={"text": {"format": {"type": "json_schema", "name": "place", "schema": SCHEMA, "strict": True}}},
         messages={"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         gemini={"response_mime_type": "application/json", "response_json_schema": SCHEMA},
         ollama={"format": SCHEMA},
@@ -371,10 +309,7 @@ INTENTS: dict[str, Intent] = {
         asked(thinking="low"),
         chat={"reasoning_effort": "low"},
         responses={"reasoning": {"effort": "low"}},
-        messages={
-            "thinking": {"type": "adaptive", "display": "summarized"},
-            "output_config": {"effort": "low"},
-        },
+        messages={"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
         gemini={"thinking_config": {"includeThoughts": True, "thinkingLevel": "low"}},
         ollama={"think": "low"},
     ),
@@ -384,12 +319,7 @@ HELLO = [{"role": "user", "content": "Hi"}]
 # What a request of ours always has, and a program of the official client has to write.
 BASE: dict[str, dict[str, Any]] = {
     "chat": {"messages": HELLO, "stream": True, "stream_options": {"include_usage": True}},
-    "responses": {
-        "input": HELLO,
-        "stream": True,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-    },
+    "responses": {"input": HELLO, "stream": True, "store": False, "include": ["reasoning.encrypted_content"]},
     "messages": {"messages": HELLO, "stream": True, "max_tokens": 8192},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
     "ollama": {"messages": HELLO, "stream": True},
@@ -448,8 +378,7 @@ def claude(ours: Any, client: Callable[..., Any], **named: Any) -> Host:
 
 def compatible(base: str, theirs: str) -> Host:
     return claude(
-        Anthropic("m", api_key=KEY, base_url=base),
-        partial(anthropic.Anthropic, api_key=KEY, base_url=theirs),
+        Anthropic("m", api_key=KEY, base_url=base), partial(anthropic.Anthropic, api_key=KEY, base_url=theirs)
     )
 
 
@@ -481,16 +410,10 @@ KIMI["messages"][1]["reasoning_content"] = " "  # an empty text counts as none t
 HOSTS: dict[str, Host] = {
     "OpenAI": chat("https://api.openai.com", "https://api.openai.com/v1", words=NEWER),
     "DeepSeek": chat(
-        "https://api.deepseek.com",
-        "https://api.deepseek.com/v1",
-        words={**NO_SCHEMAS, "result": REASONED},
+        "https://api.deepseek.com", "https://api.deepseek.com/v1", words={**NO_SCHEMAS, "result": REASONED}
     ),
     "Kimi": chat("https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": KIMI, **NEWER}),
-    "Kimi for coding": chat(
-        "https://api.kimi.com",
-        "https://api.kimi.com/coding/v1",
-        words={"result": KIMI, **NEWER},
-    ),
+    "Kimi for coding": chat("https://api.kimi.com", "https://api.kimi.com/coding/v1", words={"result": KIMI, **NEWER}),
     "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=GLM),
     "GLM in China": chat("https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM),
     "MiniMax": chat(
@@ -499,10 +422,7 @@ HOSTS: dict[str, Host] = {
         # https://platform.minimax.io/docs/api-reference/text-openai-api
         words={"*": {"extra_body": {"reasoning_split": True}}, **NEWER},
     ),
-    "Qwen": chat(
-        "https://dashscope-intl.aliyuncs.com",
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-    ),
+    "Qwen": chat("https://dashscope-intl.aliyuncs.com", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
     "xAI": chat("https://api.x.ai", "https://api.x.ai/v1"),
     "Mistral": chat(
         "https://api.mistral.ai",
@@ -520,13 +440,10 @@ HOSTS: dict[str, Host] = {
     "OpenRouter": chat("https://openrouter.ai", "https://openrouter.ai/api/v1"),
     "SiliconFlow": chat("https://api.siliconflow.com", "https://api.siliconflow.com/v1"),
     "Gemini by chat": chat(
-        "https://generativelanguage.googleapis.com",
-        "https://generativelanguage.googleapis.com/v1beta/openai/",
+        "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta/openai/"
     ),
     "Bedrock mantle": chat(
-        "https://bedrock-mantle.us-east-1.api.aws",
-        "https://bedrock-mantle.us-east-1.api.aws/openai/v1",
-        words=NEWER,
+        "https://bedrock-mantle.us-east-1.api.aws", "https://bedrock-mantle.us-east-1.api.aws/openai/v1", words=NEWER
     ),
     "Azure with a key": chat(
         "https://me.openai.azure.com",
@@ -543,15 +460,10 @@ HOSTS: dict[str, Host] = {
     "Azure deployments": Host(
         "chat",
         OpenAIChat(
-            "m",
-            api_key=KEY,
-            base_url="https://me.openai.azure.com/openai/deployments/m?api-version=2026-01-01",
+            "m", api_key=KEY, base_url="https://me.openai.azure.com/openai/deployments/m?api-version=2026-01-01"
         ),
         partial(
-            openai.AzureOpenAI,
-            api_key=KEY,
-            azure_endpoint="https://me.openai.azure.com",
-            api_version="2026-01-01",
+            openai.AzureOpenAI, api_key=KEY, azure_endpoint="https://me.openai.azure.com", api_version="2026-01-01"
         ),
         words=NEWER,
     ),
@@ -560,11 +472,7 @@ HOSTS: dict[str, Host] = {
     "llama.cpp": chat("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1"),
     "LM Studio": chat("http://127.0.0.1:1234", "http://127.0.0.1:1234/v1"),
     "LiteLLM": chat("http://127.0.0.1:4000", "http://127.0.0.1:4000/v1"),
-    "Responses": Host(
-        "responses",
-        OpenAIResponses("gpt-5", api_key=KEY),
-        partial(openai.OpenAI, api_key=KEY),
-    ),
+    "Responses": Host("responses", OpenAIResponses("gpt-5", api_key=KEY), partial(openai.OpenAI, api_key=KEY)),
     "Responses at Azure": Host(
         "responses",
         OpenAIResponses("gpt-5", api_key=KEY, base_url="https://me.openai.azure.com"),
@@ -629,8 +537,7 @@ HOSTS: dict[str, Host] = {
     "GLM by Messages": compatible("https://api.z.ai", "https://api.z.ai/api/anthropic"),
     "MiniMax by Messages": compatible("https://api.minimax.io", "https://api.minimax.io/anthropic"),
     "Qwen by Messages": compatible(
-        "https://dashscope-intl.aliyuncs.com",
-        "https://dashscope-intl.aliyuncs.com/apps/anthropic",
+        "https://dashscope-intl.aliyuncs.com", "https://dashscope-intl.aliyuncs.com/apps/anthropic"
     ),
     "OpenRouter by Messages": compatible("https://openrouter.ai", "https://openrouter.ai/api"),
     "Gemini": Host(
@@ -653,11 +560,7 @@ HOSTS: dict[str, Host] = {
         )
         for location in ("europe-west4", "global", "us")
     },
-    "Ollama": Host(
-        "ollama",
-        Ollama("m"),
-        partial(ollama.Client, "http://localhost:11434"),
-    ),
+    "Ollama": Host("ollama", Ollama("m"), partial(ollama.Client, "http://localhost:11434")),
 }
 
 

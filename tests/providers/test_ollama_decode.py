@@ -221,15 +221,9 @@ STRANGE: list[tuple[Any, Opaque]] = [
     (line(m_images=["AA"]), Opaque("images", ["AA"])),
     (line(logprobs=[{"token": "a"}]), Opaque("logprobs", [{"token": "a"}])),
     (line(eval_count="many"), Opaque("line", {"eval_count": "many"})),
-    (
-        calling({"function": {"arguments": {}}}),
-        Opaque("tool_call", {"function": {"arguments": {}}}),
-    ),
+    (calling({"function": {"arguments": {}}}), Opaque("tool_call", {"function": {"arguments": {}}})),
     (calling({"function": None, "id": "a"}), Opaque("tool_call", {"function": None, "id": "a"})),
-    (
-        line(m_tool_calls="look"),
-        Opaque("line", {"message": {"tool_calls": "look"}}),
-    ),
+    (line(m_tool_calls="look"), Opaque("line", {"message": {"tool_calls": "look"}})),
     ({"message": "hi"}, Opaque("line", {"message": "hi"})),
     ({"status": "pulling"}, Opaque("line", {"status": "pulling"})),
     ([1], Opaque("line", [1])),
@@ -306,11 +300,7 @@ def test_a_line_without_content_is_not_an_event() -> None:
         ({"error": "registry/m does not support tools"}, "invalid_request", False),
         ({"error": "unauthorized"}, "authentication", False),
         ({"error": "server busy, please try again. maximum pending requests"}, "overloaded", True),
-        (
-            {"error": "prompt too long; exceeded max context length by 9 tokens"},
-            "context_length",
-            False,
-        ),
+        ({"error": "prompt too long; exceeded max context length by 9 tokens"}, "context_length", False),
         ({"error": "you have reached your weekly usage limit"}, "quota", False),
         ({"error": "too many requests"}, "rate_limit", True),
         ({"error": "no", "status": 503}, "overloaded", True),
@@ -328,17 +318,11 @@ def test_an_error_is_reported_once_with_its_kind(raw: dict[str, Any], kind: str,
 
 def test_an_error_beside_other_fields_is_an_error_too() -> None:
     events = decode({**line("a"), "error": "no"})
-    assert events == [
-        Error(None, "no", True, "server"),
-        Status(ResponseStatus.FAILED),
-    ]
+    assert events == [Error(None, "no", True, "server"), Status(ResponseStatus.FAILED)]
 
 
 def test_an_error_may_be_the_whole_answer() -> None:
-    assert decode({"error": "no"}, ended=False) == [
-        Error(None, "no", True, "server"),
-        Status(ResponseStatus.FAILED),
-    ]
+    assert decode({"error": "no"}, ended=False) == [Error(None, "no", True, "server"), Status(ResponseStatus.FAILED)]
 
 
 @pytest.mark.parametrize("lines", [[], [line("a")], [line("a"), '{"model":"m","mess']])

@@ -68,13 +68,7 @@ def answered(*lines: dict[str, Any] | bytes) -> Message:
 def test_a_conversation_of_texts() -> None:
     body = body_of(
         Conversation(
-            (
-                Message.user("hi"),
-                Message.assistant("a", "b"),
-                Message.system("C"),
-                Message.user("d", "e"),
-            ),
-            "S",
+            (Message.user("hi"), Message.assistant("a", "b"), Message.system("C"), Message.user("d", "e")), "S"
         )
     )
     assert body == {
@@ -115,10 +109,7 @@ def test_a_picture_without_anything_is_refused() -> None:
 
 def test_documents_are_sent_as_text() -> None:
     text = base64.b64encode(b"plain").decode()
-    content = (
-        Document("text/plain", data=text, title="notes"),
-        Document(url="https://h/d.pdf", title="d"),
-    )
+    content = (Document("text/plain", data=text, title="notes"), Document(url="https://h/d.pdf", title="d"))
     assert messages_of(Message.user(*content))[0]["content"] == ("notes:\nplain\nd: https://h/d.pdf")
 
 
@@ -168,8 +159,7 @@ def test_a_result_without_its_call_is_sent_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [({"a": 1}, {"a": 1}), ("", {}), ('{"a": 1}', {"a": 1}), ('{"a": ', {"input": '{"a": '})],
+    ("given", "expected"), [({"a": 1}, {"a": 1}), ("", {}), ('{"a": 1}', {"a": 1}), ('{"a": ', {"input": '{"a": '})]
 )
 def test_arguments_are_always_an_object(given: Any, expected: dict[str, Any]) -> None:
     call = messages_of(Message.assistant(ToolCall("t", "look", given)))[0]["tool_calls"][0]
@@ -192,22 +182,13 @@ def test_what_other_providers_alone_understand_is_left_out() -> None:
         provider="anthropic",
     )
     assert messages_of(foreign, Message.user(ToolResult("toolu_1", "sky"))) == [
-        {
-            "role": "assistant",
-            "content": "yes no",
-            "tool_calls": [{"function": {"name": "look", "arguments": {}}}],
-        },
+        {"role": "assistant", "content": "yes no", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
         {"role": "tool", "content": "sky", "tool_name": "look"},
     ]
 
 
 def test_a_message_without_content_is_not_sent() -> None:
-    empty = [
-        own(Thinking("cut off")),
-        Message("assistant", ()),
-        Message.user(""),
-        Message.system(""),
-    ]
+    empty = [own(Thinking("cut off")), Message("assistant", ()), Message.user(""), Message.system("")]
     assert messages_of(*empty) == []
 
 
@@ -260,10 +241,7 @@ def test_no_tool_is_offered_when_none_may_be_called() -> None:
 
 def test_a_tool_is_sent_as_a_function() -> None:
     assert body_of(HI, LOOK, LISTEN)["tools"] == [
-        {
-            "type": "function",
-            "function": {"name": "look", "description": "Looks.", "parameters": LOOK.input_schema},
-        },
+        {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": LOOK.input_schema}},
         {"type": "function", "function": {"name": "listen", "parameters": LISTEN.input_schema}},
     ]
 

@@ -65,9 +65,7 @@ def test_a_bad_host_is_refused(host: str) -> None:
         Ollama("m", base_url=host)
 
 
-def test_the_key_is_read_for_each_request_and_only_the_cloud_needs_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_key_is_read_for_each_request_and_only_the_cloud_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     here, cloud = Ollama("m"), Ollama("m", base_url="https://ollama.com")
     assert "authorization" not in ask(here).headers
     with pytest.raises(ConfigurationError, match="OLLAMA_API_KEY, or pass api_key="):

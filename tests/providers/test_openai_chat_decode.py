@@ -82,11 +82,7 @@ def calls(*pieces: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str
 
 
 def test_a_response_from_start_to_end() -> None:
-    usage: JsonObject = {
-        "prompt_tokens": 5,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 4},
-    }
+    usage: JsonObject = {"prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}}
     assert decode(
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "He"}),
@@ -115,22 +111,10 @@ def test_a_response_from_start_to_end() -> None:
         ({"content": "a"}, "content_filter", StopReason(StopKind.CONTENT_FILTER, "content_filter")),
         ({"content": "a"}, "brand_new", StopReason(StopKind.OTHER, "brand_new")),
         ({"refusal": "no"}, "stop", StopReason(StopKind.REFUSAL, "stop")),
-        (
-            {"function_call": {"name": "f"}},
-            "function_call",
-            StopReason(StopKind.TOOL_USE, "function_call"),
-        ),
-        (
-            {"tool_calls": [{"id": "a", "function": {"name": "f"}}]},
-            "stop",
-            StopReason(StopKind.TOOL_USE, "stop"),
-        ),
+        ({"function_call": {"name": "f"}}, "function_call", StopReason(StopKind.TOOL_USE, "function_call")),
+        ({"tool_calls": [{"id": "a", "function": {"name": "f"}}]}, "stop", StopReason(StopKind.TOOL_USE, "stop")),
         ({"content": "a"}, None, None),
-        (
-            {"tool_calls": [{"id": "a", "function": {"name": "f"}}]},
-            None,
-            StopReason(StopKind.TOOL_USE),
-        ),
+        ({"tool_calls": [{"id": "a", "function": {"name": "f"}}]}, None, StopReason(StopKind.TOOL_USE)),
     ],
 )
 def test_each_finish_reason_has_its_normal_form(
@@ -166,11 +150,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
         [("a", "f", {"x": 1})],
         "id and name again",
     ),
-    (
-        [tool(index=1, id="a", function={"name": "f", "arguments": "{}"})],
-        [("a", "f", {})],
-        "the index starts at 1",
-    ),
+    ([tool(index=1, id="a", function={"name": "f", "arguments": "{}"})], [("a", "f", {})], "the index starts at 1"),
     (
         [
             tool(index=0, id="a", function={"name": "f", "arguments": "{}"}),
@@ -283,10 +263,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
     ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
     (
-        [
-            chunk({"function_call": {"name": "f", "arguments": "{"}}),
-            chunk({"function_call": {"arguments": "}"}}),
-        ],
+        [chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})],
         [(None, "f", {})],
         "the function call of old",
     ),
@@ -314,8 +291,7 @@ def test_calls_of_two_choices_with_one_index_are_kept_apart() -> None:
     def piece(text: str, index: int, **more: Any) -> dict[str, Any]:
         function = {"arguments": text, **more}
         return chunk(
-            {"tool_calls": [{"index": 0, "id": str(index) if more else None, "function": function}]},
-            index=index,
+            {"tool_calls": [{"index": 0, "id": str(index) if more else None, "function": function}]}, index=index
         )
 
     events = decode(
@@ -345,10 +321,7 @@ def test_whole_calls_run_also_under_an_unknown_reason(raw: str) -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_calls_under_an_unknown_reason_none_runs_if_one_is_cut(order: int) -> None:
-    pieces = [
-        tool(index=0, id="a", function=WHOLE),
-        tool(index=1, id="b", function={"name": "f", "arguments": '{"a'}),
-    ]
+    pieces = [tool(index=0, id="a", function=WHOLE), tool(index=1, id="b", function={"name": "f", "arguments": '{"a'})]
     end = [chunk(finish="brand_new"), chunk(finish="brand_new"), DONE]
     events = decode(*pieces[::order], *end)
     assert not any(isinstance(event, BlockStop) for event in events)
@@ -459,19 +432,9 @@ def test_a_response_without_any_end_is_truncated(messages: tuple[dict[str, Any],
     ("message", "event", "code", "kind"),
     [
         ({"error": {"message": "m", "code": 502}}, "message", "502", "server"),
-        (
-            {"error": {"message": "m", "type": "server_error", "code": None}},
-            "message",
-            "server_error",
-            "server",
-        ),
+        ({"error": {"message": "m", "type": "server_error", "code": None}}, "message", "server_error", "server"),
         ({"error": "m", "code": "overloaded"}, "message", "overloaded", "overloaded"),
-        (
-            '{"error": {"message": "m", "code": "rate_limit_exceeded"}}',
-            "error",
-            "rate_limit_exceeded",
-            "rate_limit",
-        ),
+        ('{"error": {"message": "m", "code": "rate_limit_exceeded"}}', "error", "rate_limit_exceeded", "rate_limit"),
         ({"object": "error", "message": "m", "code": 429}, "message", "429", "rate_limit"),
         ('{"message": "m"}', "error", None, "unknown"),
         ("m", "error", "error", "unknown"),
@@ -494,11 +457,7 @@ def test_an_error_is_found_in_every_shape(
 
 def test_an_error_that_shares_a_chunk_with_choices_waits_for_the_usage() -> None:
     failed = chunk({"content": ""}, error={"message": "m", "code": 400})
-    usage: dict[str, Any] = {
-        "id": "x",
-        "choices": [],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
-    }
+    usage: dict[str, Any] = {"id": "x", "choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
     events = decode(chunk({"content": "a"}, "length"), failed, chunk({"content": "b"}), usage, DONE)
     kinds = [type(event) for event in events[-3:]]
     assert kinds == [Usage, Error, Status]
@@ -554,11 +513,7 @@ def test_content_that_comes_in_parts_is_text_and_thinking() -> None:
 
 def test_text_thinking_and_refusals_take_turns_in_blocks() -> None:
     events = decode(
-        chunk({"reasoning": "hm"}),
-        chunk({"content": "a"}),
-        chunk({"refusal": "no"}),
-        chunk(finish="stop"),
-        DONE,
+        chunk({"reasoning": "hm"}), chunk({"content": "a"}), chunk({"refusal": "no"}), chunk(finish="stop"), DONE
     )
     types = [e.block_type for e in events if isinstance(e, BlockStart)]
     assert types == [BlockType.THINKING, BlockType.TEXT, BlockType.REFUSAL]
@@ -646,22 +601,10 @@ GOOD = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
         ({"content": ["a", {"type": "text", "text": "b"}], "tool_calls": [GOOD]}, None),
         ({"content": "ab", "tool_calls": [None, GOOD]}, None),
         ({"content": "ab", "tool_calls": [3, GOOD]}, {"tool_calls": [3]}),
-        (
-            {"content": "ab", "tool_calls": [GOOD | {"extra_content": 1}]},
-            {"tool_calls": [{"extra_content": 1}]},
-        ),
-        (
-            {"content": "ab", "tool_calls": [GOOD], "reasoning": {"a": 1}},
-            {"reasoning": {"a": 1}},
-        ),
-        (
-            {"content": "ab", "tool_calls": [GOOD], "annotations": "x", "refusal": False},
-            {"annotations": "x"},
-        ),
-        (
-            {"content": ["ab", 5, {"type": "new"}], "tool_calls": [GOOD]},
-            {"content": [5]},
-        ),
+        ({"content": "ab", "tool_calls": [GOOD | {"extra_content": 1}]}, {"tool_calls": [{"extra_content": 1}]}),
+        ({"content": "ab", "tool_calls": [GOOD], "reasoning": {"a": 1}}, {"reasoning": {"a": 1}}),
+        ({"content": "ab", "tool_calls": [GOOD], "annotations": "x", "refusal": False}, {"annotations": "x"}),
+        ({"content": ["ab", 5, {"type": "new"}], "tool_calls": [GOOD]}, {"content": [5]}),
     ],
 )
 def test_one_odd_member_costs_nothing_but_itself(delta: dict[str, Any], told: Any) -> None:
@@ -760,11 +703,7 @@ def test_a_name_that_is_not_text_costs_no_content(written: bytes, name: str | No
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [
-        ("network_error", "server"),
-        ("error", "server"),
-        ("insufficient_system_resource", "overloaded"),
-    ],
+    [("network_error", "server"), ("error", "server"), ("insufficient_system_resource", "overloaded")],
 )
 def test_a_finish_reason_that_reports_a_failure_fails_the_response(reason: str, kind: str) -> None:
     call = {"index": 0, "id": "c", "function": {"name": "look", "arguments": "{}"}}

@@ -52,9 +52,7 @@ ANSWERS = {
     "plain": own(Thinking("hm"), call()),
     "vllm": own(Thinking("hm", echo={"field": "reasoning"}), call()),
     "anthropic": Message(
-        "assistant",
-        (Thinking("hm", "sig", {"field": "reasoning_content"}), call(SEAL)),
-        provider="anthropic",
+        "assistant", (Thinking("hm", "sig", {"field": "reasoning_content"}), call(SEAL)), provider="anthropic"
     ),
 }
 HM = {"reasoning_content": "hm"}
@@ -119,12 +117,7 @@ LOOK = ToolMeta("look", "Look.", {"type": "object"})
 
 @pytest.mark.parametrize(
     ("base_url", "tools", "expected"),
-    [
-        (DEEPSEEK, (LOOK,), HM),
-        (DEEPSEEK, (), {}),
-        (KIMI, (LOOK,), {}),
-        (OWN_SERVER, (LOOK,), {}),
-    ],
+    [(DEEPSEEK, (LOOK,), HM), (DEEPSEEK, (), {}), (KIMI, (LOOK,), {}), (OWN_SERVER, (LOOK,), {})],
 )
 def test_an_answer_without_calls_has_its_thinking_where_a_request_with_tools_demands_it(
     base_url: str, tools: tuple[ToolMeta, ...], expected: dict[str, Any]

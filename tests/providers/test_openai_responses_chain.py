@@ -13,16 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import (
-    Conversation,
-    Json,
-    JsonObject,
-    Message,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Json, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
 from rxworker.providers import OpenAIResponses, Options
 from rxworker.providers.openai_responses.chain import Creation, Held, Output, read_event
 from rxworker.state import ResponseState, message_of, step_response

@@ -268,10 +268,7 @@ def test_a_call_that_stands_in_the_output_alone_is_made_up_for() -> None:
     output = [message(output_text("Let me look.")), function_call('{"a": 1}')]
     events = decode(CREATED, *text, done(0, **output[0]), last(output=output))
     summary = summarise(events)
-    assert (summary.text, [call.input for call in summary.tool_calls]) == (
-        "Let me look.",
-        [{"a": 1}],
-    )
+    assert (summary.text, [call.input for call in summary.tool_calls]) == ("Let me look.", [{"a": 1}])
     assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "completed")
 
 
@@ -320,11 +317,7 @@ def test_parts_are_distinguished_also_where_they_are_not_numbered() -> None:
         delta("output_text", ", no"),
         last(),
     )
-    assert [type(e) for e in events if isinstance(e, BlockDelta)] == [
-        TextDelta,
-        RefusalDelta,
-        TextDelta,
-    ]
+    assert [type(e) for e in events if isinstance(e, BlockDelta)] == [TextDelta, RefusalDelta, TextDelta]
 
 
 def test_sources_are_reported_once() -> None:
@@ -467,14 +460,7 @@ def test_arguments_that_name_a_message_travel_on() -> None:
     ],
 )
 def test_what_does_not_fit_breaks_nothing(odd: str) -> None:
-    events = decode(
-        CREATED,
-        added(0, **message()),
-        delta("output_text", "a"),
-        odd,
-        delta("output_text", "b"),
-        last(),
-    )
+    events = decode(CREATED, added(0, **message()), delta("output_text", "a"), odd, delta("output_text", "b"), last())
     assert summarise(events).text == "ab"
     assert isinstance(events[-1], Status)
     assert events[-1].status is ResponseStatus.COMPLETED
@@ -532,42 +518,23 @@ def test_the_name_of_the_frame_stands_in_for_the_type() -> None:
             [last("incomplete", incomplete_details={"reason": "content_filter"})],
             StopReason(StopKind.CONTENT_FILTER, "content_filter"),
         ),
+        ([last("incomplete", incomplete_details={"reason": "steered"})], StopReason(StopKind.INCOMPLETE, "steered")),
         (
-            [last("incomplete", incomplete_details={"reason": "steered"})],
-            StopReason(StopKind.INCOMPLETE, "steered"),
-        ),
-        (
-            [
-                done(0, **function_call("{}")),
-                last("incomplete", incomplete_details={"reason": "max_messages"}),
-            ],
+            [done(0, **function_call("{}")), last("incomplete", incomplete_details={"reason": "max_messages"})],
             StopReason(StopKind.INCOMPLETE, "max_messages"),
         ),
         ([last("incomplete")], StopReason(StopKind.INCOMPLETE, "incomplete")),
         (
-            [
-                done(0, **function_call("{}")),
-                last("completed", incomplete_details={"reason": "brand_new"}),
-            ],
+            [done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "brand_new"})],
             StopReason(StopKind.TOOL_USE, "completed"),
         ),
         (
-            [
-                done(0, **function_call("{}")),
-                last("completed", incomplete_details={"reason": "max_output_tokens"}),
-            ],
+            [done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "max_output_tokens"})],
             StopReason(StopKind.MAX_TOKENS, "max_output_tokens"),
         ),
+        ([done(0, **function_call("{}", name="")), last()], StopReason(StopKind.MALFORMED, "completed")),
         (
-            [done(0, **function_call("{}", name="")), last()],
-            StopReason(StopKind.MALFORMED, "completed"),
-        ),
-        (
-            [
-                done(0, **function_call("{}", name=3)),
-                done(1, **function_call("{}", call_id="b")),
-                last(),
-            ],
+            [done(0, **function_call("{}", name=3)), done(1, **function_call("{}", call_id="b")), last()],
             StopReason(StopKind.TOOL_USE, "completed"),
         ),
         (
@@ -622,13 +589,7 @@ def test_the_usage_comes_before_the_end() -> None:
 
 
 def test_a_second_beginning_retracts_what_came_before() -> None:
-    events = decode(
-        CREATED,
-        delta("output_text", "old"),
-        CREATED,
-        delta("output_text", "new"),
-        last(),
-    )
+    events = decode(CREATED, delta("output_text", "old"), CREATED, delta("output_text", "new"), last())
     assert summarise(events).text == "new"
     assert sum(isinstance(e, BlockAbort) for e in events) == 1
 

@@ -38,10 +38,7 @@ ASK = Conversation((Message.user("hi"),))
 
 
 def encode(
-    conversation: Conversation,
-    *tools: ToolMeta,
-    options: Options | None = None,
-    model: str = "gpt-5.2",
+    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "gpt-5.2"
 ) -> dict[str, Any]:
     provider = OpenAIResponses(model, api_key="k")
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
@@ -108,10 +105,7 @@ def test_what_leads_is_the_instructions_and_what_comes_later_is_not() -> None:
         (Options(tool_choice=ToolChoice("auto")), {"tool_choice": "auto"}),
         (Options(tool_choice=ToolChoice("any")), {"tool_choice": "required"}),
         (Options(tool_choice=ToolChoice("none")), {"tool_choice": "none"}),
-        (
-            Options(tool_choice=ToolChoice("tool", "look")),
-            {"tool_choice": {"type": "function", "name": "look"}},
-        ),
+        (Options(tool_choice=ToolChoice("tool", "look")), {"tool_choice": {"type": "function", "name": "look"}}),
         (Options(parallel_tool_calls=False), {"parallel_tool_calls": False}),
         (Options(thinking="xhigh"), {"reasoning": {"effort": "xhigh"}}),
         (Options(thinking="off"), {"reasoning": {"effort": "none"}}),
@@ -149,13 +143,7 @@ def test_there_are_no_stop_sequences() -> None:
 def test_tools_are_flat_and_not_strict_and_extra_ones_stand_beside() -> None:
     body = encode(ASK, LOOK, options=Options(extra={"tools": [{"type": "web_search"}]}))
     assert body["tools"] == [
-        {
-            "type": "function",
-            "name": "look",
-            "parameters": LOOK.input_schema,
-            "strict": False,
-            "description": "Looks.",
-        },
+        {"type": "function", "name": "look", "parameters": LOOK.input_schema, "strict": False, "description": "Looks."},
         {"type": "web_search"},
     ]
 
@@ -169,11 +157,7 @@ def test_a_choice_needs_tools_of_any_sort() -> None:
 
 
 def test_an_answer_can_be_held_to_a_schema() -> None:
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {"a": {"type": "string"}},
-        "required": ["a"],
-    }
+    schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = encode(ASK, options=Options(output=OutputFormat(schema, "list[int]")))
     assert body["text"] == {
         "format": {
@@ -239,12 +223,7 @@ def test_the_result_of_a_custom_call_is_of_its_sort() -> None:
     answer = Message.user(ToolResult("c", "ok"))
     again = own(ToolCall("c", "look", {}))  # some servers use an id again
     types = [item["type"] for item in items(custom, answer, again, answer)]
-    assert types == [
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "function_call",
-        "function_call_output",
-    ]
+    assert types == ["custom_tool_call", "custom_tool_call_output", "function_call", "function_call_output"]
 
 
 def test_an_item_of_the_users_own_is_sent_as_it_is() -> None:
@@ -268,14 +247,7 @@ def test_the_items_of_an_answer_go_back_as_they_came_and_in_their_order() -> Non
         Text("I look.", (), echo(said("I look.", phase="commentary"), 4)),
         ToolCall("call_1", "look", {"at": "sky"}, echo(call, 5)),
     )
-    assert items(answer) == [
-        thought(),
-        search,
-        found,
-        shell,
-        said("I look.", phase="commentary"),
-        call,
-    ]
+    assert items(answer) == [thought(), search, found, shell, said("I look.", phase="commentary"), call]
 
 
 def test_the_parts_of_an_item_are_put_together() -> None:
@@ -294,8 +266,7 @@ def test_the_parts_of_an_item_are_put_together() -> None:
 
 def test_what_was_changed_is_sent_as_changed() -> None:
     item = thought(
-        summary=[{"type": "summary_text", "text": "secret"}],
-        content=[{"type": "reasoning_text", "text": "secret"}],
+        summary=[{"type": "summary_text", "text": "secret"}], content=[{"type": "reasoning_text", "text": "secret"}]
     )
     custom: JsonObject = {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "a"}
     answer = own(
@@ -307,10 +278,7 @@ def test_what_was_changed_is_sent_as_changed() -> None:
     sent = items(answer)
     assert "secret" not in json.dumps(sent)
     assert sent == [
-        thought(
-            summary=[{"type": "summary_text", "text": "***"}],
-            content=[{"type": "reasoning_text", "text": "***"}],
-        ),
+        thought(summary=[{"type": "summary_text", "text": "***"}], content=[{"type": "reasoning_text", "text": "***"}]),
         said("***", phase="commentary"),
         called('{"at":"***"}'),
         {**custom, "input": "***"},
@@ -328,12 +296,7 @@ def test_what_was_blanked_is_not_sent() -> None:
 
 
 def test_free_text_goes_back_as_it_came_also_where_it_was_read_as_json() -> None:
-    item: JsonObject = {
-        "type": "custom_tool_call",
-        "call_id": "c",
-        "name": "f",
-        "input": '{ "a":1}',
-    }
+    item: JsonObject = {"type": "custom_tool_call", "call_id": "c", "name": "f", "input": '{ "a":1}'}
     assert items(own(ToolCall("c", "f", {"a": 1}, echo(item)))) == [item]
 
 
@@ -368,12 +331,7 @@ def test_of_another_providers_answer_only_words_and_calls_go_back() -> None:
     text, refusal, call, answer = items(foreign, Message.user(ToolResult("x" * 100, "ok")))
     assert text == {"role": "assistant", "content": "I look."}
     assert refusal == {"role": "assistant", "content": "no"}
-    assert call == {
-        "type": "function_call",
-        "call_id": call["call_id"],
-        "name": "look",
-        "arguments": "{}",
-    }
+    assert call == {"type": "function_call", "call_id": call["call_id"], "name": "look", "arguments": "{}"}
     assert len(call["call_id"]) == 64
     assert answer["call_id"] == call["call_id"]
 
@@ -434,11 +392,7 @@ def test_a_tool_is_the_one_that_was_sent() -> None:
     [
         (None, "https://api.openai.com/v1/responses", "authorization"),
         ("http://127.0.0.1:1", "http://127.0.0.1:1/v1/responses", "authorization"),
-        (
-            "https://x.openai.azure.com/openai/v1",
-            "https://x.openai.azure.com/openai/v1/responses",
-            "api-key",
-        ),
+        ("https://x.openai.azure.com/openai/v1", "https://x.openai.azure.com/openai/v1/responses", "api-key"),
     ],
 )
 def test_the_request_has_its_address_and_key(base_url: str | None, url: str, header: str) -> None:

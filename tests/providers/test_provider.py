@@ -10,14 +10,7 @@ import pytest
 from rxworker.errors import ConfigurationError
 from rxworker.events import Error, Status
 from rxworker.messages import Conversation, Message
-from rxworker.providers import (
-    PROVIDERS,
-    Anthropic,
-    HttpRequest,
-    OpenAIChat,
-    Options,
-    Provider,
-)
+from rxworker.providers import PROVIDERS, Anthropic, HttpRequest, OpenAIChat, Options, Provider
 from rxworker.testing.wire.bedrock import raw_message
 
 ASK = Conversation((Message.user("hello"),))
@@ -49,9 +42,7 @@ def test_without_a_key_the_error_names_the_remedy(provider: Provider) -> None:
         ask(provider)
 
 
-def test_the_key_of_the_environment_is_read_for_each_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_key_of_the_environment_is_read_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
     anthropic, chat = Anthropic("m"), OpenAIChat("m")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-a")
     monkeypatch.setenv("OPENAI_API_KEY", "key-o")
@@ -94,16 +85,7 @@ def test_the_address_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    "base_url",
-    [
-        "localhost:8080",
-        "ftp://h",
-        "http://",
-        "http://h:99999",
-        "http://a b",
-        "http://h/\n",
-        "https://日本",
-    ],
+    "base_url", ["localhost:8080", "ftp://h", "http://", "http://h:99999", "http://a b", "http://h/\n", "https://日本"]
 )
 def test_a_bad_address_is_refused(base_url: str) -> None:
     with pytest.raises(ConfigurationError, match="base_url"):

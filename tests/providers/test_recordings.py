@@ -16,16 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rxworker.cli.decode import account_json
-from rxworker.events import (
-    BlockAbort,
-    BlockDelta,
-    BlockStart,
-    BlockStop,
-    Error,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-)
+from rxworker.events import BlockAbort, BlockDelta, BlockStart, BlockStop, Error, ResponseEvent, ResponseStatus, Status
 from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
 from tests.over_recordings import provider_of

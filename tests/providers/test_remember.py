@@ -31,25 +31,14 @@ from rxworker.messages import (
 )
 from rxworker.providers import Anthropic, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.encode_cache import (
-    MAX,
-    MAX_BYTES,
-    MessageEncoder,
-    Part,
-    Remembered,
-    array,
-)
+from rxworker.providers.encode_cache import MAX, MAX_BYTES, MessageEncoder, Part, Remembered, array
 
 NAMES = ("anthropic", "openai_chat", "openai_responses", None)
 IDS = st.sampled_from(["a", "b", "functions.look:0", "x" * 70])
 PICTURE = Image(data="iVBORw0KGgo=")
 PAGE = Document("text/plain", data="AAAA", title="page")
 
-ITEM = {
-    "output_index": 0,
-    "item": {"type": "custom_tool_call", "call_id": "a"},
-    "type": "custom_tool_call",
-}
+ITEM = {"output_index": 0, "item": {"type": "custom_tool_call", "call_id": "a"}, "type": "custom_tool_call"}
 ECHOES = st.sampled_from([None, ITEM, {"type": "server_tool_use", "id": "a"}, {"type": "other", "tool_use_id": "a"}])
 THOUGHTS = st.sampled_from([None, {"field": "reasoning_content"}])
 SPOKEN: st.SearchStrategy[Content] = st.one_of(
@@ -69,12 +58,7 @@ ASKED: st.SearchStrategy[Content] = st.one_of(
     st.just(OpaqueBlock("other", {"type": "other"})),
 )
 MESSAGES = st.one_of(
-    st.builds(
-        Message,
-        st.just("assistant"),
-        st.lists(SPOKEN, max_size=4).map(tuple),
-        st.sampled_from(NAMES),
-    ),
+    st.builds(Message, st.just("assistant"), st.lists(SPOKEN, max_size=4).map(tuple), st.sampled_from(NAMES)),
     st.builds(Message, st.just("user"), st.lists(ASKED, max_size=4).map(tuple)),
     st.sampled_from(["", "be brief"]).map(Message.system),
 )
@@ -106,9 +90,7 @@ def test_a_request_is_what_a_new_provider_would_send(
             assert sent == make().request(conversation, (), options).body
 
 
-def test_a_server_is_sent_what_it_wants_wherever_the_conversation_went_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_is_sent_what_it_wants_wherever_the_conversation_went_before(monkeypatch: pytest.MonkeyPatch) -> None:
     thought = Thinking("Hm.", echo={"field": "reasoning_content"})
     answer = Message("assistant", (thought, ToolCall("call_1", "look", {})), "openai_chat")
     conversation = Conversation((Message.user("hi"), answer))
@@ -241,11 +223,7 @@ def test_equal_tools_are_not_the_same() -> None:
 def test_an_array_is_put_together_of_what_was_encoded() -> None:
     first: JsonObject = {"a": 1}
     last: JsonObject = {"b": []}
-    several: list[list[Part]] = [
-        [b'{"a":1},{}', b'{"b":[]}'],
-        [b'{"a":1},{}', last],
-        [first, {}, last],
-    ]
+    several: list[list[Part]] = [[b'{"a":1},{}', b'{"b":[]}'], [b'{"a":1},{}', last], [first, {}, last]]
     for parts in several:
         assert msgspec.json.encode(array(parts)) == b'[{"a":1},{},{"b":[]}]'
     assert msgspec.json.encode(array([])) == b"[]"

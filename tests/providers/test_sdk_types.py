@@ -38,13 +38,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers import (
-    PROVIDERS,
-    GeminiInteractions,
-    HttpRequest,
-    Options,
-    ToolChoice,
-)
+from rxworker.providers import PROVIDERS, GeminiInteractions, HttpRequest, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import call, say, think
@@ -141,20 +135,12 @@ def _is_plain(value: Any, hint: Any) -> bool:
 
 
 TOOLS = (
-    ToolMeta(
-        "look",
-        "Looks.",
-        {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
-    ),
+    ToolMeta("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}),
     ToolMeta("now", "", {"type": "object", "properties": {}}),
     ToolMeta(
         "add",
         "Adds.",
-        {
-            "type": "object",
-            "properties": {"n": {"type": "integer"}},
-            "required": ["n"],
-        },
+        {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
         strict=True,
         cache_control=CachePoint("1h"),
         allowed_callers=("direct", "code_execution_20260521"),
@@ -171,11 +157,7 @@ TOOLS = (
 GRAMMAR = ToolMeta("count", "", TOOLS[-1].input_schema, format=Grammar("[0-9]+", "regex"))
 CALL = ToolCall("call_1", "look", {"at": "sky"})
 PICTURES = (Image(data="iVBORw0KGgo="), Image("image/jpeg", url="https://h/i.jpg"))
-DOCUMENTS = (
-    Document(data="AAAA", title="a.pdf"),
-    Document(url="https://h/d.pdf"),
-    Document("text/plain", data=TEXT),
-)
+DOCUMENTS = (Document(data="AAAA", title="a.pdf"), Document(url="https://h/d.pdf"), Document("text/plain", data=TEXT))
 
 
 def foreign(*content: Any) -> Message:
@@ -193,9 +175,7 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
         ASK,
         Message.assistant(CALL, ToolCall("call_2", "now", "")),
         Message.user(
-            ToolResult("call_2", "", is_error=True),
-            ToolResult("call_1", (Text("see"), *PICTURES, *DOCUMENTS)),
-            "and?",
+            ToolResult("call_2", "", is_error=True), ToolResult("call_1", (Text("see"), *PICTURES, *DOCUMENTS)), "and?"
         ),
     ),
     "foreign": (
@@ -405,12 +385,7 @@ def test_interactions_know_all_that_is_sent_back() -> None:
     answer = message_of(reduce(step_response, events, ResponseState()), "gemini_interactions")
     assert answer is not None
     body = encoded("gemini_interactions", (ASK, answer), Options())
-    assert [step["type"] for step in body["input"]] == [
-        "user_input",
-        "thought",
-        "model_output",
-        "function_call",
-    ]
+    assert [step["type"] for step in body["input"]] == ["user_input", "thought", "model_output", "function_call"]
     assert problems(body, hint) == []
 
 

@@ -69,10 +69,7 @@ def decode(provider: Provider, *pieces: bytes) -> list[ResponseEvent]:
 def test_it_decodes_what_was_sent(parrot: Provider) -> None:
     summary = summarise(decode(parrot, WHOLE))
     assert summary.text == "日本 look"
-    assert [(c.id, c.name, c.input) for c in summary.tool_calls] == [
-        ("d1", "look", {"at": "sky"}),
-        ("d2", "now", {}),
-    ]
+    assert [(c.id, c.name, c.input) for c in summary.tool_calls] == [("d1", "look", {"at": "sky"}), ("d2", "now", {})]
     assert summary.stop_reason is not None
     assert (summary.stop_reason.kind, summary.stop_reason.raw) == (StopKind.TOOL_USE, "ok")
     assert summary.usage is not None
@@ -81,8 +78,7 @@ def test_it_decodes_what_was_sent(parrot: Provider) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "kind"),
-    [("ok", StopKind.END_TURN), ("full", StopKind.MAX_TOKENS), ("new", StopKind.OTHER)],
+    ("raw", "kind"), [("ok", StopKind.END_TURN), ("full", StopKind.MAX_TOKENS), ("new", StopKind.OTHER)]
 )
 def test_each_reason_has_its_normal_form(parrot: Provider, raw: str, kind: StopKind) -> None:
     stop = summarise(decode(parrot, body({"say": "a"}, {"end": raw}))).stop_reason
@@ -117,11 +113,7 @@ def test_what_it_does_not_know_travels_on(parrot: Provider, strange: Any) -> Non
 @pytest.mark.parametrize(
     ("lines", "code", "kind"),
     [
-        (
-            [{"say": "a"}, {"oops": {"message": "no", "code": "overloaded"}}],
-            "overloaded",
-            "overloaded",
-        ),
+        ([{"say": "a"}, {"oops": {"message": "no", "code": "overloaded"}}], "overloaded", "overloaded"),
         ([{"oops": "no"}, {"oops": "again"}], None, "unknown"),
         ([{"say": "a"}, '{"say": "b', {"end": "ok"}], "bad_json", "server"),
         ([{"say": "a"}], "truncated", "truncated"),
@@ -183,10 +175,7 @@ async def test_it_answers_over_http(page: ModuleType) -> None:
 
 
 def test_the_command_line_finds_it_by_its_row(
-    page: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(PROVIDERS, "parrot", page.Parrot)
     path = tmp_path / "answer.ndjson"

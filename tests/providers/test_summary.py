@@ -29,12 +29,7 @@ def test_nothing_is_an_empty_summary() -> None:
         "thinking": "",
         "tool_calls": [],
         "stop_reason": None,
-        "usage": {
-            "input_tokens": None,
-            "output_tokens": None,
-            "cache_read": None,
-            "cache_creation": None,
-        },
+        "usage": {"input_tokens": None, "output_tokens": None, "cache_read": None, "cache_creation": None},
         "error": None,
         "truncated": False,
     }

@@ -115,26 +115,14 @@ def test_free_text_is_a_function_with_one_string_where_there_is_no_other_way(nam
     ("given", "sent"),
     [
         ("text", {"type": "text"}),
-        (
-            Grammar("start: /a+/"),
-            {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"},
-        ),
-        (
-            Grammar("[0-9]+", "regex"),
-            {"type": "grammar", "syntax": "regex", "definition": "[0-9]+"},
-        ),
+        (Grammar("start: /a+/"), {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}),
+        (Grammar("[0-9]+", "regex"), {"type": "grammar", "syntax": "regex", "definition": "[0-9]+"}),
     ],
 )
 def test_free_text_is_a_custom_tool_of_responses(given: Any, sent: JsonObject) -> None:
     tool = msgspec.structs.replace(PLAIN, format=given, defer_loading=True)
     assert tools_of("openai_responses", tool) == [
-        {
-            "type": "custom",
-            "name": "run",
-            "description": "Runs.",
-            "format": sent,
-            "defer_loading": True,
-        }
+        {"type": "custom", "name": "run", "description": "Runs.", "format": sent, "defer_loading": True}
     ]
     body = body_of("openai_responses", tool, tool_choice=ToolChoice("tool", "run"))
     assert body["tool_choice"] == {"type": "custom", "name": "run"}
@@ -194,10 +182,7 @@ def strict(**properties: JsonObject) -> ToolMeta:
 
 @pytest.mark.parametrize("name", ["openai_chat", "openai_responses"])
 def test_openai_is_sent_a_schema_that_leaves_nothing_open(name: str) -> None:
-    inner: JsonObject = {
-        "type": "object",
-        "properties": {"x": {"type": "string", "format": "byte"}},
-    }
+    inner: JsonObject = {"type": "object", "properties": {"x": {"type": "string", "format": "byte"}}}
     inner["required"] = ["x"]
     tool = strict(a={"type": "array", "items": inner}, b={"anyOf": [inner, {"type": "null"}]})
     (sent,) = tools_of(name, tool)
@@ -205,10 +190,7 @@ def test_openai_is_sent_a_schema_that_leaves_nothing_open(name: str) -> None:
     shut = {**inner, "additionalProperties": False, "properties": {"x": {"type": "string"}}}
     assert parameters == {
         "type": "object",
-        "properties": {
-            "a": {"type": "array", "items": shut},
-            "b": {"anyOf": [shut, {"type": "null"}]},
-        },
+        "properties": {"a": {"type": "array", "items": shut}, "b": {"anyOf": [shut, {"type": "null"}]}},
         "required": ["a", "b"],
         "additionalProperties": False,
     }
@@ -244,13 +226,7 @@ def test_anthropic_takes_optional_members_and_receives_limits_in_the_description
     (sent,) = tools_of("anthropic", tool)
     assert sent["input_schema"] == {
         "type": "object",
-        "properties": {
-            "n": {
-                "type": "integer",
-                "description": "How many.\n\n{minimum: 1, maximum: 7}",
-                "default": 1,
-            }
-        },
+        "properties": {"n": {"type": "integer", "description": "How many.\n\n{minimum: 1, maximum: 7}", "default": 1}},
         "required": [],
         "additionalProperties": False,
     }
@@ -271,10 +247,7 @@ def test_a_strict_tool_leaves_its_own_schema_as_it_was() -> None:
 
 EXTRA_TOOLS: dict[str, tuple[JsonObject, JsonObject]] = {
     "anthropic": ({"name": "run", "eager_input_streaming": True}, {"eager_input_streaming": True}),
-    "openai_responses": (
-        {"type": "function", "name": "run", "strict": None},
-        {},
-    ),
+    "openai_responses": ({"type": "function", "name": "run", "strict": None}, {}),
     "openai_chat": ({"type": "function", "function": {"name": "run", "strict": True}}, {}),
     "ollama": ({"type": "function", "function": {"name": "run", "x": 1}}, {}),
 }

@@ -82,13 +82,7 @@ def frames(*events: JsonObject) -> bytes:
     return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
 
-CLICK: JsonObject = {
-    "type": "tool_use",
-    "id": "toolu_1",
-    "name": "left_click",
-    "input": {},
-    "toolset_name": "computer",
-}
+CLICK: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "left_click", "input": {}, "toolset_name": "computer"}
 ANSWER = frames(
     {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": []}},
     {"type": "content_block_start", "index": 0, "content_block": CLICK},
@@ -114,12 +108,7 @@ def test_a_call_of_a_member_and_its_result_go_back_with_their_toolset(provider: 
     body = json.loads(provider.request(conversation, (), Options()).body)
     assert body["messages"][1]["content"] == [CLICK | {"input": {"coordinate": [3, 4]}}]
     sent = body["messages"][2]["content"][0]
-    assert sent == {
-        "type": "tool_result",
-        "tool_use_id": "toolu_1",
-        "content": "Clicked.",
-        "toolset_name": "computer",
-    }
+    assert sent == {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Clicked.", "toolset_name": "computer"}
     types: Any = pytest.importorskip("anthropic.types.beta")
     assert sent.keys() <= types.BetaToolResultBlockParam.__annotations__.keys()
 

@@ -35,11 +35,7 @@ CHAT: Any = {
                 "reasoning_content": "Look first.",
                 "refusal": None,
                 "tool_calls": [
-                    {
-                        "id": "call_1",
-                        "type": "function",
-                        "function": {"name": "look", "arguments": '{"city":"Rome"}'},
-                    }
+                    {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"city":"Rome"}'}}
                 ],
             },
             "finish_reason": "tool_calls",
@@ -68,11 +64,7 @@ RESPONSE: dict[str, Any] = {
     "error": None,
     "model": "m",
     "output": [
-        {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": "Look first."}],
-        },
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Look first."}]},
         {
             "type": "message",
             "id": "msg_1",
@@ -117,12 +109,7 @@ INTERACTION: Any = {
     "steps": [
         {"type": "thought", "summary": [{"type": "text", "text": "Look first."}]},
         {"type": "model_output", "content": [{"type": "text", "text": "It is sunny."}]},
-        {
-            "type": "function_call",
-            "id": "call_1",
-            "name": "look",
-            "arguments": {"city": "Rome"},
-        },
+        {"type": "function_call", "id": "call_1", "name": "look", "arguments": {"city": "Rome"}},
     ],
     "usage": {"total_input_tokens": 3, "total_output_tokens": 4},
 }
@@ -143,11 +130,7 @@ def as_frame(answer: Any) -> bytes:
     return b"data: " + msgspec.json.encode(answer) + b"\n\n"
 
 
-FORMS: dict[str, Callable[[Any], bytes]] = {
-    "compact": msgspec.json.encode,
-    "pretty": pretty,
-    "one frame": as_frame,
-}
+FORMS: dict[str, Callable[[Any], bytes]] = {"compact": msgspec.json.encode, "pretty": pretty, "one frame": as_frame}
 each = pytest.mark.parametrize("name", ANSWERS)
 
 
@@ -233,10 +216,7 @@ def test_what_came_in_place_of_a_response_is_named(name: str, body: bytes, messa
 async def test_an_empty_stream_is_requested_again(name: str) -> None:
     empty = ServedResponse.from_status(200, headers={"content-type": "text/event-stream"}, body=b"")
     async with ReplayServer([empty, empty]) as server:
-        client = Client(
-            PROVIDERS[name]("m", api_key="k", base_url=server.base_url),
-            retry=Retry(retries=1, first=0),
-        )
+        client = Client(PROVIDERS[name]("m", api_key="k", base_url=server.base_url), retry=Retry(retries=1, first=0))
         with pytest.raises(RxWorkerError, match="answer is empty"):
             await client.stream("hi").pipe(ops.to_list())
         assert len(server.requests) == 2

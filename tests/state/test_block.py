@@ -77,10 +77,7 @@ def whole(block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | 
             whole(T.TOOL_USE, InputJsonDelta(0, '{"a'), InputJsonDelta(0, '":1}'), metadata=LOOK),
             ToolCall("1", "look", {"a": 1}),
         ),
-        (
-            whole(T.TOOL_USE, InputJsonDelta(0, '{"a":'), metadata=LOOK),
-            ToolCall("1", "look", '{"a":'),
-        ),
+        (whole(T.TOOL_USE, InputJsonDelta(0, '{"a":'), metadata=LOOK), ToolCall("1", "look", '{"a":')),
         (
             whole(
                 T.TOOL_USE,
@@ -90,19 +87,10 @@ def whole(block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | 
             ),
             ToolCall("1", "look", {"a": ["xy"]}),
         ),
-        (
-            whole(T.TOOL_RESULT, TextDelta(0, "9"), metadata=FOUND),
-            ToolResult("1", "9", name="search_result"),
-        ),
+        (whole(T.TOOL_RESULT, TextDelta(0, "9"), metadata=FOUND), ToolResult("1", "9", name="search_result")),
         (whole(T.SERVER_TOOL_USE, metadata=LOOK), ServerToolCall("1", "look")),
-        (
-            whole(T.SERVER_TOOL_USE, InputJsonDelta(0, '{"q":1}'), metadata=LOOK),
-            ServerToolCall("1", "look", {"q": 1}),
-        ),
-        (
-            whole(T.SERVER_TOOL_USE, InputJsonDelta(0, "[1]"), metadata=LOOK),
-            ServerToolCall("1", "look", [1]),
-        ),
+        (whole(T.SERVER_TOOL_USE, InputJsonDelta(0, '{"q":1}'), metadata=LOOK), ServerToolCall("1", "look", {"q": 1})),
+        (whole(T.SERVER_TOOL_USE, InputJsonDelta(0, "[1]"), metadata=LOOK), ServerToolCall("1", "look", [1])),
         (whole(T.SERVER_TOOL_RESULT, metadata=FOUND), ServerToolResult("1", "search_result")),
         (whole(T.IMAGE), Image()),
         (whole(T.OPAQUE, metadata=OpaqueMetadata("fallback")), OpaqueBlock("fallback")),

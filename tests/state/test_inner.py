@@ -21,15 +21,7 @@ from rxworker.events import (
     TurnStart,
     Usage,
 )
-from rxworker.messages import (
-    Conversation,
-    Message,
-    StopKind,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    repair,
-)
+from rxworker.messages import Conversation, Message, StopKind, StopReason, ToolCall, ToolResult, repair
 from rxworker.state import RunState, fold_run
 
 Path = tuple[str, ...]
@@ -153,15 +145,7 @@ def test_a_call_that_runs_after_its_early_result_was_thrown_away_waits_again() -
 
 def test_a_response_that_starts_again_counts_with_what_it_took_before() -> None:
     started = Status(ResponseStatus.STARTED)
-    events = (
-        AttemptStart(model="small"),
-        started,
-        usage(4),
-        usage(5),
-        started,
-        usage(2),
-        COMPLETED,
-    )
+    events = (AttemptStart(model="small"), started, usage(4), usage(5), started, usage(2), COMPLETED)
     state = fold(*own(*events))
     assert (state.usage.total_tokens, state.usage_by_model["small"].total_tokens) == (7, 7)
     inside = fold(*((("a",), event) for event in events))

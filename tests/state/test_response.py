@@ -18,15 +18,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.block import ToolResultMetadata
-from rxworker.messages import (
-    Message,
-    ServerToolCall,
-    ServerToolResult,
-    StopKind,
-    StopReason,
-    Text,
-    ToolCall,
-)
+from rxworker.messages import Message, ServerToolCall, ServerToolResult, StopKind, StopReason, Text, ToolCall
 from rxworker.state import ResponseState, message_of, step_response
 
 T = BlockType
@@ -44,11 +36,7 @@ def fold(*events: ResponseEvent) -> ResponseState:
 
 
 def text(index: int, said: str, choice: int = 0) -> list[ResponseEvent]:
-    return [
-        BlockStart(index, T.TEXT, choice=choice),
-        TextDelta(index, said, choice),
-        BlockStop(index, T.TEXT),
-    ]
+    return [BlockStart(index, T.TEXT, choice=choice), TextDelta(index, said, choice), BlockStop(index, T.TEXT)]
 
 
 def test_a_response_becomes_a_message() -> None:

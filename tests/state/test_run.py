@@ -137,14 +137,7 @@ def test_the_usage_is_that_of_all_responses() -> None:
 
 def test_a_retracted_attempt_leaves_no_trace_but_its_tokens() -> None:
     error = Error("overloaded", "later", retryable=True)
-    lost: list[Event] = [
-        STARTED,
-        *text("lost"),
-        Usage(10, 1),
-        error,
-        FAILED,
-        AttemptRetract("later"),
-    ]
+    lost: list[Event] = [STARTED, *text("lost"), Usage(10, 1), error, FAILED, AttemptRetract("later")]
     state = fold(*BEGIN, *lost)
     assert state.conversation == HELLO
     assert state.response is None
@@ -239,12 +232,7 @@ def test_a_paused_run_waits_with_its_calls_and_goes_on_with_what_was_approved() 
 def test_results_stand_right_behind_their_calls() -> None:
     results = Message("user", (ToolResult("1", "one"), ToolResult("2", "two")))
     aside = Message.user("by the way")
-    state = fold(
-        *CALLS,
-        completed(StopKind.TOOL_USE),
-        MessageAdd((aside,), "hook"),
-        MessageAdd((results,), "tools"),
-    )
+    state = fold(*CALLS, completed(StopKind.TOOL_USE), MessageAdd((aside,), "hook"), MessageAdd((results,), "tools"))
     assert state.conversation == answered(assistant(called("1"), called("2")), results, aside)
 
 
@@ -259,11 +247,7 @@ def test_a_limit_has_its_name() -> None:
 
 def test_events_for_watchers_change_nothing_but_the_number() -> None:
     state, after = fold(*BEGIN), fold(*BEGIN, HookMessage("hook", "message", "hi"))
-    assert (after.conversation, after.response, after.seq) == (
-        state.conversation,
-        state.response,
-        4,
-    )
+    assert (after.conversation, after.response, after.seq) == (state.conversation, state.response, 4)
 
 
 def test_a_record_seen_twice_counts_once() -> None:
@@ -335,9 +319,7 @@ def test_merged_deltas_give_the_same_run(events: list[Event]) -> None:
 
 
 @given(st.lists(st.tuples(middle, TEXTS), max_size=25))
-def test_deltas_that_come_together_give_the_same_run(
-    events: list[tuple[Event, list[str]]],
-) -> None:
+def test_deltas_that_come_together_give_the_same_run(events: list[tuple[Event, list[str]]]) -> None:
     single: list[Event] = [RunStart(HELLO)]
     told: list[Record] = [*records(single)]
     for event, texts in events:

@@ -13,16 +13,7 @@ from rxworker.events import ResponseEvent
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, diff_runs
 from rxworker.log.format import records_of
-from rxworker.testing import (
-    Reply,
-    RequestChangedError,
-    ScriptedModel,
-    ScriptExhaustedError,
-    call,
-    fail,
-    say,
-    think,
-)
+from rxworker.testing import Reply, RequestChangedError, ScriptedModel, ScriptExhaustedError, call, fail, say, think
 from rxworker.transport import Retry
 
 REPLIES = [think("Hm.", "seal") + say("Let me see.") + call("look", n=1), say("It is a cat.")]
@@ -139,8 +130,7 @@ async def test_the_responses_of_runs_inside_are_left_out() -> None:
             return Worker(outer, tools=[send], log=log)
 
         run = make(
-            ScriptedModel([call("scout", task="Go."), say("All is well.")]),
-            ScriptedModel(["Nothing there."]),
+            ScriptedModel([call("scout", task="Go."), say("All is well.")]), ScriptedModel(["Nothing there."])
         ).run("Hi")
         await run
         model = await ScriptedModel.from_log(log, run.id)

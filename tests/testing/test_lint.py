@@ -64,13 +64,7 @@ def records(*events: Event) -> list[Record]:
         [BEGIN, START, BlockStart(1, TEXT), SAY, BlockStop(1, TEXT), STOP, DONE],
         [BEGIN, START, ABORT, BEGIN, START, STOP, DONE],
         [BEGIN, BlockStart(0, TOOL, CALL), BlockStop(0, TOOL, metadata=CALL), DONE],
-        [
-            BEGIN,
-            BlockStart(0, BlockType.TOOL_RESULT),
-            SAY,
-            BlockStop(0, BlockType.TOOL_RESULT),
-            DONE,
-        ],
+        [BEGIN, BlockStart(0, BlockType.TOOL_RESULT), SAY, BlockStop(0, BlockType.TOOL_RESULT), DONE],
     ],
 )
 def test_a_sound_response_draws_no_complaint(events: Sequence[Event]) -> None:
@@ -82,26 +76,17 @@ def test_a_sound_response_draws_no_complaint(events: Sequence[Event]) -> None:
     [
         ([BEGIN, START, DONE], "event 2: block 0 (text) is still open at Status(COMPLETED)"),
         ([BEGIN, START, START, STOP, DONE], "event 2: block 0 (text) starts while it is open"),
-        (
-            [BEGIN, START, STOP, START, STOP, DONE],
-            "event 3: block 0 (text) starts again after its end",
-        ),
+        ([BEGIN, START, STOP, START, STOP, DONE], "event 3: block 0 (text) starts again after its end"),
         ([BEGIN, SAY, DONE], "event 1: TextDelta outside of a block: 0 is not open"),
         ([BEGIN, START, STOP, SAY, DONE], "event 3: TextDelta outside of a block: 0 is not open"),
         ([BEGIN, STOP, DONE], "event 1: BlockStop outside of a block: 0 is not open"),
-        (
-            [BEGIN, START, STOP, ABORT, DONE],
-            "event 3: BlockAbort outside of a block: 0 is not open",
-        ),
+        ([BEGIN, START, STOP, ABORT, DONE], "event 3: BlockAbort outside of a block: 0 is not open"),
         ([BEGIN, DONE, Ping()], "event 2: Ping after Status(COMPLETED)"),
         ([BEGIN, DONE, DONE], "event 2: Status after Status(COMPLETED)"),
         ([BEGIN, Error("x", "y"), Ping(), FAILED], "event 2: Ping after an Error"),
         ([BEGIN, Error("x", "y"), DONE], "event 2: Status(COMPLETED) after an Error"),
         ([BEGIN], "end: the response has no terminal status"),
-        (
-            [BEGIN, START, BEGIN, DONE],
-            "event 2: block 0 (text) is still open when it was retracted",
-        ),
+        ([BEGIN, START, BEGIN, DONE], "event 2: block 0 (text) is still open when it was retracted"),
         (
             [BEGIN, BlockStart(0, TOOL), BlockStop(0, TOOL), DONE],
             "event 1: block 0 (tool_use) starts without the id and the name of its call",
@@ -122,14 +107,8 @@ def test_a_sound_response_draws_no_complaint(events: Sequence[Event]) -> None:
             "event 3: block 1 (tool_use) has the id of an earlier call: 1",
         ),
         ([BEGIN, START, BlockStop(0, TOOL), DONE], "event 2: block 0 (text) ends as tool_use"),
-        (
-            [BEGIN, START, ThinkingDelta(0, "x"), STOP, DONE],
-            "event 2: block 0 (text) has a ThinkingDelta",
-        ),
-        (
-            [BEGIN, START, InputJsonDelta(0, "{}"), STOP, DONE],
-            "event 2: block 0 (text) has a InputJsonDelta",
-        ),
+        ([BEGIN, START, ThinkingDelta(0, "x"), STOP, DONE], "event 2: block 0 (text) has a ThinkingDelta"),
+        ([BEGIN, START, InputJsonDelta(0, "{}"), STOP, DONE], "event 2: block 0 (text) has a InputJsonDelta"),
     ],
 )
 def test_a_broken_response_draws_its_complaint(events: Sequence[Event], complaint: str) -> None:
@@ -175,10 +154,7 @@ def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) ->
             [AttemptStart(), BEGIN, START, AttemptRetract("x")],
             "seq 4: block 0 (text) is still open when it was retracted",
         ),
-        (
-            [AttemptStart(), BEGIN, AttemptStart()],
-            "seq 3: the response has no terminal status",
-        ),
+        ([AttemptStart(), BEGIN, AttemptStart()], "seq 3: the response has no terminal status"),
         (
             [AttemptStart(), BEGIN, START, RunAbort("cancel", "x")],
             "seq 4: block 0 (text) is still open when it was retracted",

@@ -20,10 +20,7 @@ def test_parts_add_up_to_one_reply() -> None:
 def test_a_call_keeps_an_id_of_its_own() -> None:
     reply = Reply(tool_calls=(Call("a", id="mine"), Call("b")))
 
-    assert [block.id for block in reply.blocks("c") if isinstance(block, ToolCall)] == [
-        "mine",
-        "c_2",
-    ]
+    assert [block.id for block in reply.blocks("c") if isinstance(block, ToolCall)] == ["mine", "c_2"]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +55,4 @@ def test_failures_know_whether_another_try_helps() -> None:
 
 
 def test_a_stalled_or_failed_reply_breaks() -> None:
-    assert [reply.breaks for reply in (say("x"), say("x") + stall(), say("x") + cut())] == [
-        False,
-        True,
-        True,
-    ]
+    assert [reply.breaks for reply in (say("x"), say("x") + stall(), say("x") + cut())] == [False, True, True]

@@ -158,14 +158,7 @@ def test_a_reply_without_content_fails_before_it_starts(reply: Reply, kind: type
 
 @pytest.mark.parametrize(
     "reply",
-    [
-        say(""),
-        say("x"),
-        think("t") + call("a") + call("b"),
-        say("x") + fail("no"),
-        call("a") + cut(),
-        fail("no"),
-    ],
+    [say(""), say("x"), think("t") + call("a") + call("b"), say("x") + fail("no"), call("a") + cut(), fail("no")],
 )
 def test_every_reply_keeps_the_protocol(reply: Reply) -> None:
     check_balanced(reply_events(reply))

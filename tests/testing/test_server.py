@@ -65,10 +65,7 @@ async def test_a_reply_arrives_as_it_was_rendered(client: aiohttp.ClientSession,
 async def test_each_path_speaks_its_format_under_its_content_type(
     client: aiohttp.ClientSession, path: str, frames: Callable[..., list[bytes]], kind: str
 ) -> None:
-    async with (
-        ReplayServer([REPLY]) as server,
-        client.post(server.base_url + path, json={}) as answer,
-    ):
+    async with ReplayServer([REPLY]) as server, client.post(server.base_url + path, json={}) as answer:
         assert await answer.read() == b"".join(frames(REPLY))
         assert answer.content_type == kind
 
@@ -88,17 +85,12 @@ async def test_a_recording_arrives_byte_for_byte_at_any_path(
     recording = tmp_path / "a.sse"
     recording.write_bytes(data)
 
-    async with (
-        ReplayServer([recording]) as server,
-        client.post(server.base_url + path, json={}) as answer,
-    ):
+    async with ReplayServer([recording]) as server, client.post(server.base_url + path, json={}) as answer:
         assert await answer.read() == data
         assert answer.content_type == "text/event-stream"
 
 
-async def test_a_text_is_short_for_a_reply_and_a_function_sees_the_request(
-    client: aiohttp.ClientSession,
-) -> None:
+async def test_a_text_is_short_for_a_reply_and_a_function_sees_the_request(client: aiohttp.ClientSession) -> None:
     def echo(received: Received) -> str:
         assert isinstance(received.body, dict)
         return str(received.body["say"])
@@ -115,21 +107,14 @@ async def test_requests_are_kept_with_their_keys_masked(client: aiohttp.ClientSe
             await answer.read()
         (received,) = server.requests
 
-    assert (received.method, received.path, received.body) == (
-        "POST",
-        ANTHROPIC + "?beta=true",
-        {"a": [1]},
-    )
+    assert (received.method, received.path, received.body) == ("POST", ANTHROPIC + "?beta=true", {"a": [1]})
     assert received.headers["x-other"] == "shown"
     assert "secret" not in repr(received)
 
 
 async def test_a_refusal_has_its_status_headers_and_body(client: aiohttp.ClientSession) -> None:
     refusal = ServedResponse.from_status(429, headers={"retry-after": "1"}, body={"error": "slow"})
-    async with (
-        ReplayServer([refusal]) as server,
-        client.post(server.base_url + ANTHROPIC, json={}) as answer,
-    ):
+    async with ReplayServer([refusal]) as server, client.post(server.base_url + ANTHROPIC, json={}) as answer:
         assert (answer.status, answer.headers["retry-after"]) == (429, "1")
         assert await answer.json() == {"error": "slow"}
 
@@ -146,10 +131,7 @@ async def test_a_refusal_has_its_status_headers_and_body(client: aiohttp.ClientS
 async def test_an_answer_may_be_something_other_than_a_stream(
     client: aiohttp.ClientSession, answer: ServedResponse, status: int, kind: str, body: bytes
 ) -> None:
-    async with (
-        ReplayServer([answer]) as server,
-        client.post(server.base_url + ANTHROPIC, json={}) as got,
-    ):
+    async with ReplayServer([answer]) as server, client.post(server.base_url + ANTHROPIC, json={}) as got:
         assert (got.status, got.content_type, await got.read()) == (status, kind, body)
 
 
@@ -194,9 +176,7 @@ async def test_a_client_that_leaves_is_noticed(client: aiohttp.ClientSession, an
         assert (server.open_connections, server.disconnects) == (0, 1)
 
 
-async def test_a_client_that_does_not_wait_for_the_headers_is_noticed(
-    client: aiohttp.ClientSession,
-) -> None:
+async def test_a_client_that_does_not_wait_for_the_headers_is_noticed(client: aiohttp.ClientSession) -> None:
     async with ReplayServer([ServedResponse(REPLY, delay=60)]) as server:
         asking = asyncio.create_task(ask(client, server))
         await server.wait_requests(1)
@@ -224,19 +204,14 @@ async def test_answers_are_paced(client: aiohttp.ClientSession) -> None:
 @pytest.mark.parametrize(("path", "kind"), [(ANTHROPIC, '"type":"error"'), (OPENAI, '"type":"server_error"')])
 async def test_running_out_of_answers_is_an_error(client: aiohttp.ClientSession, path: str, kind: str) -> None:
     none: list[Reply] = []
-    async with (
-        ReplayServer(none) as server,
-        client.post(server.base_url + path, json={}) as answer,
-    ):
+    async with ReplayServer(none) as server, client.post(server.base_url + path, json={}) as answer:
         body = await answer.text()
         assert (answer.status, answer.headers["x-should-retry"]) == (500, "false")
         assert kind in body
         assert "request 1 came, but only 0 answers were scripted" in body
 
 
-async def test_a_function_that_raises_is_an_error_with_its_message(
-    client: aiohttp.ClientSession,
-) -> None:
+async def test_a_function_that_raises_is_an_error_with_its_message(client: aiohttp.ClientSession) -> None:
     def broken(_received: Received) -> Reply:
         raise KeyError("oops")
 
@@ -245,10 +220,7 @@ async def test_a_function_that_raises_is_an_error_with_its_message(
 
 
 async def test_a_reply_needs_a_path_whose_format_is_known(client: aiohttp.ClientSession) -> None:
-    async with (
-        ReplayServer([REPLY]) as server,
-        client.post(server.base_url + "/v1/embeddings", json={}) as answer,
-    ):
+    async with ReplayServer([REPLY]) as server, client.post(server.base_url + "/v1/embeddings", json={}) as answer:
         assert answer.status == 404
         text = await answer.text()
         assert "no format is known at /v1/embeddings" in text

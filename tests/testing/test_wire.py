@@ -128,12 +128,7 @@ def test_openai_streams_chunks_and_then_done() -> None:
     told = payloads(openai_chat_frames(say("Hi", chunk=1)))
 
     deltas = [at(p, "choices", 0, "delta") for p in told[:-2]]
-    assert deltas == [
-        {"role": "assistant", "content": ""},
-        {"content": "H"},
-        {"content": "i"},
-        {},
-    ]
+    assert deltas == [{"role": "assistant", "content": ""}, {"content": "H"}, {"content": "i"}, {}]
     assert at(told[-2], "choices") == []
     assert at(told[-2], "usage", "total_tokens") == 15
     assert told[-1] == "[DONE]"
@@ -283,10 +278,7 @@ def test_interactions_send_a_step_for_each_block_and_a_done() -> None:
     reply = think("hm", "seal") + say("Look", usage=usage) + call("now")
     told = payloads(gemini_interactions_frames(reply))
 
-    assert [at(p, "event_type") for p in told[:2]] == [
-        "interaction.created",
-        "interaction.status_update",
-    ]
+    assert [at(p, "event_type") for p in told[:2]] == ["interaction.created", "interaction.status_update"]
     assert [at(p, "step", "type") for p in told if b"step.start" in msgspec.json.encode(p)] == [
         "thought",
         "model_output",
@@ -341,24 +333,11 @@ def test_arguments_that_are_not_an_object_are_sent_as_they_are(frames: Frames) -
 @pytest.mark.parametrize(
     ("frames", "last"),
     [
-        (
-            anthropic_frames,
-            {"type": "error", "error": {"type": "overloaded_error", "message": "later"}},
-        ),
-        (
-            gemini_interactions_frames,
-            {"event_type": "error", "error": {"code": "unavailable", "message": "later"}},
-        ),
+        (anthropic_frames, {"type": "error", "error": {"type": "overloaded_error", "message": "later"}}),
+        (gemini_interactions_frames, {"event_type": "error", "error": {"code": "unavailable", "message": "later"}}),
         (
             openai_chat_frames,
-            {
-                "error": {
-                    "message": "later",
-                    "type": "server_error",
-                    "param": None,
-                    "code": "overloaded",
-                }
-            },
+            {"error": {"message": "later", "type": "server_error", "param": None, "code": "overloaded"}},
         ),
     ],
 )

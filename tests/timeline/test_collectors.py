@@ -41,11 +41,7 @@ def input_of(*deltas: Event) -> Json:
 
 def test_texts_are_collected_block_by_block() -> None:
     texts = texts_of(
-        TextDelta(0, "he"),
-        TextDelta(1, "x"),
-        TextDelta(0, "llo"),
-        BlockStop(0, T.TEXT),
-        BlockStop(1, T.TEXT),
+        TextDelta(0, "he"), TextDelta(1, "x"), TextDelta(0, "llo"), BlockStop(0, T.TEXT), BlockStop(1, T.TEXT)
     )
     assert texts.has_content()
     assert texts.collected() == ["hello", "x"]

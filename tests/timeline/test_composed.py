@@ -131,10 +131,7 @@ def test_a_scope_that_could_not_be_made_is_made_at_the_next_event() -> None:
 
 @pytest.mark.parametrize(
     ("second", "logged"),
-    [
-        (LogOfRows, ["xo", "yo", "xoab together", "yoab together"]),
-        (Log, ["xo", "yo", "xoa", "yoa", "xoab", "yoab"]),
-    ],
+    [(LogOfRows, ["xo", "yo", "xoab together", "yoab together"]), (Log, ["xo", "yo", "xoa", "yoa", "xoab", "yoab"])],
 )
 def test_deltas_come_together_if_all_handlers_of_the_block_take_them_so(second: type[Log], logged: list[str]) -> None:
     timeline, log = Timeline(), list[object]()

@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 from reactivex import of
 
-from rxworker.events import (
-    BlockStart,
-    BlockStop,
-    BlockType,
-    InputJsonDelta,
-    ResponseEvent,
-    ToolUseMetadata,
-)
+from rxworker.events import BlockStart, BlockStop, BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
 from rxworker.messages import ToolCall
 from rxworker.operators import tool_inputs
 from rxworker.state import ResponseState, message_of, step_response

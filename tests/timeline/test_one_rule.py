@@ -34,16 +34,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.kinds import is_block_event, start_of
-from rxworker.operators import (
-    committed,
-    fold_scope,
-    group_blocks,
-    hold_back,
-    lines,
-    live,
-    mask,
-    sentences,
-)
+from rxworker.operators import committed, fold_scope, group_blocks, hold_back, lines, live, mask, sentences
 from rxworker.operators.kernel import Operator, Source
 from rxworker.providers import PROVIDERS
 from rxworker.state import BlockState, fold_run, step_block
@@ -192,12 +183,7 @@ def check(events: Sequence[Event]) -> None:
 
 
 STARTED = Status(ResponseStatus.STARTED)
-BEFORE_THE_FIRST_STATUS: list[Event] = [
-    AttemptStart(),
-    BlockStart(0, T.TEXT),
-    TextDelta(0, "a"),
-    STARTED,
-]
+BEFORE_THE_FIRST_STATUS: list[Event] = [AttemptStart(), BlockStart(0, T.TEXT), TextDelta(0, "a"), STARTED]
 BEGUN_ANEW: list[Event] = [*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), STARTED, TextDelta(0, "c")]
 
 
@@ -218,9 +204,7 @@ def test_they_agree_on_a_recording(recording: Path) -> None:
 @example([*BEFORE_THE_FIRST_STATUS, TextDelta(0, "b"), BlockStop(0, T.TEXT)])
 @example(BEGUN_ANEW)
 @given(streams)
-def test_what_collectors_have_is_what_is_folded_of_what_cannot_be_retracted(
-    events: list[Event],
-) -> None:
+def test_what_collectors_have_is_what_is_folded_of_what_cannot_be_retracted(events: list[Event]) -> None:
     run = [AttemptStart(), *events, AttemptStart()]
     assert collected(run) == folded(run)
 

@@ -150,12 +150,7 @@ def test_thinking_blocks_have_typed_events() -> None:
         BlockAbort(1, T.THINKING, "cut"),
     )
     assert handler.scopes == [
-        [
-            ThinkingBlockStart(0),
-            ThinkingDelta(0, "hm"),
-            SignatureDelta(0, "s"),
-            ThinkingBlockStop(0),
-        ],
+        [ThinkingBlockStart(0), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), ThinkingBlockStop(0)],
         [ThinkingBlockStart(1), ThinkingBlockAbort(1, "cut")],
     ]
 
@@ -174,11 +169,7 @@ def test_start_and_stop_of_a_tool_call_carry_its_id_and_name() -> None:
         BlockAbort(2, T.TOOL_USE, "cut"),
     )
     assert handler.scopes == [
-        [
-            ToolUseBlockStart(0, "1", "look"),
-            InputJsonDelta(0, "{}"),
-            ToolUseBlockStop(0, "1", "look"),
-        ],
+        [ToolUseBlockStart(0, "1", "look"), InputJsonDelta(0, "{}"), ToolUseBlockStop(0, "1", "look")],
         [InputJsonDelta(1, "{}"), ToolUseBlockStop(1, "1", "look")],
         [ToolUseBlockStart(2, "1", "look"), ToolUseBlockAbort(2, "1", "look", "cut")],
     ]
@@ -188,10 +179,7 @@ def test_a_delta_without_a_start_opens_its_block_and_its_scope() -> None:
     timeline, handler = Timeline(), Counting()
     timeline.on_text_block(handler)
     play(timeline, TextDelta(0, "a"), TextDelta(0, "b"), BlockStop(0, T.TEXT), TextDelta(0, "c"))
-    assert handler.scopes == [
-        [TextDelta(0, "a"), TextDelta(0, "b"), TextBlockStop(0)],
-        [TextDelta(0, "c")],
-    ]
+    assert handler.scopes == [[TextDelta(0, "a"), TextDelta(0, "b"), TextBlockStop(0)], [TextDelta(0, "c")]]
 
 
 def test_a_handler_sees_only_the_deltas_of_its_kind() -> None:
@@ -206,12 +194,7 @@ def test_tool_results_go_to_text_handlers() -> None:
     timeline = Timeline()
     seen = everything(timeline)
     metadata = ToolResultMetadata("call_1")
-    play(
-        timeline,
-        BlockStart(0, T.TOOL_RESULT, metadata),
-        TextDelta(0, "9"),
-        BlockStop(0, T.TOOL_RESULT),
-    )
+    play(timeline, BlockStart(0, T.TOOL_RESULT, metadata), TextDelta(0, "9"), BlockStop(0, T.TOOL_RESULT))
     assert seen == [TextBlockStart(0, "call_1"), TextDelta(0, "9"), TextBlockStop(0)]
 
 

@@ -7,18 +7,7 @@ import datetime
 import decimal
 import enum
 import uuid
-from typing import (
-    Annotated,
-    Any,
-    Generic,
-    Literal,
-    NamedTuple,
-    NewType,
-    NotRequired,
-    Required,
-    TypedDict,
-    TypeVar,
-)
+from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Required, TypedDict, TypeVar
 
 import msgspec
 import pytest
@@ -52,11 +41,7 @@ class Filter(TypedDict, total=False):
 
 
 @tool
-async def travel(
-    trip: Trip,
-    only: Filter,
-    mode: Literal["rail", "road"] = "rail",
-) -> str:
+async def travel(trip: Trip, only: Filter, mode: Literal["rail", "road"] = "rail") -> str:
     return f"{trip!r} {only!r} {mode}"
 
 
@@ -109,10 +94,7 @@ async def test_what_does_not_fit_is_named_by_its_path(text: str, path: str, reas
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        (
-            '{"trip": {"places": [{"city": "a"}, {"city": 2}]}, "only": {}}',
-            "$.trip.places[1].city",
-        ),
+        ('{"trip": {"places": [{"city": "a"}, {"city": 2}]}, "only": {}}', "$.trip.places[1].city"),
         ('{"trip": {"places": [{}]}, "only": {}}', "$.trip.places[0].city"),
         ('{"trip": {"places": []}, "only": {}, "mode": "air"}', "$.mode"),
         ('{"trip": {"places": []}, "only": {"tags": [1]}}', "$.only.tags[0]"),

@@ -161,11 +161,7 @@ OSLO = '{"city": "Oslo"}'
         (Place | str, OSLO, Place(city="Oslo")),
         (list[Cat | Dog] | None, '[{"kind": "cat", "lives": 9}]', [Cat(kind="cat", lives=9)]),
         (Cat | Dog | None, "null", None),
-        (
-            list[PetAlias],
-            '[{"kind": "cat", "lives": 9}, "none"]',
-            [Cat(kind="cat", lives=9), "none"],
-        ),
+        (list[PetAlias], '[{"kind": "cat", "lives": 9}, "none"]', [Cat(kind="cat", lives=9), "none"]),
         (Path, '"/notes/a"', Path("/notes/a")),
         (list[Path], '["a", "b"]', [Path("a"), Path("b")]),
         (Path | None, '"a"', Path("a")),
@@ -334,19 +330,9 @@ async def test_constraints_of_pydantic_and_annotated_types_hold_for_plain_types(
         return f"{many} {more} {name}"
 
     properties: Any = go.meta.input_schema["properties"]
-    assert properties["many"] == {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 5,
-        "description": "how many",
-    }
+    assert properties["many"] == {"type": "integer", "minimum": 1, "maximum": 5, "description": "how many"}
     assert properties["more"]["minimum"] == 2
-    assert properties["name"] == {
-        "type": "string",
-        "maxLength": 3,
-        "pattern": "^a",
-        "default": "a",
-    }
+    assert properties["name"] == {"type": "string", "maxLength": 3, "pattern": "^a", "default": "a"}
     for text, path in (
         ('{"many": 6}', "$.many"),
         ('{"many": 1, "more": 1}', "$.more"),

@@ -52,10 +52,7 @@ def test_google_style_is_read() -> None:
 def test_rest_style_is_read() -> None:
     read = parse_docstring(REST)
     assert read.description == "Look the weather up.\n\nIt asks the nearest station."
-    assert read.parameters == {
-        "city": "Where to look: a city, without its country.",
-        "days": "How far ahead.",
-    }
+    assert read.parameters == {"city": "Where to look: a city, without its country.", "days": "How far ahead."}
 
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "])
@@ -71,10 +68,7 @@ def test_text_after_a_section_belongs_to_the_description() -> None:
 
 
 def test_a_parameter_may_be_named_without_text() -> None:
-    assert parse_docstring("Sum.\n\nArgs:\n    a:\n        One.\n    b:").parameters == {
-        "a": "One.",
-        "b": "",
-    }
+    assert parse_docstring("Sum.\n\nArgs:\n    a:\n        One.\n    b:").parameters == {"a": "One.", "b": ""}
 
 
 def test_a_line_with_a_colon_within_a_description_is_not_a_section() -> None:
@@ -83,10 +77,7 @@ def test_a_line_with_a_colon_within_a_description_is_not_a_section() -> None:
 
 
 def test_blank_lines_between_parameters_change_nothing() -> None:
-    assert parse_docstring("S.\n\nArgs:\n    a: One.\n\n    b: Two.").parameters == {
-        "a": "One.",
-        "b": "Two.",
-    }
+    assert parse_docstring("S.\n\nArgs:\n    a: One.\n\n    b: Two.").parameters == {"a": "One.", "b": "Two."}
 
 
 def test_sections_without_the_summary_line_are_read() -> None:

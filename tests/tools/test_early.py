@@ -83,10 +83,7 @@ async def test_a_pure_call_runs_before_it_is_requested_and_is_not_run_again() ->
     assert [type(event) for event in later] == [ToolStop]
 
 
-@pytest.mark.parametrize(
-    ("name", "input"),
-    [("write", {"at": "a"}), ("clear", {}), ("ask", {}), ("none", {})],
-)
+@pytest.mark.parametrize(("name", "input"), [("write", {"at": "a"}), ("clear", {}), ("ask", {}), ("none", {})])
 async def test_only_pure_tools_without_approval_start(name: str, input: JsonObject) -> None:  # noqa: A002
     desk = Desk()
     assert not begin(RunningCalls(desk.toolbox), ToolCall("1", name, input), [])

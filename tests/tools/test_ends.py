@@ -144,9 +144,7 @@ def expected(end: BaseException) -> str:
 @pytest.mark.parametrize("end", ENDS, ids=IDS)
 @pytest.mark.parametrize("sort", SORTS)
 async def test_it_is_a_result_that_the_model_reads(
-    sort: Callable[[BaseException], Callable[..., object]],
-    end: BaseException,
-    policy: dict[str, Any],
+    sort: Callable[[BaseException], Callable[..., object]], end: BaseException, policy: dict[str, Any]
 ) -> None:
     made = tool(name="go", **policy)(sort(end))
     result = await run_call(Toolbox([made]), ToolCall("1", "go", {}))
@@ -157,9 +155,7 @@ async def test_it_is_a_result_that_the_model_reads(
 @pytest.mark.parametrize("end", ENDS, ids=IDS)
 @pytest.mark.parametrize("sort", SORTS)
 async def test_the_other_calls_and_the_run_go_on(
-    sort: Callable[[BaseException], Callable[..., object]],
-    end: BaseException,
-    policy: dict[str, Any],
+    sort: Callable[[BaseException], Callable[..., object]], end: BaseException, policy: dict[str, Any]
 ) -> None:
     made = tool(name="go", **policy)(sort(end))
     calls = say_call("echo", text="a") + say_call("go") + say_call("echo", text="b")
@@ -249,9 +245,7 @@ INTERRUPTS = [KeyboardInterrupt(), BaseExceptionGroup("both", [ValueError(), Key
 @pytest.mark.parametrize("policy", POLICIES[:2], ids=["usual", "timeout"])
 @pytest.mark.parametrize("sort", [s for s in SORTS if s is not cleaning_up])
 def test_an_interrupt_passes(
-    sort: Callable[[BaseException], Callable[..., object]],
-    end: BaseException,
-    policy: dict[str, Any],
+    sort: Callable[[BaseException], Callable[..., object]], end: BaseException, policy: dict[str, Any]
 ) -> None:
     made = tool(name="go", **policy)(sort(end))
     with pytest.raises(type(end)):

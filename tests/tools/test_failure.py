@@ -44,9 +44,7 @@ async def test_a_worker_takes_over_that_of_a_toolbox() -> None:
     assert worker.tools.error_formatter is in_french
 
 
-async def test_a_formatter_that_fails_leaves_the_usual_text(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_formatter_that_fails_leaves_the_usual_text(caplog: pytest.LogCaptureFixture) -> None:
     def broken(error: ToolError) -> str:
         raise ValueError("formatter")
 

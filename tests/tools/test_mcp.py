@@ -146,9 +146,7 @@ async def leave(block: Any) -> None:
     await block.__aexit__(None, None, None)
 
 
-async def test_the_program_gets_no_keys_but_what_it_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_program_gets_no_keys_but_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMALL_SERVER_SAYS", "a secret of ours")
     only = ["odd name.with/signs"]
     async with mcp_tools(COMMAND, only=only) as (odd,):
@@ -194,9 +192,7 @@ async def test_what_cannot_be_meant_is_refused(given: dict[str, Any]) -> None:
             raise AssertionError
 
 
-async def test_without_the_package_the_error_names_the_missing_package(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_the_package_the_error_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def none(name: str, *rest: Any, **more: Any) -> Any:
@@ -220,9 +216,7 @@ async def test_it_works_over_http_too(mcp_address: str) -> None:
         assert (await ask(tools["fail"])).is_error
 
 
-async def test_a_redirect_takes_the_headers_to_no_other_server(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_redirect_takes_the_headers_to_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     taken: list[str] = []
 
@@ -294,10 +288,7 @@ def test_references_are_written_out_and_what_has_no_end_allows_anything() -> Non
     schema: JsonObject = {
         "type": "object",
         "$defs": {
-            "Node": {
-                "type": "object",
-                "properties": {"next": {"$ref": "#/$defs/Node"}, "at": {"$ref": "#/$defs/At"}},
-            },
+            "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "at": {"$ref": "#/$defs/At"}}},
             "At": {"type": "string"},
         },
         "properties": {
@@ -314,12 +305,7 @@ def test_references_are_written_out_and_what_has_no_end_allows_anything() -> Non
     }
     assert inlined(schema) == {
         "type": "object",
-        "properties": {
-            "node": node,
-            "far": {},
-            "lost": {},
-            "all": {"type": "array", "items": [{"type": "string"}]},
-        },
+        "properties": {"node": node, "far": {}, "lost": {}, "all": {"type": "array", "items": [{"type": "string"}]}},
     }
 
 

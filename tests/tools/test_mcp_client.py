@@ -58,10 +58,7 @@ async def test_a_list_that_has_changed_is_new(client: McpClient) -> None:
 
 async def test_a_prompt_becomes_messages_for_a_run(client: McpClient) -> None:
     [prompt] = await client.prompts()
-    assert [(each.name, each.required) for each in prompt.arguments or ()] == [
-        ("harbour", True),
-        ("days", False),
-    ]
+    assert [(each.name, each.required) for each in prompt.arguments or ()] == [("harbour", True), ("days", False)]
     messages = await client.get_prompt(prompt.name, {"harbour": "Brest"})
     assert messages == (
         Message.user("From Brest, 1 days. When?"),

@@ -11,16 +11,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from rxworker import (
-    Answer,
-    Approve,
-    Deny,
-    Finished,
-    Paused,
-    Worker,
-    tool,
-    worker_tool,
-)
+from rxworker import Answer, Approve, Deny, Finished, Paused, Worker, tool, worker_tool
 from rxworker.decisions import Decision
 from rxworker.errors import DecisionError, RunCancelledError
 from rxworker.events import Record
@@ -313,16 +304,8 @@ CONTENTS: list[tuple[JsonObject, Json, str]] = [
         ["a", "b"],
         "has more than 1 items",
     ),
-    (
-        {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}, "minItems": 1},
-        ["a"],
-        "",
-    ),
-    (
-        {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}},
-        ["b"],
-        "is not among: a",
-    ),
+    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}, "minItems": 1}, ["a"], ""),
+    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ["b"], "is not among: a"),
 ]
 
 
@@ -359,10 +342,7 @@ NO_FORMS: list[JsonObject] = [
     {"type": "object", "properties": {"x": {"type": "string", "enum": ["a"], "enumNames": [1]}}},
     {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": {}}]}}},
     {"type": "object", "properties": {"x": {"type": "string", "oneOf": [{"const": "a", "if": 1}]}}},
-    {
-        "type": "object",
-        "properties": {"x": {"type": "array", "items": {"enum": ["a"], "contains": {}}}},
-    },
+    {"type": "object", "properties": {"x": {"type": "array", "items": {"enum": ["a"], "contains": {}}}}},
 ]
 
 
@@ -401,13 +381,7 @@ TEXT: JsonObject = {"type": "string"}
 LONG: list[JsonObject] = [
     {"message": "?" * 200_000, "requestedSchema": FORM},
     {"message": "?", "requestedSchema": {"type": "object", "properties": {"x": ENUM}}},
-    {
-        "message": "?",
-        "requestedSchema": {
-            "type": "object",
-            "properties": dict.fromkeys(map(str, range(9_999)), TEXT),
-        },
-    },
+    {"message": "?", "requestedSchema": {"type": "object", "properties": dict.fromkeys(map(str, range(9_999)), TEXT)}},
     {"message": None, "requestedSchema": FORM},
 ]
 
@@ -455,12 +429,7 @@ async def test_an_answer_that_was_given_elsewhere_does_not_count_where_its_pause
         paused: Any = await worker.run("go")
         [waiting] = paused.pause.calls
         answered = replace(waiting.begun, reply=Reply("accept", {"guests": 2}))
-        pause = replace(
-            paused.pause,
-            hook="permit",
-            required=(),
-            calls=(replace(waiting, begun=answered),),
-        )
+        pause = replace(paused.pause, hook="permit", required=(), calls=(replace(waiting, begun=answered),))
         result: Any = await worker.resume(replace(paused, pause=pause, is_foreign=True))
         assert (result.hook, small.done) == ("question", [])
 

@@ -34,10 +34,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-ASK = {
-    "method": "elicitation/create",
-    "params": {"mode": "form", "message": "How many?", "requestedSchema": FORM},
-}
+ASK = {"method": "elicitation/create", "params": {"mode": "form", "message": "How many?", "requestedSchema": FORM}}
 WORKING: dict[str, Any] = {"status": "working", "statusMessage": "digging"}
 DONE: dict[str, Any] = {
     "status": "completed",
@@ -159,21 +156,10 @@ ENDS: list[tuple[dict[str, Any], str, int]] = [
     ({"status": "failed", "error": {"code": 1, "message": "caved in"}}, "is failed: caved in", 0),
     ({"status": "cancelled", "statusMessage": "dusk"}, "is cancelled: dusk", 0),
     ({"status": "completed"}, "is completed: no reason given", 0),
-    (
-        {
-            "status": "completed",
-            "result": {"content": [{"type": "text", "text": "dust"}], "isError": True},
-        },
-        "dust",
-        0,
-    ),
+    ({"status": "completed", "result": {"content": [{"type": "text", "text": "dust"}], "isError": True}}, "dust", 0),
     ({"status": "resting"}, "the state of the task is not one of MCP", 1),
     ({"status": "working", "taskId": "t2"}, "the state of another task", 1),
-    (
-        {"status": "input_required", "inputRequests": {"a": {"method": "roots/list"}}},
-        "'roots/list'",
-        1,
-    ),
+    ({"status": "input_required", "inputRequests": {"a": {"method": "roots/list"}}}, "'roots/list'", 1),
 ]
 
 
@@ -379,13 +365,7 @@ async def test_a_task_that_cannot_be_followed_is_cancelled(failing: str) -> None
     assert mine.count("tasks/cancel") == 1
 
 
-INTERVALS: list[tuple[float, float]] = [
-    (-1, 0.05),
-    (0, 0.05),
-    (1e12, 3600.0),
-    (math.inf, 3600.0),
-    (math.nan, 1.0),
-]
+INTERVALS: list[tuple[float, float]] = [(-1, 0.05), (0, 0.05), (1e12, 3600.0), (math.inf, 3600.0), (math.nan, 1.0)]
 
 
 @pytest.mark.parametrize(("given", "seconds"), INTERVALS)

@@ -34,10 +34,7 @@ class Notes:
         self.may_read.set()
         handler = ListenHandler(self.bus) if listens else None
         self.server = Server(
-            "notes",
-            on_read_resource=self.read,
-            on_list_resources=self.list,
-            on_subscriptions_listen=handler,
+            "notes", on_read_resource=self.read, on_list_resources=self.list, on_subscriptions_listen=handler
         )
 
     async def list(self, *_: object) -> types.ListResourcesResult:

@@ -11,12 +11,7 @@ import msgspec
 import pytest
 
 from rxworker import tool
-from rxworker.errors import (
-    ExecutionFailedError,
-    InvalidArgumentError,
-    ToolError,
-    ToolTimeoutError,
-)
+from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError
 from rxworker.messages import Document, Image, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.content import ResultContent
 from rxworker.tools import Progress, Toolbox, ToolContext
@@ -72,8 +67,7 @@ def circle() -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"),
-    [(object(), "object"), ({1: object()}, "dict"), ([complex(1)], "list"), (circle(), "list")],
+    ("value", "kind"), [(object(), "object"), ({1: object()}, "dict"), ([complex(1)], "list"), (circle(), "list")]
 )
 def test_a_value_without_json_form_is_named_by_its_type(value: object, kind: str) -> None:
     with pytest.raises(ExecutionFailedError, match=f"returned a {kind}, which has no JSON form") as caught:

@@ -76,9 +76,7 @@ async def test_anthropic_receives_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
     assert results[4]["is_error"] is True
 
 
-async def test_chat_receives_texts_and_the_picture_right_after_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_chat_receives_texts_and_the_picture_right_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = await sent(OpenAIChat, monkeypatch)
     results = [message for message in messages if message["role"] == "tool"]
     assert [r["tool_call_id"] for r in results] == [f"call_1_{n}" for n in range(1, 6)]

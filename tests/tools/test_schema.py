@@ -93,10 +93,7 @@ def test_the_schema_is_a_closed_object() -> None:
 
     assert find.meta.input_schema == {
         "type": "object",
-        "properties": {
-            "city": {"type": "string", "description": "Where."},
-            "days": {"type": "integer", "default": 3},
-        },
+        "properties": {"city": {"type": "string", "description": "Where."}, "days": {"type": "integer", "default": 3}},
         "required": ["city"],
         "additionalProperties": False,
     }
@@ -107,11 +104,7 @@ def test_a_tool_without_parameters_takes_an_empty_object() -> None:
     def now() -> str:
         return ""
 
-    assert now.meta.input_schema == {
-        "type": "object",
-        "properties": {},
-        "additionalProperties": False,
-    }
+    assert now.meta.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 @pytest.mark.parametrize(
@@ -198,11 +191,7 @@ def test_a_default_that_the_model_could_not_send_is_not_shown() -> None:
     def go(days: int = missing, hours: int = nothing, most: float = float("inf")) -> float:
         return days + hours + most
 
-    assert properties(go) == {
-        "days": {"type": "integer"},
-        "hours": {"type": "integer"},
-        "most": {"type": "number"},
-    }
+    assert properties(go) == {"days": {"type": "integer"}, "hours": {"type": "integer"}, "most": {"type": "number"}}
 
 
 def test_a_parameter_is_described_where_it_is_nearest() -> None:

@@ -52,13 +52,7 @@ def gather(items: list[object]) -> list[FunctionTool[..., Any]]:
 
     return [
         tool(function)
-        for function in (
-            from_async_generator,
-            from_generator,
-            from_observable,
-            from_coroutine,
-            from_thread,
-        )
+        for function in (from_async_generator, from_generator, from_observable, from_coroutine, from_thread)
     ]
 
 

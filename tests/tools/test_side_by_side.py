@@ -87,25 +87,12 @@ async def again(does: str, name: str, waits: int, context: ToolContext) -> str:
 
 
 TOOLS = Toolbox([plain, alone, timed, again])
-DOES = [
-    "pass",
-    "pass",
-    "pass",
-    "fail",
-    "cancel",
-    "cancel and wait",
-    "raise a cancellation",
-    "time out",
-]
+DOES = ["pass", "pass", "pass", "fail", "cancel", "cancel and wait", "raise a cancellation", "time out"]
 
 
 @st.composite
 def mixes(draw: st.DrawFn) -> list[ToolCall]:
-    rows = st.tuples(
-        st.sampled_from([*TOOLS.names, "none"]),
-        st.sampled_from(DOES),
-        st.sampled_from([0, 0, 1, 3]),
-    )
+    rows = st.tuples(st.sampled_from([*TOOLS.names, "none"]), st.sampled_from(DOES), st.sampled_from([0, 0, 1, 3]))
     return [
         ToolCall(str(place), name, {"does": does, "name": str(place), "waits": waits})
         for place, (name, does, waits) in enumerate(draw(st.lists(rows, max_size=6)))

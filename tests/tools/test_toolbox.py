@@ -88,10 +88,7 @@ def plain(where: str) -> str:
         (plain, r"\.plain is not a tool: decorate it with @tool"),
         (App, r"\.App is not a tool"),
         ("look", r"builtins\.str is not a tool: it needs an execute method, and a meta or a name"),
-        (
-            App.look,
-            r"\.App\.look is a method without its object: take it from one, such as app\.look",
-        ),
+        (App.look, r"\.App\.look is a method without its object: take it from one, such as app\.look"),
     ],
 )
 def test_what_is_not_a_tool_is_refused_with_a_hint(thing: Any, message: str) -> None:

@@ -42,14 +42,7 @@ def events() -> list[JsonObject]:
         {"type": "response.output_item.added", "output_index": 0, "item": {**ITEM, "content": []}},
     ]
     for piece in ("one", " two", " three"):
-        said.append(
-            {
-                "type": "response.output_text.delta",
-                "output_index": 0,
-                "content_index": 0,
-                "delta": piece,
-            }
-        )
+        said.append({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": piece})
     said.append({"type": "response.output_item.done", "output_index": 0, "item": ITEM})
     done: JsonObject = {**head, "status": "completed", "output": [ITEM]}
     said.append({"type": "response.completed", "response": done})
@@ -188,11 +181,7 @@ async def test_a_worker_requests_a_response_that_is_gone_again(status: int) -> N
 
 
 async def test_a_response_that_failed_is_not_taken_up() -> None:
-    failed: JsonObject = {
-        "id": "resp/1",
-        "status": "failed",
-        "error": {"code": "server_error", "message": "no"},
-    }
+    failed: JsonObject = {"id": "resp/1", "status": "failed", "error": {"code": "server_error", "message": "no"}}
     last = {"type": "response.failed", "sequence_number": 4, "response": failed}
     frames = [*FRAMES[:4], b"data: " + msgspec.json.encode(last) + b"\n\n"]
     async with ReplayServer([ServedResponse.from_frames(frames)]) as server:
@@ -218,10 +207,7 @@ def test_a_response_is_cancelled_once_also_when_its_bytes_have_ended() -> None:
     assert decoder.resume(sent) is None
     request = decoder.cancel(sent)
     assert request is not None
-    assert (request.method, request.url) == (
-        "POST",
-        "https://api.openai.com/v1/responses/resp%2F1/cancel",
-    )
+    assert (request.method, request.url) == ("POST", "https://api.openai.com/v1/responses/resp%2F1/cancel")
     assert decoder.cancel(sent) is None
 
 
@@ -264,9 +250,7 @@ class Slow:
             await reader.read()  # until the client closes
 
 
-async def test_leaving_before_the_response_has_a_name_cancels_it_when_it_has_one(
-    raw_server: RawServer,
-) -> None:
+async def test_leaving_before_the_response_has_a_name_cancels_it_when_it_has_one(raw_server: RawServer) -> None:
     """The service goes on with what it was sent, also without a connection."""
     service, got = Slow(), list[ResponseEvent]()
     provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
@@ -299,9 +283,7 @@ async def test_a_run_that_is_left_before_its_response_has_a_name_cancels_it(
         assert service.cancelled.is_set()
 
 
-async def test_a_response_that_is_left_and_gets_no_name_is_not_sent_again(
-    raw_server: RawServer,
-) -> None:
+async def test_a_response_that_is_left_and_gets_no_name_is_not_sent_again(raw_server: RawServer) -> None:
     service = Slow(b"")
     provider = OpenAIResponses("m", api_key="k", base_url=await raw_server(service))
     errors: list[Exception] = []

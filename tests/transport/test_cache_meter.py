@@ -16,15 +16,7 @@ from rxworker import Worker, on_message_send, tool
 from rxworker.hooks import Hook, MessageSendContext, chain
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
-from rxworker.providers import (
-    Anthropic,
-    Bedrock,
-    Gemini,
-    HttpRequest,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-)
+from rxworker.providers import Anthropic, Bedrock, Gemini, HttpRequest, OpenAIChat, OpenAIResponses, Options
 from rxworker.providers.base import Provider
 from rxworker.providers.cache_use import CacheChange
 from rxworker.testing import Reply, call, say
@@ -257,40 +249,19 @@ Row = tuple[Provider, Callable[[Case], None], str, str, str, bool]
 BREAKERS: dict[str, Row] = {
     "a time in the system text": (CLAUDE, hooked(clock), "system", "clock", "", True),
     "the same over Bedrock": (BEDROCK, hooked(clock), "system", "clock", "", True),
-    "the same in a chain": (
-        CHAT,
-        hooked(arguments, clock, chained="all"),
-        "system",
-        "all/clock",
-        "",
-        True,
-    ),
+    "the same in a chain": (CHAT, hooked(arguments, clock, chained="all"), "system", "all/clock", "", True),
     "a day in the question": (RESPONSES, hooked(day), "message", "day", "", True),
     "an id of the request": (GEMINI, hooked(ids), "system", "ids", "", False),
     "the number of the turn": (CLAUDE, hooked(count), "system", "count", "", False),
     "the first of two": (CLAUDE, hooked(ids, count), "system", "ids", "", False),
     "the second of two": (CLAUDE, hooked(count, clock), "system", "clock", "", True),
     "a reminder that moves": (CLAUDE, hooked(remind), "message", "remind", "", False),
-    "a reminder beside another hook": (
-        CHAT,
-        hooked(remind, shorten),
-        "message",
-        "remind",
-        "",
-        False,
-    ),
+    "a reminder beside another hook": (CHAT, hooked(remind, shorten), "message", "remind", "", False),
     "a conversation that is trimmed": (GEMINI, hooked(trim), "message", "trim", "", False),
     "results that are shortened": (RESPONSES, hooked(shorten), "message", "shorten", "", False),
     "a mask, for good": (CLAUDE, hooked(mask), "message", "mask", "", False),
     "arguments in place": (BEDROCK, hooked(arguments), "message", "arguments", "", False),
-    "arguments in place, by the second": (
-        CLAUDE,
-        hooked(summarise, order),
-        "message",
-        "summarise",
-        "",
-        False,
-    ),
+    "arguments in place, by the second": (CLAUDE, hooked(summarise, order), "message", "summarise", "", False),
     "arguments in another order": (CLAUDE, hooked(order), "message", "order", "", False),
     "a summary": (CHAT, hooked(summarise), "message", "summarise", "", False),
     "a hook offers a tool": (CLAUDE, hooked(offer), "tools", "offer", "late", False),

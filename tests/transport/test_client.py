@@ -46,10 +46,7 @@ class Impatient(AsyncIOScheduler):
         self.waits: list[float] = []
 
     def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: abc.ScheduledAction[object],
-        state: object = None,
+        self, duetime: typing.RelativeTime, action: abc.ScheduledAction[object], state: object = None
     ) -> abc.DisposableBase:
         self.waits.append(self.to_seconds(duetime))
         return self.schedule(action, state)
@@ -95,9 +92,7 @@ async def test_a_stream_is_cold(make_provider: MakeProvider) -> None:
         assert server.requests[0].body == server.requests[1].body
 
 
-async def test_a_request_may_be_a_text_a_conversation_or_a_request(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_request_may_be_a_text_a_conversation_or_a_request(make_provider: MakeProvider) -> None:
     conversation = Conversation((Message.user("hi"),))
     async with ReplayServer(["a", "b", "c"]) as server:
         client = Client(make_provider(server.base_url))
@@ -174,9 +169,7 @@ async def test_pauses_grow(make_provider: MakeProvider) -> None:
         assert most * 0.75 <= wait <= most
 
 
-async def test_when_the_retries_are_spent_the_last_error_is_reported(
-    make_provider: MakeProvider,
-) -> None:
+async def test_when_the_retries_are_spent_the_last_error_is_reported(make_provider: MakeProvider) -> None:
     answers = [refusal(429), refusal(503), refusal(529, {"request-id": "req_last"}), "too late"]
     async with ReplayServer(answers) as server:
         client = Client(make_provider(server.base_url), timeouts=PATIENT, scheduler=Impatient())
@@ -186,9 +179,7 @@ async def test_when_the_retries_are_spent_the_last_error_is_reported(
     assert (error.status, error.request_id) == (529, "req_last")
 
 
-async def test_a_provider_that_wants_to_be_left_alone_for_long_is_not_waited_for(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_provider_that_wants_to_be_left_alone_for_long_is_not_waited_for(make_provider: MakeProvider) -> None:
     async with ReplayServer([refusal(429, {"retry-after": "3600"})]) as server:
         error = await failure_of(Client(make_provider(server.base_url)).stream("hi"))
         assert len(server.requests) == 1
@@ -196,9 +187,7 @@ async def test_a_provider_that_wants_to_be_left_alone_for_long_is_not_waited_for
     assert "wait 3600 s" in str(error)
 
 
-async def test_a_connection_that_drops_before_any_byte_is_tried_again(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_connection_that_drops_before_any_byte_is_tried_again(make_provider: MakeProvider) -> None:
     """As a connection that was kept from the request before may do, when the server has given it up."""
     answers: list[AnswerLike] = ["first", ServedResponse.dropped(), "second"]
     async with ReplayServer(answers) as server:
@@ -224,16 +213,12 @@ async def test_an_answer_that_ends_before_its_first_event_is_tried_again(
     assert (text, requests, len(waits)) == ("Hello", 2, 1)
 
 
-async def test_an_error_that_is_the_first_event_is_tried_again(
-    make_provider: MakeProvider,
-) -> None:
+async def test_an_error_that_is_the_first_event_is_tried_again(make_provider: MakeProvider) -> None:
     text, _, requests = await asked(make_provider, [fail("busy", "overloaded"), "Hello"])
     assert (text, requests) == ("Hello", 2)
 
 
-async def test_an_error_that_is_the_first_event_and_stays_is_reported(
-    make_provider: MakeProvider,
-) -> None:
+async def test_an_error_that_is_the_first_event_and_stays_is_reported(make_provider: MakeProvider) -> None:
     async with ReplayServer([fail("no credit", "quota")]) as server:
         error = await failure_of(Client(make_provider(server.base_url)).stream("hi"))
         assert len(server.requests) == 1
@@ -282,9 +267,7 @@ async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: Make
     assert (told.kind, told.message) == ("connection", str(error))
 
 
-async def test_a_connection_that_is_cut_in_its_first_line_is_made_again(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_connection_that_is_cut_in_its_first_line_is_made_again(make_provider: MakeProvider) -> None:
     """Half a name of a field is not text of the server's."""
     for at in range(1, 8):
         answers = [ServedResponse.from_reply("Hello", cut_at=at), "Hello"]
@@ -335,9 +318,7 @@ async def test_comments_alone_do_not_hold_a_response_open(make_provider: MakePro
     assert isinstance(errors[0], TransportTimeoutError)
 
 
-async def test_a_frame_above_the_limit_ends_the_response_and_closes_its_blocks(
-    make_provider: MakeProvider,
-) -> None:
+async def test_a_frame_above_the_limit_ends_the_response_and_closes_its_blocks(make_provider: MakeProvider) -> None:
     async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
         client = Client(make_provider(server.base_url), max_frame=5_000)
         events: list[ResponseEvent] = []
@@ -393,9 +374,7 @@ async def test_without_a_limit_a_frame_may_be_of_any_size(make_provider: MakePro
     assert max(len(e.text) for e in events if isinstance(e, TextDelta)) == 10_000
 
 
-async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(
-    make_provider: MakeProvider,
-) -> None:
+async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(make_provider: MakeProvider) -> None:
     time = VirtualTimeScheduler()
     async with ReplayServer([say("Hello") + stall()]) as server:
         client = Client(make_provider(server.base_url), timeouts=Timeouts(idle=30.0), scheduler=time)
@@ -419,9 +398,7 @@ async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(
     assert "nothing came for 30 seconds" in str(errors[0])
 
 
-async def test_leaving_while_it_waits_for_a_retry_makes_no_request(
-    make_provider: MakeProvider,
-) -> None:
+async def test_leaving_while_it_waits_for_a_retry_makes_no_request(make_provider: MakeProvider) -> None:
     time = VirtualTimeScheduler()
     async with ReplayServer([refusal(503), "never asked"]) as server:
         client = Client(make_provider(server.base_url), timeouts=PATIENT, scheduler=time)
@@ -434,16 +411,7 @@ async def test_leaving_while_it_waits_for_a_retry_makes_no_request(
 
 
 @pytest.mark.parametrize(
-    "base_url",
-    [
-        "127.0.0.1:8080",
-        "ftp://127.0.0.1",
-        "http://",
-        "http://[",
-        "http://a b",
-        "nonsense",
-        "http:///v1",
-    ],
+    "base_url", ["127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://[", "http://a b", "nonsense", "http:///v1"]
 )
 def test_a_bad_address_is_refused_at_once(base_url: str) -> None:
     for make in (Anthropic, OpenAIChat):

@@ -94,9 +94,7 @@ def test_the_request_that_follows_a_failure_at_once_is_not_ended_with_it() -> No
 
 
 @pytest.mark.parametrize("ask", [fallback, race])
-def test_usage_is_counted_also_where_the_model_that_answers_reports_none(
-    ask: Callable[..., CombinedModel],
-) -> None:
+def test_usage_is_counted_also_where_the_model_that_answers_reports_none(ask: Callable[..., CombinedModel]) -> None:
     scheduler = TestScheduler()
     broken = scheduler.create_cold_observable(
         at(10, Status(ResponseStatus.STARTED)),
@@ -104,9 +102,7 @@ def test_usage_is_counted_also_where_the_model_that_answers_reports_none(
         ReactiveTest.on_error(30, TransportError("down")),
     )
     silent = scheduler.create_cold_observable(
-        at(40, Status(ResponseStatus.STARTED)),
-        at(50, Status(ResponseStatus.COMPLETED)),
-        ReactiveTest.on_completed(60),
+        at(40, Status(ResponseStatus.STARTED)), at(50, Status(ResponseStatus.COMPLETED)), ReactiveTest.on_completed(60)
     )
     events, errors = heard(ask(Told(broken), Told(silent)))
     scheduler.advance_to(1000)

@@ -101,42 +101,21 @@ ROWS: Rows = {
     "too short": ([asked(text, system=TOO_SHORT) for text in "ab"], ["whole", "whole"]),
     "less than half of the request": ([asked("x" * 60_000)] * 2, ["whole", "whole"]),
     "another beginning": ([asked("a"), asked("a", system=SYSTEM + ".")], ["whole", "whole"]),
-    "another choice of tools": (
-        [asked("a"), asked("a", tool_choice=ToolChoice("none"))],
-        ["whole", "whole"],
-    ),
-    "another key": (
-        [asked("a"), asked("a", provider=Gemini("gemini-3.8-flash", api_key="other"))],
-        ["whole", "whole"],
-    ),
+    "another choice of tools": ([asked("a"), asked("a", tool_choice=ToolChoice("none"))], ["whole", "whole"]),
+    "another key": ([asked("a"), asked("a", provider=Gemini("gemini-3.8-flash", api_key="other"))], ["whole", "whole"]),
     "another model": (
         [asked("a"), asked("a", provider=Gemini("gemini-3.6-flash", api_key="key-0123456789"))],
         ["whole", "whole"],
     ),
-    "a cache of its own": (
-        [asked("a"), asked("a", extra={"cachedContent": "cachedContents/mine"})],
-        ["whole", "lost"],
-    ),
+    "a cache of its own": ([asked("a"), asked("a", extra={"cachedContent": "cachedContents/mine"})], ["whole", "lost"]),
     "a model without explicit caches": (
         [asked("a", provider=Gemini("gemini-4-argon", api_key="k"))] * 2,
         ["whole", "whole"],
     ),
-    "another protocol": (
-        [asked("a", provider=OpenAIChat("gpt-5.4", api_key="k"))] * 2,
-        ["whole", "whole"],
-    ),
-    "a long first message": (
-        [asked(LONG, "yes", "b"), asked(LONG, "yes", "b", "yes", "c")],
-        ["whole", "cached"],
-    ),
-    "other settings do not matter": (
-        [asked("a"), asked("b", max_tokens=5, temperature=0.5)],
-        ["whole", "cached"],
-    ),
-    "no system text, but a long message": (
-        [asked(LONG, "yes", text, system="") for text in "bc"],
-        ["whole", "cached"],
-    ),
+    "another protocol": ([asked("a", provider=OpenAIChat("gpt-5.4", api_key="k"))] * 2, ["whole", "whole"]),
+    "a long first message": ([asked(LONG, "yes", "b"), asked(LONG, "yes", "b", "yes", "c")], ["whole", "cached"]),
+    "other settings do not matter": ([asked("a"), asked("b", max_tokens=5, temperature=0.5)], ["whole", "cached"]),
+    "no system text, but a long message": ([asked(LONG, "yes", text, system="") for text in "bc"], ["whole", "cached"]),
 }
 
 
@@ -166,9 +145,7 @@ async def test_a_long_first_message_is_in_the_cache_and_not_sent() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 410])
-async def test_a_request_whose_cache_is_lost_is_sent_whole_and_the_cache_made_again(
-    status: int,
-) -> None:
+async def test_a_request_whose_cache_is_lost_is_sent_whole_and_the_cache_made_again(status: int) -> None:
     google = Google()
     google.lost = status
     transport = GeminiCacheTransport(google)
@@ -313,11 +290,7 @@ async def test_the_official_client_creates_the_same_cache() -> None:
     ours = google.sent[1]
 
     def create(client: Any, types: Any) -> None:
-        function = {
-            "name": "look",
-            "description": LOOK.description,
-            "parameters_json_schema": LOOK.input_schema,
-        }
+        function = {"name": "look", "description": LOOK.description, "parameters_json_schema": LOOK.input_schema}
         config = types.CreateCachedContentConfig(
             ttl="300s",
             system_instruction=SYSTEM,

@@ -12,12 +12,7 @@ import pytest
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.errors import (
-    HttpStatusError,
-    LocalProtocolError,
-    TransportError,
-    TransportTimeoutError,
-)
+from rxworker.errors import HttpStatusError, LocalProtocolError, TransportError, TransportTimeoutError
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, say, stall
@@ -207,11 +202,7 @@ def test_without_an_event_loop_it_names_the_remedy() -> None:
 @pytest.mark.parametrize(
     ("answer", "status", "says"),
     [
-        (
-            ServedResponse.from_status(429, headers={"retry-after": "7"}, body={"a": 1}),
-            429,
-            b'{"a":1}',
-        ),
+        (ServedResponse.from_status(429, headers={"retry-after": "7"}, body={"a": 1}), 429, b'{"a":1}'),
         (ServedResponse.from_json({"error": "no"}), 200, b'{"error":"no"}'),
         (ServedResponse.from_html("<p>hello", status=200), 200, b"<p>hello"),
         (ServedResponse.from_status(302, headers={"location": "http://127.0.0.1:9/"}), 302, b""),

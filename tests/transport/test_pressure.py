@@ -237,9 +237,7 @@ def frames_of(text: str) -> list[bytes]:
 
 
 async def test_silence_does_not_count_while_it_is_held_and_does_afterwards(
-    raw_server: RawServer,
-    gate: Gate,
-    patient_client: Callable[[str, TestScheduler], Client],
+    raw_server: RawServer, gate: Gate, patient_client: Callable[[str, TestScheduler], Client]
 ) -> None:
     clock = TestScheduler()
     source = Source(frames_of("word" * 4000), most=4 * 1024 * 1024)

@@ -142,13 +142,7 @@ def several(last: Sequence[ResponseEvent], *reads: bytes) -> tuple[list[Response
 
 def test_usage_that_came_together_with_others_is_reported_again_when_the_response_breaks_off() -> None:
     events, end = several([CUT, FAILED], b"aub", b"cd")
-    assert [type(event) for event in events[:5]] == [
-        TextDelta,
-        Usage,
-        TextDelta,
-        TextDelta,
-        TextDelta,
-    ]
+    assert [type(event) for event in events[:5]] == [TextDelta, Usage, TextDelta, TextDelta, TextDelta]
     assert [event.is_partial for event in events if isinstance(event, Usage)] == [False, True]
     assert isinstance(end, TruncatedError)
 

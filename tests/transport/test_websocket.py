@@ -19,13 +19,7 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker import Session, Worker, tool
-from rxworker.errors import (
-    HttpStatusError,
-    LocalProtocolError,
-    ProviderError,
-    RemoteProtocolError,
-    TransportError,
-)
+from rxworker.errors import HttpStatusError, LocalProtocolError, ProviderError, RemoteProtocolError, TransportError
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.messages import Conversation, Message
 from rxworker.providers import OpenAIResponses, Options, Request
@@ -39,11 +33,7 @@ from tests.transport.test_pressure import Gate
 
 KEY = "sk-very-secret-0123456789"
 NEVER = Retry(retries=0)
-LOOP = [
-    think("Hm.") + call("look", at="a"),
-    call("look", at="b") + call("look", at="c"),
-    say("It is done."),
-]
+LOOP = [think("Hm.") + call("look", at="a"), call("look", at="b") + call("look", at="c"), say("It is done.")]
 HELLO = Conversation((Message.user("hello"),))
 
 
@@ -245,10 +235,7 @@ async def test_a_redirect_of_the_handshake_is_not_followed() -> None:
     async def elsewhere(_: web.Request) -> web.StreamResponse:
         raise web.HTTPFound(f"{other.address}/v1/responses")
 
-    async with (
-        serving(Service([])) as other,
-        serving(Service([say("Hi")], serve=elsewhere)) as service,
-    ):
+    async with serving(Service([])) as other, serving(Service([say("Hi")], serve=elsewhere)) as service:
         got, failed = await taken(client(service))
         assert (text_of(got), failed) == ("Hi", None)
         assert not other.opened
@@ -262,8 +249,7 @@ async def test_the_error_of_a_closed_port_is_that_of_http(closed_port: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("code", "status"),
-    [("rate_limit_exceeded", 429), ("invalid_api_key", 401), ("server_error", 500), ("odd", 400)],
+    ("code", "status"), [("rate_limit_exceeded", 429), ("invalid_api_key", 401), ("server_error", 500), ("odd", 400)]
 )
 async def test_an_error_in_place_of_a_response_is_that_of_http(code: str, status: int) -> None:
     refused = error(code, status, headers={"Retry-After": "7"})

@@ -11,16 +11,7 @@ from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
 from rxworker import Run, RunResult, Worker
-from rxworker.events import (
-    BlockEvent,
-    Event,
-    Ping,
-    Record,
-    ResponseEvent,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from rxworker.events import BlockEvent, Event, Ping, Record, ResponseEvent, TextDelta, ThinkingDelta, Usage
 from rxworker.events.meta import Meta
 from rxworker.operators import (
     Block,
@@ -75,8 +66,7 @@ def test_selecting_narrows_the_type() -> None:
     assert_type(source.pipe(only(TextDelta)), Observable[TextDelta])
     assert_type(source.pipe(only(TextDelta, Usage)), Observable[TextDelta | Usage])
     assert_type(
-        source.pipe(only(TextDelta, Usage, Ping, ThinkingDelta)),
-        Observable[TextDelta | Usage | Ping | ThinkingDelta],
+        source.pipe(only(TextDelta, Usage, Ping, ThinkingDelta)), Observable[TextDelta | Usage | Ping | ThinkingDelta]
     )
     assert_type(source.pipe(reject(Ping)), Observable[ResponseEvent])
     assert_type(source.pipe(text_deltas(), ops.map(length)), Observable[int])

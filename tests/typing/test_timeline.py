@@ -6,15 +6,7 @@ from __future__ import annotations
 from typing import assert_type
 
 from rxworker.events import Ping, TextDelta, Usage
-from rxworker.timeline import (
-    TEXT_BLOCK,
-    USAGE,
-    Handler,
-    Kind,
-    TextBlockEvent,
-    Timeline,
-    ToolUseBlockEvent,
-)
+from rxworker.timeline import TEXT_BLOCK, USAGE, Handler, Kind, TextBlockEvent, Timeline, ToolUseBlockEvent
 
 
 class Gather:

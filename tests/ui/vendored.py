@@ -74,13 +74,7 @@ def bill() -> str:
         files: list[dict[str, object]] = []
         for name, path in one.files().items():
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            files.append(
-                {
-                    "type": "file",
-                    "name": name,
-                    "hashes": [{"alg": "SHA-256", "content": digest}],
-                }
-            )
+            files.append({"type": "file", "name": name, "hashes": [{"alg": "SHA-256", "content": digest}]})
         components.append(
             {
                 "type": "library",

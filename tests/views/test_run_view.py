@@ -50,15 +50,7 @@ from rxworker.events.block import ToolResultMetadata
 from rxworker.events.kinds import EVENT_KINDS, EventKind
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hub import Coalesce, Reliable
-from rxworker.messages import (
-    Conversation,
-    Message,
-    Refusal,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Message, Refusal, Text, Thinking, ToolCall, ToolResult
 from rxworker.providers import PROVIDERS
 from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
@@ -96,9 +88,7 @@ def worker(replies: Sequence[Reply | str]) -> Worker:
     """A worker that tries again at once."""
     inner = [think("Let me think.") + call("look", where="inside"), say("Because it is so.")]
     ask = worker_tool(
-        lambda: Worker(ScriptedModel(list(inner)), tools=[look]),
-        name="ask",
-        description="Ask for a reason.",
+        lambda: Worker(ScriptedModel(list(inner)), tools=[look]), name="ask", description="Ask for a reason."
     )
     patient = Retry(retries=2, first=0.0)
     return Worker(ScriptedModel(list(replies)), tools=[look, broken, delete, ask], response_retry=patient)

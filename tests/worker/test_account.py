@@ -11,15 +11,7 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import (
-    Limits,
-    Run,
-    Worker,
-    on_abort,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Limits, Run, Worker, on_abort, on_message_send, on_turn_end, tool
 from rxworker.errors import LimitExceededError, RunCancelledError
 from rxworker.events import HookMessage, Record, ResponseEvent, RunStart, Usage
 from rxworker.hooks import AbortContext, Hook, MessageSendContext, TurnEndContext
@@ -190,8 +182,7 @@ async def test_a_request_that_is_cut_short_counts_as_far_as_it_came() -> None:
 
     def stalls(request: Request) -> Observable[ResponseEvent]:
         return reporting.stream(request).pipe(
-            ops.take_while(lambda event: not isinstance(event, Usage), inclusive=True),
-            ops.concat(reactivex.never()),
+            ops.take_while(lambda event: not isinstance(event, Usage), inclusive=True), ops.concat(reactivex.never())
         )
 
     async def wait() -> None:

@@ -70,11 +70,7 @@ async def test_one_decision_for_each_call_and_no_call_waits_again() -> None:
     result = await worker.resume(decisions={a: Approve(input={"text": "A"}), b: Deny("not b"), c: Answer("c is known")})
     assert isinstance(result, Finished)
     answers = result.conversation.messages[2].tool_results
-    assert [(r.text, r.is_error) for r in answers] == [
-        ("noted A", False),
-        ("not b", True),
-        ("c is known", False),
-    ]
+    assert [(r.text, r.is_error) for r in answers] == [("noted A", False), ("not b", True), ("c is known", False)]
     assert [text for text, _ in RAN] == ["A"]
     assert repair(result.conversation) == result.conversation
 
@@ -99,12 +95,7 @@ async def test_a_run_saved_here_continues_elsewhere() -> None:
     result = await run
     assert result.text == "done"
     assert [text for text, _ in RAN] == ["a", "b", "c"]
-    assert [m.role for m in result.conversation.messages] == [
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-    ]
+    assert [m.role for m in result.conversation.messages] == ["user", "assistant", "user", "assistant"]
     assert lint([record async for record in run]) == []
 
 
@@ -179,8 +170,7 @@ async def test_everything_survives_the_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":3,"seal":"","state":' + b"[" * 100_000],
+    "data", ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":3,"seal":"","state":' + b"[" * 100_000]
 )
 def test_text_that_is_not_json_is_refused_like_any_other(data: bytes | str) -> None:
     with pytest.raises(LocalProtocolError, match="not a paused run"):
@@ -229,13 +219,7 @@ async def test_messages_may_be_added_behind_the_results() -> None:
     every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
     result = await worker.resume(decisions=every, add=[Message.user("and hurry")])
     roles = [(m.role, bool(m.tool_results)) for m in result.conversation.messages]
-    assert roles == [
-        ("user", False),
-        ("assistant", False),
-        ("user", True),
-        ("user", False),
-        ("assistant", False),
-    ]
+    assert roles == [("user", False), ("assistant", False), ("user", True), ("user", False), ("assistant", False)]
 
 
 @pytest.mark.parametrize("way", ["another state", "in place"])
@@ -341,11 +325,7 @@ async def test_what_was_decided_without_running_is_reported_to_the_watchers() ->
     run = worker.resume(decisions={a: Deny("no"), b: Answer("known"), c: Approve()})
     await run
     stops = [r.event.result async for r in run if isinstance(r.event, ToolStop)]
-    assert [(s.tool_use_id, s.text) for s in stops if s] == [
-        (a, "no"),
-        (b, "known"),
-        (c, "noted c"),
-    ]
+    assert [(s.tool_use_id, s.text) for s in stops if s] == [(a, "no"), (b, "known"), (c, "noted c")]
     assert lint([record async for record in run]) == []
 
 

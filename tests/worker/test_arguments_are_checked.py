@@ -111,22 +111,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "fallback without a name": (lambda: fallback(model(), Nameless()), "but no name"),  # pyright: ignore
     "race": (lambda: race(model(), None), "None is neither a provider"),  # pyright: ignore
     "a client of a name": (lambda: Client("claude"), "neither a provider"),  # pyright: ignore
-    "a client's retry": (
-        lambda: Client(Anthropic("m", api_key="k"), retry=3),
-        "retry=Retry",
-    ),  # pyright: ignore
-    "a client's timeouts": (
-        lambda: Client(Anthropic("m", api_key="k"), timeouts=3),
-        "timeouts=Timeouts",
-    ),  # pyright: ignore
+    "a client's retry": (lambda: Client(Anthropic("m", api_key="k"), retry=3), "retry=Retry"),  # pyright: ignore
+    "a client's timeouts": (lambda: Client(Anthropic("m", api_key="k"), timeouts=3), "timeouts=Timeouts"),  # pyright: ignore
     "a client's frame": (lambda: Client(Anthropic("m", api_key="k"), max_frame=0), "from 1 up"),
     "one reply": (lambda: ScriptedModel("Hello"), "give a list"),  # pyright: ignore
     "a negative delay": (lambda: ScriptedModel([], delay=-1), "from 0 up"),
     # settings
-    "a name that is nearly one": (
-        of(Options, max_token=5),
-        "'max_token'; did you mean 'max_tokens'",
-    ),
+    "a name that is nearly one": (of(Options, max_token=5), "'max_token'; did you mean 'max_tokens'"),
     "a name that is none": (of(Options, foo=5), "it has: max_tokens, temperature"),
     "tokens below 1": (of(Options, max_tokens=0), "from 1 up"),
     "tokens as text": (of(Options, max_tokens="5"), "whole number"),
@@ -138,10 +129,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "parallel": (of(Options, parallel_tool_calls="no"), "parallel_tool_calls=False"),
     "extra": (of(Options, extra=3), "extra="),
     "headers": (of(Options, headers="X: y"), "headers="),
-    "a time-out below 0": (
-        of(Timeouts, first=-1),
-        "Timeouts.first.=-1: give a number from 0 up, or None",
-    ),
+    "a time-out below 0": (of(Timeouts, first=-1), "Timeouts.first.=-1: give a number from 0 up, or None"),
     "a time-out that is not a number": (of(Timeouts, idle=NAN), "from 0 up"),
     "a sign of life": (of(Timeouts, keep_alive="x"), "from 0 up"),
     "another time-out": (of(Timeouts, firs=3), "did you mean 'first'"),
@@ -188,10 +176,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     # operators
     "a board that changes": (lambda: combine_gauges(Changing(), count=ops.count()), "frozen=True"),
     "a board that is a class": (lambda: combine_gauges(Row, count=ops.count()), "frozen Struct"),  # pyright: ignore
-    "a board that is not a Struct": (
-        lambda: combine_gauges({}, count=ops.count()),
-        "frozen Struct",
-    ),  # pyright: ignore
+    "a board that is not a Struct": (lambda: combine_gauges({}, count=ops.count()), "frozen Struct"),  # pyright: ignore
     "a window": (lambda: sliding(NAN, CLOCK), "above 0"),
     "a window without a clock": (lambda: rate(3, 3), "needs a scheduler"),  # pyright: ignore
     "a window as text": (lambda: fold_sliding(add, 0.0, "3", CLOCK), "above 0"),  # pyright: ignore

@@ -12,14 +12,7 @@ import reactivex
 from msgspec.structs import replace
 from reactivex import Observable
 
-from rxworker import (
-    Approve,
-    Paused,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_message_send,
-)
+from rxworker import Approve, Paused, Worker, after_tool_call, before_tool_call, on_message_send
 from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import Event, RunResume, ToolStart, ToolStop
 from rxworker.events.block import BlockStart, BlockStop, ToolUseMetadata
@@ -281,11 +274,7 @@ async def test_an_empty_text_of_a_person_is_not_an_object() -> None:
             assert (guard.seen, shell.received) == ([], [])
 
 
-ODD: dict[str, object] = {
-    "$.command": float("nan"),
-    "$.command.at[1]": {"at": [0, float("inf")]},
-    "$": {1: "a"},
-}
+ODD: dict[str, object] = {"$.command": float("nan"), "$.command.at[1]": {"at": [0, float("inf")]}, "$": {1: "a"}}
 
 
 async def test_a_hook_that_leaves_what_json_would_change_has_failed() -> None:
@@ -365,9 +354,7 @@ def keep(context: ToolCallContext) -> None:
 
 
 @pytest.mark.parametrize("give", [give_the_object, give_the_call, give_a_member, keep])
-async def test_what_a_hook_does_for_a_call_does_not_change_another(
-    give: Callable[[ToolCallContext], None],
-) -> None:
+async def test_what_a_hook_does_for_a_call_does_not_change_another(give: Callable[[ToolCallContext], None]) -> None:
     """Its last hook has already seen the other, which has not run yet."""
     KEPT.clear()
 

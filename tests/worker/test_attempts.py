@@ -70,10 +70,7 @@ class Clock(LoopClock):
         self.whiles: list[object] = []
 
     def schedule_relative(
-        self,
-        duetime: typing.RelativeTime,
-        action: typing.ScheduledAction[Any],
-        state: Any = None,
+        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[Any], state: Any = None
     ) -> abc.DisposableBase:
         self.whiles.append(duetime)
         return self.schedule(action, state)
@@ -193,18 +190,9 @@ STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPL
 
 
 @pytest.mark.parametrize(
-    "events",
-    [
-        [],
-        [TextDelta(0, "half")],
-        [STARTED],
-        [STARTED, TextDelta(0, "half")],
-        [TextDelta(0, "x"), STARTED],
-    ],
+    "events", [[], [TextDelta(0, "half")], [STARTED], [STARTED, TextDelta(0, "half")], [TextDelta(0, "x"), STARTED]]
 )
-async def test_a_stream_that_ends_without_its_terminal_event_is_not_an_answer(
-    events: list[ResponseEvent],
-) -> None:
+async def test_a_stream_that_ends_without_its_terminal_event_is_not_an_answer(events: list[ResponseEvent]) -> None:
     run = Worker(Model(reactivex.from_iterable(events))).run("hi")
     with pytest.raises(TruncatedError, match=r"completed without .* Status\(COMPLETED\)"):
         await run

@@ -13,18 +13,7 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker import (
-    Answer,
-    Approve,
-    Deny,
-    Finished,
-    Paused,
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    tool,
-)
+from rxworker import Answer, Approve, Deny, Finished, Paused, Run, Worker, after_tool_call, before_tool_call, tool
 from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunCancelledError
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
@@ -215,9 +204,7 @@ async def test_a_tool_that_cancels_itself_is_reported_as_ended() -> None:
 
 
 @pytest.mark.parametrize("begins", ["at once", "later"])
-async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_run(
-    begins: str,
-) -> None:
+async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_run(begins: str) -> None:
     go = asyncio.Event()
 
     @tool
@@ -277,10 +264,7 @@ def fail(context: ToolResultContext) -> None:
 
 @pytest.mark.parametrize(
     ("hook", "error", "texts"),
-    [
-        (refuse, RunAbortedError, ["paid 1", HELD_BACK, HELD_BACK]),
-        (fail, HookError, [HELD_BACK] * 3),
-    ],
+    [(refuse, RunAbortedError, ["paid 1", HELD_BACK, HELD_BACK]), (fail, HookError, [HELD_BACK] * 3)],
 )
 async def test_results_that_no_hook_has_let_through_are_held_back(
     hook: HookLike, error: type[Exception], texts: list[str]
@@ -335,18 +319,12 @@ async def test_two_calls_with_one_id_have_keys_of_their_own() -> None:
     assert len(set(keys)) == 3
     assert [key.rpartition("/")[0] for key in keys] == [f"{run.id}/1/{n}" for n in range(3)]
     assert keys[0].rpartition("/")[2] == keys[2].rpartition("/")[2]
-    assert [r.text for r in result.conversation.messages[2].tool_results] == [
-        "paid 1",
-        "paid 2",
-        "paid 1",
-    ]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["paid 1", "paid 2", "paid 1"]
     assert complaints_of(run) == []
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-async def test_a_key_is_the_same_over_a_pause_and_another_one_for_other_arguments(
-    is_saved: bool,
-) -> None:
+async def test_a_key_is_the_same_over_a_pause_and_another_one_for_other_arguments(is_saved: bool) -> None:
     worker = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay], hooks=[ask])
     paused = await worker.run("go")
     assert isinstance(paused, Paused)

@@ -93,9 +93,7 @@ async def reached(run: Run, kind: type[Event]) -> None:
 
 
 @pytest.mark.parametrize("kind", [ThinkingDelta, TextDelta, BlockStart])
-async def test_cancel_within_a_response_closes_its_blocks_and_calls_on_abort_once(
-    kind: type[Event],
-) -> None:
+async def test_cancel_within_a_response_closes_its_blocks_and_calls_on_abort_once(kind: type[Event]) -> None:
     told: list[tuple[str, str]] = []
 
     @on_abort
@@ -412,11 +410,7 @@ async def test_hooks_cannot_send_an_answer_back_for_ever() -> None:
     def never_good_enough(context: TurnEndContext) -> ContinueWithMessages:
         return ContinueWithMessages.user("better")
 
-    worker = Worker(
-        ScriptedModel(lambda _: "draft"),
-        hooks=[never_good_enough],
-        limits=Limits(max_continuations=3),
-    )
+    worker = Worker(ScriptedModel(lambda _: "draft"), hooks=[never_good_enough], limits=Limits(max_continuations=3))
     with pytest.raises(LimitExceededError, match="max_continuations=3"):
         await worker.run("write")
     assert sum(m.text == "better" for m in worker.session.conversation.messages) == 3
@@ -521,9 +515,7 @@ async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging
         await worker.run("go")
 
 
-async def test_a_run_that_is_cancelled_within_its_last_record_has_finished(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_that_is_cancelled_within_its_last_record_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.run.driver.GRACE", 0.0)
     told: list[str] = []
 

@@ -174,9 +174,7 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_a_response_that_fails_after_a_call_began_early_is_requested_again(
-    has_ended: bool,
-) -> None:
+async def test_a_response_that_fails_after_a_call_began_early_is_requested_again(has_ended: bool) -> None:
     """A pure call has no effects, so what it did is taken back with the response."""
     desk = Desk()
     if has_ended:

@@ -6,30 +6,11 @@ from typing import Any
 
 import pytest
 
-from rxworker import (
-    Answer,
-    Approve,
-    Finished,
-    Paused,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_turn_end,
-    tool,
-)
+from rxworker import Answer, Approve, Finished, Paused, Worker, after_tool_call, before_tool_call, on_turn_end, tool
 from rxworker import Answer as Decision
 from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict, RunStop, ToolOutput, ToolStart, ToolStop
-from rxworker.hooks import (
-    Abort,
-    Finish,
-    Hook,
-    Pause,
-    Skip,
-    ToolCallContext,
-    ToolResultContext,
-    chain,
-)
+from rxworker.hooks import Abort, Finish, Hook, Pause, Skip, ToolCallContext, ToolResultContext, chain
 from rxworker.log import MemoryLog
 from rxworker.messages import Image, Message, ToolMeta, validate
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
@@ -126,9 +107,7 @@ async def test_a_later_hook_may_still_abort_or_withhold() -> None:
 
 
 @pytest.mark.parametrize("point", [before_tool_call, after_tool_call])
-async def test_a_chain_finishes_the_run_too_and_the_end_of_the_turn_is_not_checked(
-    point: Any,
-) -> None:
+async def test_a_chain_finishes_the_run_too_and_the_end_of_the_turn_is_not_checked(point: Any) -> None:
     checked: list[object] = []
 
     @on_turn_end
@@ -214,9 +193,7 @@ async def test_the_next_run_continues_with_the_conversation() -> None:
 
 
 @pytest.mark.parametrize("point", [before_tool_call, after_tool_call])
-async def test_a_run_that_a_hook_has_finished_stays_finished_wherever_its_process_ends(
-    point: Any,
-) -> None:
+async def test_a_run_that_a_hook_has_finished_stays_finished_wherever_its_process_ends(point: Any) -> None:
     log = MemoryLog()
     model = ScriptedModel([CALLS, "Done."])
     run = Worker(model, tools=[note], hooks=[finish_at("b", point)], log=log).run("Go.")
@@ -241,11 +218,7 @@ async def test_a_hook_gives_a_call_its_result_and_the_others_run() -> None:
 
     result, events, model = await run_with(finish_at("b", verdict=Answer("cached b")), mark)
     assert RAN == ["a", "c"]
-    assert results(result) == [
-        "[{'text': 'a'}] noted a",
-        "[{'text': 'b'}] cached b",
-        "[{'text': 'c'}] noted c",
-    ]
+    assert results(result) == ["[{'text': 'a'}] noted a", "[{'text': 'b'}] cached b", "[{'text': 'c'}] noted c"]
     assert len(model.requests) == 2
     sent = model.requests[1].conversation.messages[-1].tool_results
     assert [r.is_error for r in sent] == [False] * 3

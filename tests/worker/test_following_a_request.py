@@ -166,10 +166,7 @@ async def test_one_that_leaves_what_is_shared_takes_it_from_no_other() -> None:
 
 
 async def test_what_is_requested_beside_it_is_not_waited_for() -> None:
-    async with (
-        ReplayServer([stall()]) as other,
-        ReplayServer([ServedResponse.from_frames(FRAMES)]) as server,
-    ):
+    async with ReplayServer([stall()]) as other, ReplayServer([ServedResponse.from_frames(FRAMES)]) as server:
         source, by_the_way = send(server.base_url), send(other.base_url)
 
         def subscribe(observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None) -> abc.DisposableBase:

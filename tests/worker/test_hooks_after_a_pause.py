@@ -325,11 +325,7 @@ async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str
 
 async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
     other = asked("permit").replace(matcher="other", unmatched="warn")
-    worker = guarded(
-        call("shell", command="a"),
-        "Done.",
-        hooks=(other, asked("permit", Pause("?")), asked("permit")),
-    )
+    worker = guarded(call("shell", command="a"), "Done.", hooks=(other, asked("permit", Pause("?")), asked("permit")))
     await worker.run("go")
     ASKED.clear()
     assert isinstance(await worker.resume(), Finished)
@@ -477,9 +473,7 @@ async def test_results_are_sent_to_the_model_after_a_pause_between_turns_in_whic
 
 async def test_the_pause_records_which_hooks_were_reached() -> None:
     worker = Worker(
-        ScriptedModel([call("note", task="a"), "Done."]),
-        tools=[tool_of("in process", "hook")],
-        hooks=hooks_of("hook"),
+        ScriptedModel([call("note", task="a"), "Done."]), tools=[tool_of("in process", "hook")], hooks=hooks_of("hook")
     )
     run = worker.run("go")
     await run

@@ -137,21 +137,13 @@ BROKEN: dict[str, list[Event]] = {
     "a turn in a turn": [TurnStart(), TurnStart()],
     "a stop without a start": [RunStart(Conversation()), TurnStop()],
     "progress of no call": [TurnStart(), ToolProgress("c", 0.5)],
-    "an output before its stop": [
-        TurnStart(),
-        ToolStart(ToolCall("c", "look", {}), place=0),
-        ToolOutput(RESULT, 0),
-    ],
+    "an output before its stop": [TurnStart(), ToolStart(ToolCall("c", "look", {}), place=0), ToolOutput(RESULT, 0)],
     "a call twice": [
         TurnStart(),
         ToolStart(ToolCall("c", "look", {}), place=0),
         ToolStart(ToolCall("c", "look", {}), place=0),
     ],
-    "an end of a turn before its calls": [
-        TurnStart(),
-        ToolStart(ToolCall("c", "look", {}), place=0),
-        TurnStop(),
-    ],
+    "an end of a turn before its calls": [TurnStart(), ToolStart(ToolCall("c", "look", {}), place=0), TurnStop()],
 }
 
 

@@ -264,10 +264,7 @@ async def test_a_budget_counts_each_run_by_the_prices_of_its_model() -> None:
 @pytest.mark.parametrize(
     ("model", "prices"),
     [
-        (
-            Anthropic("claude-opus-5-5", api_key="k"),
-            Prices(4.0, 20.0, 0.2, 5.0, cache_creation_1h=8.0),
-        ),
+        (Anthropic("claude-opus-5-5", api_key="k"), Prices(4.0, 20.0, 0.2, 5.0, cache_creation_1h=8.0)),
         (OpenAIChat("gpt-5.4-mini", api_key="k"), Prices(0.75, 4.5, 0.075)),
         (OpenAIChat("my-model", base_url="http://127.0.0.1:1"), None),
         (Anthropic("m", api_key="k", info=ModelInfo(prices=PRICES)), PRICES),
@@ -296,9 +293,7 @@ class Counter:
         self.count = 0
 
 
-def test_a_report_costs_the_same_however_many_runs_have_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_report_costs_the_same_however_many_runs_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     counter, add = Counter(), Usage.__add__
 
     def counting(self: Usage, other: Usage) -> Usage:
@@ -321,9 +316,7 @@ USAGES = st.builds(Usage, TOKENS, TOKENS, TOKENS, TOKENS, TOKENS, is_partial=st.
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), USAGES, st.booleans())))
-def test_a_budget_has_the_sum_of_the_last_reports(
-    reports: list[tuple[int, Usage, bool]],
-) -> None:
+def test_a_budget_has_the_sum_of_the_last_reports(reports: list[tuple[int, Usage, bool]]) -> None:
     budget, last, over = Budget(), dict[str, Usage](), Usage()
     for number, usage, ends in reports:
         run = f"run-{number}"

@@ -80,9 +80,7 @@ async def followed(source: Observable[str]) -> Heard:
 
 
 @given(st.lists(STEPS.map("".join), min_size=1, max_size=4))
-def test_turns_that_are_followed_emit_what_turns_do_that_are_subscribed_to(
-    turns: list[str],
-) -> None:
+def test_turns_that_are_followed_emit_what_turns_do_that_are_subscribed_to(turns: list[str]) -> None:
     async def ways() -> list[Heard]:
         plain = AsyncIOScheduler(asyncio.get_running_loop())
         return [

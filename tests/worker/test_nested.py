@@ -108,9 +108,7 @@ async def test_the_bare_events_of_a_run_are_its_own() -> None:
 async def test_a_run_inside_a_run_inside_a_run() -> None:
     third = worker_tool(Worker(ScriptedModel(["3"])), name="third", description="")
     second = worker_tool(
-        Worker(ScriptedModel([call("third", task="?"), "2"]), tools=[third]),
-        name="second",
-        description="",
+        Worker(ScriptedModel([call("third", task="?"), "2"]), tools=[third]), name="second", description=""
     )
     run = Worker(ScriptedModel([call("second", task="?"), "1"]), tools=[second]).run("go")
     result = await run
@@ -435,8 +433,7 @@ async def test_a_continued_nested_run_is_relayed_from_where_its_records_end() ->
         whole = {info.run_id: [e async for e in log.read(info.run_id)] for info in await log.list()}
     seen = records_of(run)
     inner_runs = sorted(
-        (stored for stored in whole if stored != run.id),
-        key=lambda stored: "Two?" in str(whole[stored][0].body),
+        (stored for stored in whole if stored != run.id), key=lambda stored: "Two?" in str(whole[stored][0].body)
     )
     second = [n for n, r in enumerate(seen) if isinstance(r.event, ToolStart) and not r.path][1]
     for end in range(second + 1, len(seen) - 1):

@@ -166,11 +166,7 @@ WAYS: list[tuple[Provider, list[str], object]] = [
     (OpenAIResponses("m", api_key="k"), ["text", "format", "type"], "json_schema"),
     (Gemini("m", api_key="k"), ["generationConfig", "responseMimeType"], "application/json"),
     (Ollama("m"), ["format", "type"], "object"),
-    (
-        GeminiInteractions("m", api_key="k"),
-        ["response_format", "mime_type"],
-        "application/json",
-    ),
+    (GeminiInteractions("m", api_key="k"), ["response_format", "mime_type"], "application/json"),
     (Bedrock("m", api_key="k"), ["outputConfig", "textFormat", "type"], "json_schema"),
 ]
 

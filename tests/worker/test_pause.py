@@ -9,17 +9,7 @@ import pytest
 
 from rxworker import Approve, Deny, Finished, Paused, Run, RunResult, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
-from rxworker.events import (
-    BlockStart,
-    Event,
-    RunPause,
-    RunStop,
-    TextDelta,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-    TurnStop,
-)
+from rxworker.events import BlockStart, Event, RunPause, RunStop, TextDelta, ToolStart, ToolStop, TurnStart, TurnStop
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import Message, repair, validate
@@ -116,9 +106,7 @@ async def test_paused_behind_the_tools_the_model_receives_them_and_they_do_not_r
 
 
 @pytest.mark.parametrize("kind", [TurnStart, TextDelta, TurnStop])
-async def test_requested_within_the_last_answer_it_pauses_where_the_run_would_finish(
-    kind: type[Event],
-) -> None:
+async def test_requested_within_the_last_answer_it_pauses_where_the_run_would_finish(kind: type[Event]) -> None:
     worker = Worker(ScriptedModel(["Hello."]))
     result = await paused_at(worker, kind)
     assert (result.text, result.pending) == ("Hello.", ())

@@ -59,13 +59,7 @@ async def pay() -> str:
 
 
 TOOLS = [double, fall, pay]
-CALLS = [
-    call("double", number=21),
-    call("double", number="one"),
-    call("fall"),
-    call("fly"),
-    call("pay"),
-]
+CALLS = [call("double", number=21), call("double", number="one"), call("fall"), call("fly"), call("pay")]
 VERDICTS: list[Any] = [
     None,
     Continue(),

@@ -8,15 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 from reactivex.testing import TestScheduler
 
-from rxworker import (
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_message_send,
-    tool,
-    worker_tool,
-)
+from rxworker import Run, Worker, after_tool_call, before_tool_call, on_message_send, tool, worker_tool
 from rxworker.errors import RunCancelledError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.providers import Anthropic
@@ -64,12 +56,7 @@ class Source:
 
     def client(self) -> Client:
         provider = Anthropic("m", api_key="k", base_url=self.base_url)
-        return Client(
-            provider,
-            retry=Retry(retries=0),
-            timeouts=Timeouts(first=80, idle=80),
-            scheduler=self.clock,
-        )
+        return Client(provider, retry=Retry(retries=0), timeouts=Timeouts(first=80, idle=80), scheduler=self.clock)
 
 
 @pytest.fixture
@@ -153,9 +140,7 @@ async def test_cancel_does_not_wait_for_the_watcher(serve: Callable[[int], Sourc
     await batches.aclose()
 
 
-async def test_the_run_inside_waits_for_who_watches_the_run_around_it(
-    serve: Callable[[int], Source],
-) -> None:
+async def test_the_run_inside_waits_for_who_watches_the_run_around_it(serve: Callable[[int], Source]) -> None:
     source = serve(MAX)
     inner = worker_tool(Worker(source.client()), name="ask", description="Ask somebody.")
     run = Worker(ScriptedModel([call("ask", task="Why?"), "So."]), tools=[inner]).run("Go.")

@@ -7,17 +7,7 @@ from __future__ import annotations
 
 import random
 
-from rxworker import (
-    Answer,
-    Approve,
-    Deny,
-    Paused,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_turn_end,
-    tool,
-)
+from rxworker import Answer, Approve, Deny, Paused, Worker, after_tool_call, before_tool_call, on_turn_end, tool
 from rxworker.hooks import Hook, Pause, ToolCallContext, ToolResultContext, TurnEndContext, chain
 from rxworker.messages import ToolCall, validate
 from rxworker.testing import ScriptedModel, call, lint

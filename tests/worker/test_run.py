@@ -99,12 +99,7 @@ async def test_the_next_run_continues_the_conversation() -> None:
     worker = Worker(model)
     await worker.run("hi")
     result = await worker.run("What did I say?")
-    assert [m.text for m in result.conversation.messages] == [
-        "hi",
-        "Hello.",
-        "What did I say?",
-        "You said hi.",
-    ]
+    assert [m.text for m in result.conversation.messages] == ["hi", "Hello.", "What did I say?", "You said hi."]
     assert worker.session.conversation == result.conversation
     assert result.turns == 1
 
@@ -272,10 +267,7 @@ async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
     assert seen
     assert result.usage == Usage()
     assert worker.session.text_collector.collected() == ["Both are at 17 °C."]
-    assert [c.name for c in worker.session.tool_call_collector.collected()] == [
-        "get_weather",
-        "get_weather",
-    ]
+    assert [c.name for c in worker.session.tool_call_collector.collected()] == ["get_weather", "get_weather"]
 
 
 async def test_the_state_is_what_the_records_fold_to() -> None:
@@ -293,18 +285,10 @@ async def test_input_may_be_messages_or_content() -> None:
     await worker.run([Message.user("two"), Message.user("three")])
     await worker.run(["four", "five"])
     last = model.requests[-1].conversation.messages
-    assert [m.text for m in last if m.role == "user"] == [
-        "before",
-        "one",
-        "two",
-        "three",
-        "fourfive",
-    ]
+    assert [m.text for m in last if m.role == "user"] == ["before", "one", "two", "three", "fourfive"]
 
 
-async def test_a_run_without_watchers_and_that_fails_is_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_run_without_watchers_and_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
     await asyncio.wait([run._driver.task])

@@ -105,10 +105,7 @@ async def test_two_sessions_of_a_worker_share_nothing_that_changes(is_logged: bo
         shared = {ways[0][each]: ways[1][each] for each in ways[0].keys() & ways[1].keys()}
         assert shared == {}
         assert len(ways[0]) > 20  # it has looked
-    assert (ada.conversation.messages[0].text, bob.conversation.messages[0].text) == (
-        "I am Ada.",
-        "I am Bob.",
-    )
+    assert (ada.conversation.messages[0].text, bob.conversation.messages[0].text) == ("I am Ada.", "I am Bob.")
 
 
 def test_the_walk_finds_what_two_sessions_share() -> None:
@@ -232,16 +229,11 @@ async def test_a_session_goes_on_after_a_run_of_another_one() -> None:
     assert second.run_labels == {"desk": "1", "floor": "2"}
     assert (second.allowed, second.shared_state) == (allowed, {"name": "Ada"})
     await second.run("Who am I?")
-    assert [each.text for each in second.conversation.messages][::3] == [
-        "I am Ada.",
-        "You are Ada.",
-    ]
+    assert [each.text for each in second.conversation.messages][::3] == ["I am Ada.", "You are Ada."]
     assert len(first.conversation.messages) == 2
 
 
-async def test_a_run_whose_collectors_are_not_read_costs_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_run_whose_collectors_are_not_read_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
     folded: list[object] = []
     monkeypatch.setattr(worker.session._collected._timeline, "dispatch_many", folded.extend)

@@ -185,9 +185,7 @@ async def test_each_call_of_a_worker_that_is_a_tool_begins_with_the_same_state()
         return "noted"
 
     inner = Worker(
-        ScriptedModel([call("note"), call("note"), "One.", "Two."]),
-        tools=[note],
-        shared_state={"is_used": False},
+        ScriptedModel([call("note"), call("note"), "One.", "Two."]), tools=[note], shared_state={"is_used": False}
     )
     ask = worker_tool(inner, name="ask", description="Ask it.")
     both = call("ask", task="a") + call("ask", task="b")

@@ -16,34 +16,9 @@ from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker import (
-    Finished,
-    Limits,
-    Paused,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_abort,
-    on_turn_end,
-    tool,
-)
-from rxworker.errors import (
-    ConfigurationError,
-    RunAbortedError,
-    RunCancelledError,
-    RxWorkerError,
-)
-from rxworker.events import (
-    Event,
-    HookMessage,
-    MessageAdd,
-    Ping,
-    Record,
-    RunStop,
-    ToolStart,
-    TurnStart,
-    TurnStop,
-)
+from rxworker import Finished, Limits, Paused, Worker, after_tool_call, before_tool_call, on_abort, on_turn_end, tool
+from rxworker.errors import ConfigurationError, RunAbortedError, RunCancelledError, RxWorkerError
+from rxworker.events import Event, HookMessage, MessageAdd, Ping, Record, RunStop, ToolStart, TurnStart, TurnStop
 from rxworker.hooks import (
     Abort,
     AbortContext,
@@ -214,8 +189,7 @@ def fails_in_a_thread(source: Observable[Event]) -> Observable[Event]:
 
 
 @pytest.mark.parametrize(
-    "operator",
-    [fails, raises, returns_nothing, raises_at_an_event, emits_no_event, fails_in_a_thread],
+    "operator", [fails, raises, returns_nothing, raises_at_an_event, emits_no_event, fails_in_a_thread]
 )
 @pytest.mark.parametrize("name", STAGES)
 async def test_an_operator_that_fails_around_a_stage_fails_the_run(
@@ -230,9 +204,7 @@ async def test_an_operator_that_fails_around_a_stage_fails_the_run(
 
 
 @pytest.mark.parametrize("name", STAGES)
-async def test_events_of_a_stage_that_come_from_another_thread_are_recorded_in_that_of_the_run(
-    name: StageName,
-) -> None:
+async def test_events_of_a_stage_that_come_from_another_thread_are_recorded_in_that_of_the_run(name: StageName) -> None:
     homes: set[int] = set()
     worker = SCENARIOS["calls"](around={name: ops.observe_on(NewThreadScheduler())})
     run = worker.run("go")
@@ -266,13 +238,7 @@ async def test_a_run_that_is_resumed_begins_with_its_calls() -> None:
     assert begun == ["respond []", "call_tools ['look']"]
     begun.clear()
     await worker.resume()
-    assert begun == [
-        "call_tools ['look']",
-        "decide []",
-        "respond []",
-        "call_tools []",
-        "decide []",
-    ]
+    assert begun == ["call_tools ['look']", "decide []", "respond []", "call_tools []", "decide []"]
 
 
 async def test_a_stage_may_end_the_run_and_no_other_follows() -> None:
@@ -387,9 +353,7 @@ def test_an_interrupt_in_a_tool_ends_the_run_and_the_program_also_from_within_an
 
 
 @pytest.mark.parametrize("verb", ["cancel", "pause"])
-async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_like_any_other(
-    verb: str,
-) -> None:
+async def test_a_run_with_operators_around_its_stages_is_cancelled_and_paused_like_any_other(verb: str) -> None:
     """At each of its records, from within a watcher.
 
     It may end earlier, since a stage that is subscribed to yields to the loop.
@@ -430,14 +394,7 @@ ENDS: dict[str, tuple[Any, type[object]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        ops.repeat(2),
-        ops.retry(2),
-        repeats_late,
-    ],
-)
+@pytest.mark.parametrize("operator", [ops.repeat(2), ops.retry(2), repeats_late])
 @pytest.mark.parametrize("end", ENDS)
 async def test_a_verdict_that_ends_the_run_holds_if_an_operator_calls_the_tools_again(
     operator: Operator[Event, Event], end: str
@@ -469,9 +426,7 @@ async def test_a_verdict_that_ends_the_run_holds_if_an_operator_calls_the_tools_
 
 
 @pytest.mark.parametrize("name", STAGES)
-async def test_a_stage_that_fails_after_it_has_ended_the_run_does_not_abort_it(
-    name: StageName,
-) -> None:
+async def test_a_stage_that_fails_after_it_has_ended_the_run_does_not_abort_it(name: StageName) -> None:
     def ended(turn: Turn) -> Observable[Event]:
         return reactivex.concat(reactivex.of(RunStop()), reactivex.throw(ValueError("late")))
 

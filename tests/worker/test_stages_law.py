@@ -56,12 +56,7 @@ from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prep
 from tests.log.test_worker import stored
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
-USUAL: dict[StageName, TurnStage] = {
-    "prepare": prepare,
-    "respond": respond,
-    "call_tools": call_tools,
-    "decide": decide,
-}
+USUAL: dict[StageName, TurnStage] = {"prepare": prepare, "respond": respond, "call_tools": call_tools, "decide": decide}
 STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED)
 FAILED = Status(ResponseStatus.FAILED)
 
@@ -135,10 +130,7 @@ def as_operator(name: StageName, fault: Operator[Any, Any]) -> dict[str, Any]:
     return {"operators": [fault]}
 
 
-WAYS: dict[str, Callable[[StageName, Operator[Any, Any]], dict[str, Any]]] = {
-    "around": as_around,
-    "stage": as_stage,
-}
+WAYS: dict[str, Callable[[StageName, Operator[Any, Any]], dict[str, Any]]] = {"around": as_around, "stage": as_stage}
 
 
 async def told_by(model: ScriptedModel, **given: Any) -> tuple[list[Record], dict[str, Any], Any]:
@@ -245,12 +237,7 @@ def response(*events: Event) -> Observable[Event]:
     return reactivex.of(*events)
 
 
-WHOLE = (
-    BlockStart(0, BlockType.TEXT),
-    TextDelta(0, "whole"),
-    BlockStop(0, BlockType.TEXT),
-    COMPLETED,
-)
+WHOLE = (BlockStart(0, BlockType.TEXT), TextDelta(0, "whole"), BlockStop(0, BlockType.TEXT), COMPLETED)
 HALF = (STARTED, BlockStart(0, BlockType.TEXT), TextDelta(0, "half "))
 NOT_WHOLE: dict[str, Callable[[Turn], Observable[Event]]] = {
     "empty": lambda turn: reactivex.empty(),
@@ -264,9 +251,7 @@ NOT_WHOLE: dict[str, Callable[[Turn], Observable[Event]]] = {
 
 
 @pytest.mark.parametrize("given", NOT_WHOLE)
-async def test_a_stage_in_place_of_respond_is_acted_on_only_if_its_response_is_whole(
-    given: str,
-) -> None:
+async def test_a_stage_in_place_of_respond_is_acted_on_only_if_its_response_is_whole(given: str) -> None:
     records, seen, outcome = await told_by(ScriptedModel([]), stages={"respond": NOT_WHOLE[given]})
     assert isinstance(outcome, RxWorkerError)
     assert isinstance(records[-1].event, RunAbort)
@@ -310,14 +295,8 @@ def pings(turn: Turn) -> Observable[Event]:
 
 AGAIN: dict[str, Callable[[], dict[str, Any]]] = {
     "retry": lambda: {"stages": {"respond": fails_once()}, "around": {"respond": ops.retry(2)}},
-    "catch": lambda: {
-        "stages": {"respond": fails_first},
-        "around": {"respond": ops.catch(response(*WHOLE))},
-    },
-    "fails outside of the stage": lambda: {
-        "stages": {"respond": pings},
-        "around": {"respond": fails_outside},
-    },
+    "catch": lambda: {"stages": {"respond": fails_first}, "around": {"respond": ops.catch(response(*WHOLE))}},
+    "fails outside of the stage": lambda: {"stages": {"respond": pings}, "around": {"respond": fails_outside}},
     "of a model": lambda: {"around": {"respond": ops.catch(response(*WHOLE))}},
     "of a model, within the stage": lambda: {"stages": {"respond": catches}},
     "of a model, tried again": lambda: {"around": {"respond": ops.retry(2)}},

@@ -10,12 +10,7 @@ from reactivex.subject import Subject
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Run, Worker, on_turn_end, tool
-from rxworker.errors import (
-    ConfigurationError,
-    HookError,
-    LocalProtocolError,
-    RunCancelledError,
-)
+from rxworker.errors import ConfigurationError, HookError, LocalProtocolError, RunCancelledError
 from rxworker.events import MessageAdd, TextDelta, ToolStart, TurnStart
 from rxworker.hooks import TurnEndContext
 from rxworker.messages import Message, Text, ToolCall, ToolResult, validate
@@ -41,13 +36,7 @@ async def test_a_message_is_delivered_behind_the_results_of_the_turn() -> None:
     await delivered
     result = await run
     said = [(m.role, m.text) for m in result.conversation.messages]
-    assert said == [
-        ("user", "go"),
-        ("assistant", ""),
-        ("user", ""),
-        ("user", "and be quick"),
-        ("assistant", "done"),
-    ]
+    assert said == [("user", "go"), ("assistant", ""), ("user", ""), ("user", "and be quick"), ("assistant", "done")]
     events = [record.event async for record in run]
     assert [e.source for e in events if isinstance(e, MessageAdd)] == ["tools", "send"]
     assert lint([record async for record in run]) == []
@@ -70,12 +59,7 @@ async def test_a_message_that_comes_while_the_model_answers_makes_another_turn()
     result = await run
     assert result.text == "second answer"
     assert asked == ["second answer"]
-    assert [m.text for m in result.conversation.messages] == [
-        "go",
-        "first answer",
-        "wait, also this",
-        "second answer",
-    ]
+    assert [m.text for m in result.conversation.messages] == ["go", "first answer", "wait, also this", "second answer"]
 
 
 async def test_several_messages_keep_their_order() -> None:
@@ -229,11 +213,7 @@ async def test_a_message_that_comes_while_the_last_hook_thinks_is_delivered() ->
 
     runs.append(Worker(ScriptedModel(["done", "that, too"]), hooks=[think]).run("go"))
     result = await runs[0]
-    assert [m.text for m in result.conversation.messages[1:]] == [
-        "done",
-        "one more thing",
-        "that, too",
-    ]
+    assert [m.text for m in result.conversation.messages[1:]] == ["done", "one more thing", "that, too"]
 
 
 def test_an_unknown_way_of_being_busy_is_refused() -> None:

@@ -27,13 +27,7 @@ from rxworker.testing import ScriptedModel, call, say
 from rxworker.testing.lint import lint
 from rxworker.turn.context import ResponseOperator
 
-AGAINST = {
-    StopKind.MAX_TOKENS,
-    StopKind.REFUSAL,
-    StopKind.CONTENT_FILTER,
-    StopKind.MALFORMED,
-    StopKind.INCOMPLETE,
-}
+AGAINST = {StopKind.MAX_TOKENS, StopKind.REFUSAL, StopKind.CONTENT_FILTER, StopKind.MALFORMED, StopKind.INCOMPLETE}
 KINDS: list[StopKind | None] = [None, *StopKind]
 
 
@@ -72,9 +66,7 @@ def own_model(kind: StopKind | None) -> tuple[OwnModel, tuple[ResponseOperator, 
     return OwnModel(events_of(kind, on_block=False)), ()
 
 
-def own_model_with_the_reason_on_the_block(
-    kind: StopKind | None,
-) -> tuple[OwnModel, tuple[ResponseOperator, ...]]:
+def own_model_with_the_reason_on_the_block(kind: StopKind | None) -> tuple[OwnModel, tuple[ResponseOperator, ...]]:
     return OwnModel(events_of(kind, on_block=True)), ()
 
 
@@ -97,8 +89,7 @@ def operator(kind: StopKind | None) -> tuple[ScriptedModel, tuple[ResponseOperat
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("make", [own_model, own_model_with_the_reason_on_the_block, operator])
 async def test_whole_calls_run_unless_the_stop_reason_is_against_it(
-    make: Callable[..., tuple[OwnModel | ScriptedModel, tuple[ResponseOperator, ...]]],
-    kind: StopKind | None,
+    make: Callable[..., tuple[OwnModel | ScriptedModel, tuple[ResponseOperator, ...]]], kind: StopKind | None
 ) -> None:
     paid: list[int] = []
 

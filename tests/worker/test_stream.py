@@ -15,12 +15,7 @@ from typing import Any
 import pytest
 
 from rxworker import Answer, Finished, Paused, Worker, before_tool_call, tool, worker_tool
-from rxworker.errors import (
-    ConfigurationError,
-    LocalProtocolError,
-    ProviderError,
-    RunCancelledError,
-)
+from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError, RunCancelledError
 from rxworker.events import Event, RunStart, RunStop, TextDelta, ToolStop
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import validate
@@ -280,20 +275,15 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("where", ["wait", "body"])
 def test_ctrl_c_cancels_the_run_and_reaches_the_script(where: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, where],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", SCRIPT, where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert out.splitlines() == [
-        "abort: the run was cancelled: its stream was closed",
-        "interrupted Hello",
-        "again",
-    ], err
+    assert out.splitlines() == ["abort: the run was cancelled: its stream was closed", "interrupted Hello", "again"], (
+        err
+    )
     assert process.returncode == 0
     assert err == ""
 
@@ -374,10 +364,7 @@ print([t.name for t in threading.enumerate()])
 @pytest.mark.skipif(os.name == "nt", reason="there are no signals of this kind")
 @pytest.mark.parametrize(
     ("script", "printed"),
-    [
-        (IN_INIT, ["interrupted ['MainThread']", "again"]),
-        (IN_CLOSE, ["interrupted", "cleaned up", "['MainThread']"]),
-    ],
+    [(IN_INIT, ["interrupted ['MainThread']", "again"]), (IN_CLOSE, ["interrupted", "cleaned up", "['MainThread']"])],
     ids=["while the run begins", "while close waits"],
 )
 def test_ctrl_c_leaves_no_run(script: str, printed: list[str]) -> None:

@@ -11,14 +11,7 @@ import pytest
 from rxworker import Paused, Run, Worker, hook, on_message_send, on_turn_end, tool, worker_tool
 from rxworker.errors import HookError, RunAbortedError, RxWorkerError
 from rxworker.events import AttemptStart, ConversationReplace, Record, RunStart
-from rxworker.hooks import (
-    Cancel,
-    ContinueWithMessages,
-    Hook,
-    MessageSendContext,
-    Pause,
-    TurnEndContext,
-)
+from rxworker.hooks import Cancel, ContinueWithMessages, Hook, MessageSendContext, Pause, TurnEndContext
 from rxworker.hooks.legacy import LegacyError
 from rxworker.messages import Message, validate
 from rxworker.state import fold_run
@@ -144,11 +137,7 @@ async def test_what_was_sent_into_a_later_turn_is_retracted_and_the_rest_stays()
 
     watching = run.subscribe(send, lambda _: None)
     await check(worker, model, run)
-    assert [m.role for m in worker.session.conversation.messages[:3]] == [
-        "user",
-        "assistant",
-        "user",
-    ]
+    assert [m.role for m in worker.session.conversation.messages[:3]] == ["user", "assistant", "user"]
     assert worker.session.conversation.messages[2].tool_results[0].text == "the result"
     assert texts(worker)[0] == "Hi."
 

@@ -157,13 +157,7 @@ def test_a_connection_that_fails_for_good_ends_the_response() -> None:
     """Also before it has brought what is stored. Blocks that are closed are not aborted."""
     failed = Status(ResponseStatus.FAILED)
     error = Error("connection", "cut")
-    again = [
-        *EVENTS[:4],
-        Usage(3, is_partial=True),
-        BlockAbort(0, BlockType.THINKING),
-        error,
-        failed,
-    ]
+    again = [*EVENTS[:4], Usage(3, is_partial=True), BlockAbort(0, BlockType.THINKING), error, failed]
     assert rest(EVENTS[:12], again) == [Usage(3, is_partial=True), error, failed]
 
 

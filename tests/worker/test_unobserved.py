@@ -188,9 +188,7 @@ async def look(where: str) -> str:
 @pytest.mark.parametrize("delivery", [Coalesce(), Reliable()], ids=str)
 @pytest.mark.parametrize("place", [1, 4, 7, 12, 19, 25])
 async def test_a_snapshot_and_what_follows_are_the_whole(delivery: Delivery, place: int) -> None:
-    model = ScriptedModel(
-        [think("Where to look?") + say("I look.") + call("look", where="here"), "Nothing is here."],
-    )
+    model = ScriptedModel([think("Where to look?") + say("I look.") + call("look", where="here"), "Nothing is here."])
     run = Worker(model, tools=[look]).run("Go.")
     taken: list[tuple[RunState, list[Record]]] = []
 
@@ -226,10 +224,7 @@ async def test_the_watchers_of_a_run_are_reported_by_name() -> None:
     run.watchers.subscribe(told.append, on_completed=over.set)
     run.watch(name="page").subscribe()
     run.watch(Latest(), name="gauge").subscribe()
-    assert [(w.name, w.delivery) for w in run.watchers.now] == [
-        ("page", "coalesce"),
-        ("gauge", "latest"),
-    ]
+    assert [(w.name, w.delivery) for w in run.watchers.now] == [("page", "coalesce"), ("gauge", "latest")]
     await run
     async with asyncio.timeout(60):
         await over.wait()

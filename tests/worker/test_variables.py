@@ -159,9 +159,7 @@ ODD: list[object] = [
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: type(v).__name__)
-async def test_what_json_does_not_keep_is_refused_by_name_and_continues_in_the_process(
-    value: object,
-) -> None:
+async def test_what_json_does_not_keep_is_refused_by_name_and_continues_in_the_process(value: object) -> None:
     seen: list[object] = []
     worker = paused_worker(ScriptedModel([call("read"), "Done."]), value, seen)
     paused = await worker.run("Read.")

@@ -20,10 +20,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
-from rxworker.errors import (
-    ConfigurationError,
-    LocalProtocolError,
-)
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -167,16 +164,8 @@ Given: TypeAlias = dict[str, Any]
 OK = say("ok")
 RUNS: dict[str, tuple[list[Any], Given, str]] = {
     "a slow tool": ([call("slow"), OK], {}, "(tas)--(otade)"),
-    "two slow tools at once": (
-        [call("slow") + call("reports"), OK],
-        {},
-        "(tass)p(po)(otade)",
-    ),
-    "two slow tools, one by one": (
-        [call("slow") + call("reports"), OK],
-        {"parallel": 1},
-        "(tas)--(os)p(potade)",
-    ),
+    "two slow tools at once": ([call("slow") + call("reports"), OK], {}, "(tass)p(po)(otade)"),
+    "two slow tools, one by one": ([call("slow") + call("reports"), OK], {"parallel": 1}, "(tas)--(os)p(potade)"),
     "a tool with a time limit": ([call("hangs"), OK], {}, "(tas)-(otade)"),
     "a tool that is tried again": ([call("late_at_first"), OK], {}, "(tas)--(otade)"),
     "a tool in a thread": ([call("in_a_thread"), OK], {}, "(tasotade)"),
@@ -191,18 +180,10 @@ RUNS: dict[str, tuple[list[Any], Given, str]] = {
         {"hooks": [before_tool_call(from_stateful_operator(held, waits=True))]},
         "(ta)-(sotade)",
     ),
-    "a hook with a time limit": (
-        [call("in_a_thread"), OK],
-        {"hooks": [ponders]},
-        "(ta)-(sotade)",
-    ),
+    "a hook with a time limit": ([call("in_a_thread"), OK], {"hooks": [ponders]}, "(ta)-(sotade)"),
     "a retry": ([say("o") + cut(), OK], {"response_retry": Later()}, "(tadr)---(ade)"),
     "a limit of seconds": ([call("slow")], {"limits": Limits(max_seconds=2)}, "(tas)-(ox)"),
-    "a time-out around the tools": (
-        [call("slow")],
-        {"around": {"call_tools": ops.timeout(2)}},
-        "(tas)-(ox)",
-    ),
+    "a time-out around the tools": ([call("slow")], {"around": {"call_tools": ops.timeout(2)}}, "(tas)-(ox)"),
     "a delay of the response": ([OK], {"operators": [ops.delay(2)]}, "(ta)-(de)"),
 }
 
@@ -228,9 +209,7 @@ def test_a_model_that_takes_its_time_is_drawn() -> None:
 def test_a_script_plays_in_the_time_of_the_scheduler() -> None:
     scheduler = TestScheduler()
     worker = Worker(
-        ScriptedModel([call("slow"), say("ok"), call("slow"), say("ok")]),
-        tools=[slow],
-        scheduler=scheduler,
+        ScriptedModel([call("slow"), say("ok"), call("slow"), say("ok")]), tools=[slow], scheduler=scheduler
     )
     assert worker.run_sync("go").text == "ok"
     assert scheduler.clock == 3.0

@@ -13,16 +13,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
 
-from rxworker import (
-    Run,
-    Worker,
-    after_tool_call,
-    before_tool_call,
-    on_abort,
-    on_message_send,
-    on_turn_end,
-    tool,
-)
+from rxworker import Run, Worker, after_tool_call, before_tool_call, on_abort, on_message_send, on_turn_end, tool
 from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import (
     ConversationReplace,
@@ -125,11 +116,7 @@ class Scene:
 
         def observe(name: str, source: Observable[Any]) -> None:
             end = ends[name] = self.loop.create_future()
-            source.subscribe(
-                seen[name].append,
-                lambda error: end.set_result(error),
-                lambda: end.set_result(None),
-            )
+            source.subscribe(seen[name].append, lambda error: end.set_result(error), lambda: end.set_result(None))
 
         observe("observer", run.records)
         observe("follower", run.watch())
@@ -492,8 +479,7 @@ def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(where: str, 
 
         def stream(self, request: Request) -> Observable[ResponseEvent]:
             def subscribe(
-                observer: abc.ObserverBase[ResponseEvent],
-                scheduler: abc.SchedulerBase | None = None,
+                observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
             ) -> abc.DisposableBase:
                 return Disposable(scene.fail)
 

@@ -66,11 +66,7 @@ class AcpAgent:
     """
 
     def __init__(
-        self,
-        worker: Worker | Callable[[], Worker],
-        connection: Lines,
-        *,
-        log: EventLog | None = None,
+        self, worker: Worker | Callable[[], Worker], connection: Lines, *, log: EventLog | None = None
     ) -> None:
         if not isinstance(worker, Worker) and not callable(worker):
             raise ConfigurationError(f"worker is {worker!r:.60}: give a Worker, or a function that makes one")
@@ -134,10 +130,7 @@ class AcpAgent:
         return wire.Empty()
 
     async def _begin(
-        self,
-        name: str,
-        given: wire.NewSession | wire.OldSession,
-        before: Sequence[RunInfo] = (),
+        self, name: str, given: wire.NewSession | wire.OldSession, before: Sequence[RunInfo] = ()
     ) -> AcpSession:
         """Begin a session, with a copy of the worker that has the folder, and the tools of the client's MCP servers."""
         worker = copy(self._worker if isinstance(self._worker, Worker) else self._worker())
@@ -203,14 +196,7 @@ async def connect(server: wire.McpServer, cwd: str, worker: Definition, resource
         if server.type not in ("stdio", "http"):
             raise RpcError(INVALID_PARAMS, f"its transport {server.type!r} is not supported")
         tools = await resources.enter_async_context(
-            mcp_tools(
-                command,
-                url=server.url or None,
-                env=values,
-                cwd=cwd,
-                headers=headers,
-                prefix=f"{server.name}__",
-            )
+            mcp_tools(command, url=server.url or None, env=values, cwd=cwd, headers=headers, prefix=f"{server.name}__")
         )
         for tool in tools:
             worker.tools.add(tool)

@@ -226,12 +226,7 @@ class Peer:
             if message.id is not UNSET:
                 await self._refuse(message.id, error)
             elif not name.startswith("$/"):  # these may be ignored
-                logger.warning(
-                    "the notification %r failed: %s",
-                    name[:80],
-                    error,
-                    extra={"method": name[:80]},
-                )
+                logger.warning("the notification %r failed: %s", name[:80], error, extra={"method": name[:80]})
         else:
             if message.id is not UNSET:
                 await self._send({"id": message.id, "result": result})

@@ -17,14 +17,7 @@ from msgspec.structs import replace
 from reactivex import operators as ops
 
 from rxworker.adapters.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
-from rxworker.decisions import (
-    CHOICES,
-    Approve,
-    ApproveAlways,
-    Deny,
-    PendingCalls,
-    read_choice,
-)
+from rxworker.decisions import CHOICES, Approve, ApproveAlways, Deny, PendingCalls, read_choice
 from rxworker.desk.conversation import OpenConversation
 from rxworker.events import Event, RunStart
 from rxworker.events.form import form_problem

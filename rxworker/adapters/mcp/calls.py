@@ -76,11 +76,7 @@ FORM: JsonObject = {
     "required": ["approve"],
     "properties": {
         "approve": {"type": "boolean", "title": "Approve"},
-        "reason": {
-            "type": "string",
-            "title": "Reason",
-            "description": "For the model, if it is not approved.",
-        },
+        "reason": {"type": "string", "title": "Reason", "description": "For the model, if it is not approved."},
     },
 }
 
@@ -127,10 +123,7 @@ class Calls:
             raise
         except (InvalidArgumentError, LocalProtocolError, ApiError) as error:
             result = error_result(redact(str(error)))
-        except (
-            Exception,
-            SystemExit,
-        ) as error:  # SystemExit in a function of the program must not end the server
+        except (Exception, SystemExit) as error:  # SystemExit in a function of the program must not end the server
             number = secrets.token_hex(4)
             logger.error(
                 "error %s: the tool %s failed\n%s",

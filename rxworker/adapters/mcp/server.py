@@ -20,14 +20,7 @@ from mcp.server import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.message import SessionMessage
-from mcp.types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ErrorData,
-    JSONRPCError,
-    ListToolsResult,
-    PaginatedRequestParams,
-)
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, ListToolsResult, PaginatedRequestParams
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -105,10 +98,7 @@ class McpServer:
         self._store = RunStore(self._settings, None, log)
         calls = Calls(self._tools, Runs(self._store, WorkerSource(makers)))
         self._server = Server(
-            name,
-            version=metadata.version("rxworker"),
-            on_list_tools=self._list_tools,
-            on_call_tool=calls.call,
+            name, version=metadata.version("rxworker"), on_list_tools=self._list_tools, on_call_tool=calls.call
         )
         security = RequestStateSecurity.ephemeral(ttl=DECISION_SECONDS)
         self._server.middleware.append(RequestStateBoundary(security, default_audience=name))

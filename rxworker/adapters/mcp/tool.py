@@ -129,10 +129,7 @@ class ServedTool:
         again = f"[To continue this conversation, call {self.name} with conversation={entry.id!r}.]"
         for_the_model: JsonObject = {"audience": ["assistant"], "priority": 0.2}
         result: JsonObject = {
-            "content": [
-                {"type": "text", "text": text},
-                {"type": "text", "text": again, "annotations": for_the_model},
-            ],
+            "content": [{"type": "text", "text": text}, {"type": "text", "text": again, "annotations": for_the_model}],
             "isError": is_error,
             "_meta": {RUN: _numbers(entry.id, entry.run.state)},
         }

@@ -80,12 +80,7 @@ class Instruments:
         self._counters = [counter(name) for name in names.counters]
 
     def chat(
-        self,
-        seconds: float,
-        usage: Usage | None,
-        attributes: Attributes,
-        error_type: str,
-        context: Context,
+        self, seconds: float, usage: Usage | None, attributes: Attributes, error_type: str, context: Context
     ) -> None:
         """Record a request that has ended, and its tokens."""
         counts = () if usage is None else counts_of(usage)
@@ -102,12 +97,7 @@ class Instruments:
 
 TOOL_ERROR = "tool_error"
 """The ``error.type`` of a tool call whose result is an error."""
-CAUSES = {
-    "cancel": "RunCancelledError",
-    "limit": "LimitExceededError",
-    "abort": "RunAbortedError",
-    "error": "_OTHER",
-}
+CAUSES = {"cancel": "RunCancelledError", "limit": "LimitExceededError", "abort": "RunAbortedError", "error": "_OTHER"}
 """The ``error.type`` of a run inside a run, by the cause of its end."""
 
 
@@ -390,10 +380,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def _begin_chat(self, scope: _Scope, record: events.Record, provider: str, model: str) -> _Chat:
         names = self._names
-        metric: Attributes = {
-            names.operation: "chat",
-            names.provider: PROVIDERS.get(provider, provider),
-        }
+        metric: Attributes = {names.operation: "chat", names.provider: PROVIDERS.get(provider, provider)}
         if model:
             metric[names.request_model] = model
         attributes: Attributes = {**metric, names.turn: record.turn, **self._common}

@@ -38,8 +38,7 @@ try:
     from nats.errors import Error as NatsError
 except ImportError as error:
     raise ImportError(
-        f"NatsLog needs the package nats-py ({error}): pip install '/path/to/the/checkout[nats]'",
-        name="nats",
+        f"NatsLog needs the package nats-py ({error}): pip install '/path/to/the/checkout[nats]'", name="nats"
     ) from error
 
 T = TypeVar("T")
@@ -337,11 +336,7 @@ class Connection:
             future.set_result(message)
 
     async def _request(
-        self,
-        subject: str,
-        data: bytes,
-        headers: Headers | None = None,
-        batch: list[Stored] | None = None,
+        self, subject: str, data: bytes, headers: Headers | None = None, batch: list[Stored] | None = None
     ) -> Msg:
         client = await self._ready()
         self._number += 1

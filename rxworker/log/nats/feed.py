@@ -145,18 +145,10 @@ class Feed(ABC):
                 if not self._is_due:
                     return
             except (LogError, ApiError) as error:
-                logger.warning(
-                    "%s cannot be followed: %s",
-                    self._stream,
-                    error,
-                    extra={"stream": self._stream},
-                )
+                logger.warning("%s cannot be followed: %s", self._stream, error, extra={"stream": self._stream})
             except Exception as error:  # of nats-py, or nothing has answered
                 logger.debug(
-                    "%s cannot be followed: %s",
-                    self._stream,
-                    type(error).__name__,
-                    extra={"stream": self._stream},
+                    "%s cannot be followed: %s", self._stream, type(error).__name__, extra={"stream": self._stream}
                 )
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)

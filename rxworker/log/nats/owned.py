@@ -14,16 +14,7 @@ from rxworker.errors import FencedError, LogError, RunStatusError
 from rxworker.log.base import already_stored, no_run
 from rxworker.log.memory import check_status, refusal
 from rxworker.log.nats.connection import EXPECTED, EXPECTED_OF, Connection, SequenceError
-from rxworker.log.nats.format import (
-    NOTHING,
-    Head,
-    Listed,
-    Owner,
-    Place,
-    append_message,
-    as_raw,
-    from_raw,
-)
+from rxworker.log.nats.format import NOTHING, Head, Listed, Owner, Place, append_message, as_raw, from_raw
 from rxworker.log.nats.session import Known, Ownership, ServerClock, Session
 from rxworker.log.store import Append
 from rxworker.log.values import Claim, StoredStatus
@@ -176,11 +167,7 @@ class OwnedRuns(Session):
 
         try:
             seq = await self.connection.publish(
-                place.entries,
-                message,
-                expected,
-                f"{place.entries}.{epoch}.{before.last}.{now}",
-                check,
+                place.entries, message, expected, f"{place.entries}.{epoch}.{before.last}.{now}", check
             )
         except SequenceError:
             raise await self._refusal(append) from None

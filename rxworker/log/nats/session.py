@@ -23,15 +23,7 @@ from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
 from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
-from rxworker.log.nats.connection import (
-    EXPECTED,
-    NOT_FOUND,
-    TAKEN,
-    ApiError,
-    Connection,
-    SequenceError,
-    Stored,
-)
+from rxworker.log.nats.connection import EXPECTED, NOT_FOUND, TAKEN, ApiError, Connection, SequenceError, Stored
 from rxworker.log.nats.format import (
     FORMAT,
     NOTHING,
@@ -149,10 +141,7 @@ class Renewer:
     async def _renew(self, claims: Sequence[Claim], lease: float, streams: int) -> list[str]:
         if self._connection is None:
             self._connection = Connection(
-                self._address,
-                self._options,
-                label="rxworker heartbeat",
-                patience=max(lease / 3, 1.0),
+                self._address, self._options, label="rxworker heartbeat", patience=max(lease / 3, 1.0)
             )
         epochs = {claim.run_id: claim.epoch for claim in claims}
         await self._connection.publish(

@@ -16,15 +16,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import asdict, replace
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import (
-    BlockType,
-    HookMessage,
-    LimitReached,
-    MessageAdd,
-    Record,
-    RunResume,
-    RunStart,
-)
+from rxworker.events import BlockType, HookMessage, LimitReached, MessageAdd, Record, RunResume, RunStart
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Content, Document, Image, Json, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient

@@ -5,15 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -33,17 +25,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.pause import CLIENT_TOOL
-from rxworker.messages import (
-    Conversation,
-    Document,
-    Image,
-    JsonObject,
-    Message,
-    Refusal,
-    Text,
-    Thinking,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui import wire
 from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
@@ -451,11 +433,7 @@ def _call_progress(_: AgUiEncoder, change: changes.CallProgress) -> Iterator[AgU
 
 
 def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[AgUiEvent]:
-    value = {
-        "reason": change.reason,
-        "messageIds": change.blocks,
-        "toolCallIds": change.calls,
-    }
+    value = {"reason": change.reason, "messageIds": change.blocks, "toolCallIds": change.calls}
     yield Custom("rxworker.retract", value)
 
 
@@ -546,11 +524,7 @@ def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: st
 
 
 async def ag_ui_stream(
-    batches: AsyncIterable[Sequence[Record]],
-    encoder: AgUiEncoder,
-    *,
-    state: RunState | None = None,
-    run_id: str = "",
+    batches: AsyncIterable[Sequence[Record]], encoder: AgUiEncoder, *, state: RunState | None = None, run_id: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from rxworker.decisions import (
-    PAYLOAD,
-    Deny,
-    Dismiss,
-    check_members,
-    read_payload,
-    read_payload_at_end,
-    read_struct,
-)
+from rxworker.decisions import PAYLOAD, Deny, Dismiss, check_members, read_payload, read_payload_at_end, read_struct
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Content, Json, JsonObject, Message, Text, ToolCall
@@ -225,12 +217,7 @@ def _block(part: _Part) -> Content:
     return media(media_type, url=source.value)
 
 
-_MEDIA_TYPES = {
-    "image": "image/png",
-    "document": "application/pdf",
-    "audio": "audio/mpeg",
-    "video": "video/mp4",
-}
+_MEDIA_TYPES = {"image": "image/png", "document": "application/pdf", "audio": "audio/mpeg", "video": "video/mp4"}
 
 
 def reply_of(name: str, status: str, payload: object) -> InterruptReply:

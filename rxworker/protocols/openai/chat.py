@@ -20,17 +20,8 @@ from rxworker.messages.usage import Usage
 from rxworker.protocols.common import DONE, RecordEncoder, data_line, function_call, pump
 from rxworker.views import changes
 
-_FINISH = {
-    StopKind.MAX_TOKENS: "length",
-    StopKind.REFUSAL: "content_filter",
-    StopKind.CONTENT_FILTER: "content_filter",
-}
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    429: "rate_limit_error",
-}
+_FINISH = {StopKind.MAX_TOKENS: "length", StopKind.REFUSAL: "content_filter", StopKind.CONTENT_FILTER: "content_filter"}
+_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 TEXTS = (BlockType.TEXT, BlockType.REFUSAL)
 
 
@@ -215,9 +206,7 @@ async def chat_stream(
 
 
 async def chat_completion(
-    batches: AsyncIterable[Sequence[Record]],
-    head: JsonObject,
-    tools: Sequence[str] = (),
+    batches: AsyncIterable[Sequence[Record]], head: JsonObject, tools: Sequence[str] = ()
 ) -> JsonObject:
     """A completion as one object, without its usage.
 

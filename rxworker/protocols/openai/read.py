@@ -193,10 +193,7 @@ def _choice(given: str | JsonObject | None) -> ToolChoice | None:
             raise LocalProtocolError(f"tool_choice: {given!r} is not supported")
         return ToolChoice(given)
     match given:
-        case {"type": "function", "name": str(name)} | {
-            "type": "function",
-            "function": {"name": str(name)},
-        }:
+        case {"type": "function", "name": str(name)} | {"type": "function", "function": {"name": str(name)}}:
             return ToolChoice("tool", name)
         case _:
             raise LocalProtocolError("tool_choice: give auto, none, required, or a function by its name")

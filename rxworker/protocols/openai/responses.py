@@ -73,13 +73,7 @@ def response_object(head: ResponseHead, status: Status, **members: Json) -> Json
         "status": status,
         "model": head.model,
         "tools": [
-            {
-                "type": "function",
-                "name": name,
-                "description": None,
-                "parameters": None,
-                "strict": None,
-            }
+            {"type": "function", "name": name, "description": None, "parameters": None, "strict": None}
             for name in head.tools
         ],
         **_DEFAULTS,
@@ -397,9 +391,7 @@ def _error(message: str) -> JsonObject:
 
 
 async def response_stream(
-    batches: AsyncIterable[Sequence[Record]],
-    encoder: ResponseEncoder,
-    after: int = -1,
+    batches: AsyncIterable[Sequence[Record]], encoder: ResponseEncoder, after: int = -1
 ) -> AsyncGenerator[bytes, None]:
     """The server-sent events of a streamed response.
 

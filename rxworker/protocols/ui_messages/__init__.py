@@ -3,9 +3,4 @@
 from rxworker.protocols.ui_messages.encode import UiMessageEncoder, ui_message_stream
 from rxworker.protocols.ui_messages.messages import read_chat_request, ui_messages_of
 
-__all__ = [
-    "UiMessageEncoder",
-    "read_chat_request",
-    "ui_message_stream",
-    "ui_messages_of",
-]
+__all__ = ["UiMessageEncoder", "read_chat_request", "ui_message_stream", "ui_messages_of"]

@@ -5,15 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
@@ -33,15 +25,7 @@ from rxworker.events import (
 )
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
-from rxworker.protocols.common import (
-    DONE,
-    RecordEncoder,
-    data_line,
-    interrupt_id,
-    pump,
-    scope_of,
-    type_name,
-)
+from rxworker.protocols.common import DONE, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
@@ -161,11 +145,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 # The client replies when no call of the step waits, so these are approved automatically.
                 yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
                 yield wire.ToolApprovalResponse(name, approved=True)
-        data: dict[str, object] = {
-            "run": change.run_id,
-            "hook": change.hook,
-            "reason": change.reason,
-        }
+        data: dict[str, object] = {"run": change.run_id, "hook": change.hook, "reason": change.reason}
         if asked := {each.id: each.question for each in change.pending if each.question}:
             data["questions"] = asked
         yield Data("data-pause", data, "pause")

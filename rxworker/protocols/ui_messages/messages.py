@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from rxworker.decisions import (
-    APPROVAL,
-    Answer,
-    PendingCalls,
-    check_members,
-    kind_of,
-    read_approval,
-)
+from rxworker.decisions import APPROVAL, Answer, PendingCalls, check_members, kind_of, read_approval
 from rxworker.errors import DecisionError, LocalProtocolError
 from rxworker.events import PauseState
 from rxworker.events.pause import CLIENT_TOOL

@@ -201,12 +201,7 @@ class NestedRuns:
             case changes.CallProgress(id=name, progress=progress):
                 yield Data("data-progress", {"toolCallId": name, "progress": progress}, name)
             case changes.CallResult(scope=scope, id=name, result=result):
-                data = {
-                    "scope": scope.id,
-                    "toolCallId": name,
-                    "output": result.text,
-                    "isError": result.is_error,
-                }
+                data = {"scope": scope.id, "toolCallId": name, "output": result.text, "isError": result.is_error}
                 yield Data("data-inside-result", data, name)
             case changes.BlockExtra() | _:
                 return

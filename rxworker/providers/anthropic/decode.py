@@ -63,11 +63,7 @@ from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import error_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import (
-    BROKEN,
-    UNREADABLE,
-    LenientDecoder,
-)
+from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder
 
 TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE
@@ -223,11 +219,7 @@ def _keep_piece(block: OpenBlock, delta: WireTextDelta | WireThinkingDelta | Wir
     return ()
 
 
-KEPT: dict[type, str] = {
-    WireTextDelta: "text",
-    WireThinkingDelta: "thinking",
-    WireInputDelta: "input",
-}
+KEPT: dict[type, str] = {WireTextDelta: "text", WireThinkingDelta: "thinking", WireInputDelta: "input"}
 """The fields of a block of an unknown kind that grow by deltas."""
 
 # What a delta becomes that does nothing but add to the text of its block.

@@ -33,14 +33,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.anthropic.container import (
-    CONTAINER,
-    RESULT,
-    OwnCalls,
-    container_extra,
-    container_id,
-    valid_id,
-)
+from rxworker.providers.anthropic.container import CONTAINER, RESULT, OwnCalls, container_extra, container_id, valid_id
 from rxworker.providers.anthropic.options import (
     MAX_MARKS,
     THOUGHTS,
@@ -255,10 +248,7 @@ class MessagesEncoder(MessageEncoder):
         return isinstance(new, MessagesEncoder) and self.takes_unsealed is new.takes_unsealed
 
     def messages(
-        self,
-        marks: int = MAX_MARKS,
-        container: str | None = None,
-        moving: CachePoint | None = None,
+        self, marks: int = MAX_MARKS, container: str | None = None, moving: CachePoint | None = None
     ) -> Raw | tuple[Raw | JsonObject, ...]:
         """The messages so far: roles alternate, and none is empty.
 

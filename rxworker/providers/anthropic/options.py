@@ -220,10 +220,7 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
 
 
 BETAS = "anthropic-beta"
-BINDING: JsonObject = {
-    "type": ADAPTIVE,
-    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-}
+BINDING: JsonObject = {"type": ADAPTIVE, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 

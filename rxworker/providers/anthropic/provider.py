@@ -219,12 +219,7 @@ class Anthropic(HostedService):
 
     def _body(self, request: Draft) -> bytes:
         body = partial(
-            encode,
-            self.model,
-            request,
-            known=self._remembered.tools,
-            max_tokens=self._max_tokens,
-            now=self._now(),
+            encode, self.model, request, known=self._remembered.tools, max_tokens=self._max_tokens, now=self._now()
         )
         new = MessagesEncoder(takes_unsealed=not host_of(request.url).endswith(OWN_HOSTS))
         return self._remembered.encode(request.conversation.messages, new, body)

@@ -221,11 +221,7 @@ def read_start(start: JsonObject) -> tuple[BlockType, BlockMetadata, OpenBlock]:
     first: JsonObject = member if isinstance(member, dict) else {}
     call_id, name = word(first.get("toolUseId")), word(first.get("name"))
     if kind == "toolUse" and first.get("type") == "server_tool_use":
-        return (
-            SERVER_CALL,
-            ToolUseMetadata(call_id, name),
-            OpenBlock(0, SERVER_CALL, kind, first, []),
-        )
+        return (SERVER_CALL, ToolUseMetadata(call_id, name), OpenBlock(0, SERVER_CALL, kind, first, []))
     if kind == "toolUse" and name:
         return TOOL_USE, ToolUseMetadata(call_id or made_id(), name), OpenBlock(0, TOOL_USE, kind)
     if kind == "toolResult":

@@ -244,11 +244,7 @@ def _message(role: str, blocks: list[JsonObject]) -> Encoded:
 
 
 def _set_points(
-    tools: list[JsonObject],
-    system: list[JsonObject],
-    messages: Sequence[Encoded],
-    options: Options,
-    info: ModelInfo,
+    tools: list[JsonObject], system: list[JsonObject], messages: Sequence[Encoded], options: Options, info: ModelInfo
 ) -> None:
     """Set the cache points that ``Options.cache`` requires, and keep the last few of all."""
     parts: Sequence[str] = cached_parts(options)

@@ -122,12 +122,7 @@ class BedrockService(Service):
     _operation: str
 
     def __init__(
-        self,
-        model: str,
-        *,
-        region: str | None = None,
-        profile: str | None = None,
-        **settings: Unpack[Settings],
+        self, model: str, *, region: str | None = None, profile: str | None = None, **settings: Unpack[Settings]
     ) -> None:
         super().__init__(model, **settings)
         if region is not None and not _REGION.fullmatch(region):

@@ -87,10 +87,7 @@ from rxworker.providers.malformed import (
 # The developer API and Vertex AI call the list of works by different names.
 WORKS = ("citationSources", "citations")
 # What else a candidate was made from, and where it stands in a piece.
-SOURCES = {
-    "groundingMetadata": "grounding_metadata",
-    "urlContextMetadata": "url_context_metadata",
-}
+SOURCES = {"groundingMetadata": "grounding_metadata", "urlContextMetadata": "url_context_metadata"}
 
 
 _NO_OTHERS = (None,) * (len(WireCandidate.__struct_fields__) - 2)  # but content and index
@@ -317,9 +314,7 @@ HEAD = frozenset(("candidates", "promptFeedback", "usageMetadata", "modelVersion
 """The members of a chunk that are read or of no use."""
 
 TOO_LARGE = Failure(
-    f"the provider sent more than {MAX_FRAME} bytes without the frames of a stream",
-    "too_large",
-    "server",
+    f"the provider sent more than {MAX_FRAME} bytes without the frames of a stream", "too_large", "server"
 )
 
 

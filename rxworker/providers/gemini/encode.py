@@ -313,14 +313,7 @@ def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -
 
 
 # What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
-USER: PartEncoders = {
-    Text: _text,
-    Refusal: _text,
-    Image: _media,
-    Document: _media,
-    Audio: _media,
-    OpaqueBlock: _opaque,
-}
+USER: PartEncoders = {Text: _text, Refusal: _text, Image: _media, Document: _media, Audio: _media, OpaqueBlock: _opaque}
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
     Text: _own_text,
     Refusal: _refused,
@@ -342,11 +335,7 @@ def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
     The schema goes as JSON schema. The older field ``parameters`` takes only a part of it, in words of its own.
     """
     functions: list[Json] = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            "parametersJsonSchema": tool.input_schema,
-        }
+        {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.input_schema}
         for tool in tools
     ]
     return [{"functionDeclarations": functions}]
@@ -372,10 +361,7 @@ def encode_generation(options: Options, since_3: bool = False) -> JsonObject:
         since_3: Whether the model is Gemini 3 or later.
     """
     encoded = settings_as(
-        options,
-        max_tokens="maxOutputTokens",
-        temperature="temperature",
-        stop_sequences="stopSequences",
+        options, max_tokens="maxOutputTokens", temperature="temperature", stop_sequences="stopSequences"
     )
     if options.thinking is not None:
         encoded["thinkingConfig"] = encode_thinking(options.thinking, since_3)

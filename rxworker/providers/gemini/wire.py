@@ -25,12 +25,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Raw, Struct
 
-from rxworker.events import (
-    BlockType,
-    InputJsonDelta,
-    InputValueDelta,
-    ResponseEvent,
-)
+from rxworker.events import BlockType, InputJsonDelta, InputValueDelta, ResponseEvent
 from rxworker.events.arguments import member_path
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import word

@@ -174,10 +174,7 @@ def _contents(block: Text | Refusal | Image | Document | Audio) -> list[JsonObje
     if isinstance(block, Document) and block.data and block.media_type == "text/plain":
         return [*named, {"type": "text", "text": plain_text(block)}]
     main = block.media_type.partition("/")[0]
-    content: JsonObject = {
-        "type": main if main in MEDIA else "document",
-        "mime_type": block.media_type,
-    }
+    content: JsonObject = {"type": main if main in MEDIA else "document", "mime_type": block.media_type}
     uri = None if isinstance(block, Audio) else block.url or (None if block.data else block.file_id)
     return [*named, content | ({"uri": uri} if uri else {"data": block.data})]
 
@@ -255,10 +252,7 @@ def encode_choice(choice: ToolChoice) -> Json:
 def encode_generation(options: Options, has_tools: bool) -> JsonObject:
     """The limits, the randomness, the thinking, and whether a tool must be called."""
     encoded = settings_as(
-        options,
-        max_tokens="max_output_tokens",
-        temperature="temperature",
-        stop_sequences="stop_sequences",
+        options, max_tokens="max_output_tokens", temperature="temperature", stop_sequences="stop_sequences"
     )
     if options.thinking is not None:
         encoded |= encode_thinking(options.thinking)

@@ -161,10 +161,7 @@ def _call(call: ToolCall, own: bool) -> JsonObject:
     echo: JsonObject = dict(call.echo) if own and call.echo else {}
     kept = echo.pop("function", None)
     function: JsonObject = kept if isinstance(kept, dict) else {}
-    encoded: JsonObject = {
-        **echo,
-        "function": {**function, "name": call.name, "arguments": arguments(call)},
-    }
+    encoded: JsonObject = {**echo, "function": {**function, "name": call.name, "arguments": arguments(call)}}
     if own and not is_made(call.id):
         encoded["id"] = call.id
     return encoded

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeGuard
 
-from rxworker.events import (
-    BlockType,
-    CitationDelta,
-    InputJsonDelta,
-    Opaque,
-    RefusalDelta,
-    TextDelta,
-    ThinkingDelta,
-)
+from rxworker.events import BlockType, CitationDelta, InputJsonDelta, Opaque, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.finish_reasons import NORMAL, known_kind
@@ -86,11 +78,7 @@ DETAILS = "reasoning_details"
 NO_REASON = WireChoice()
 OPAQUE_FIELDS = ("audio", "executed_tools")
 TEXT = BlockType.TEXT
-DELTAS = {
-    TEXT: TextDelta,
-    BlockType.THINKING: ThinkingDelta,
-    BlockType.REFUSAL: RefusalDelta,
-}
+DELTAS = {TEXT: TextDelta, BlockType.THINKING: ThinkingDelta, BlockType.REFUSAL: RefusalDelta}
 
 
 class Choice:

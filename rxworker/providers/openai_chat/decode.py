@@ -14,14 +14,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from rxworker.events import (
-    InputJsonDelta,
-    Opaque,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-    TextDelta,
-)
+from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
@@ -78,16 +71,7 @@ class OpenAIChatDecoder(LenientDecoder):
     TextDelta(index=0, text='Hi', choice=0)
     """
 
-    _growing = (
-        "content",
-        "text",
-        "thinking",
-        "reasoning",
-        "reasoning_content",
-        "summary",
-        "refusal",
-        "arguments",
-    )
+    _growing = ("content", "text", "thinking", "reasoning", "reasoning_content", "summary", "refusal", "arguments")
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         super().__init__(new_id)

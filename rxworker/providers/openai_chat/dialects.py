@@ -104,23 +104,12 @@ MISTRAL = Dialect(
 REASONED = Dialect(echoes=(REASONING,))
 CONTENT = Dialect(echoes=(REASONING_CONTENT,))
 # An empty text counts as none: https://github.com/theopenco/llmgateway/pull/2093
-KIMI = Dialect(
-    "max_completion_tokens",
-    (REASONING_CONTENT,),
-    demands_reasoning="calls",
-    switch=True,
-    no_reasoning=" ",
-)
+KIMI = Dialect("max_completion_tokens", (REASONING_CONTENT,), demands_reasoning="calls", switch=True, no_reasoning=" ")
 # Without the flag, the arguments of a call come at once when they are whole:
 # https://docs.z.ai/guides/capabilities/stream-tool
 GLM = Dialect(echoes=(REASONING_CONTENT,), switch=True, has_schemas=False, tool_flags=("tool_stream",))
 # Without the flag, thinking comes as text between tags: https://platform.minimax.io/docs/api-reference/text-openai-api
-MINIMAX = Dialect(
-    "max_completion_tokens",
-    (REASONING_CONTENT, DETAILS),
-    switch=True,
-    flags=("reasoning_split",),
-)
+MINIMAX = Dialect("max_completion_tokens", (REASONING_CONTENT, DETAILS), switch=True, flags=("reasoning_split",))
 
 # By the host or its end.
 DIALECTS = {
@@ -128,11 +117,7 @@ DIALECTS = {
     "openai.azure.com": OPENAI,
     "cognitiveservices.azure.com": OPENAI,
     "deepseek.com": Dialect(
-        echoes=(REASONING_CONTENT,),
-        demands_reasoning="answers",
-        switch=True,
-        has_schemas=False,
-        documents=(),
+        echoes=(REASONING_CONTENT,), demands_reasoning="answers", switch=True, has_schemas=False, documents=()
     ),
     "moonshot.ai": KIMI,
     "moonshot.cn": KIMI,

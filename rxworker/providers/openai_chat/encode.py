@@ -37,13 +37,7 @@ from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, s
 from rxworker.providers.extra import MODES, effort, settings_as, with_extra
 from rxworker.providers.ids import safe_name
 from rxworker.providers.media import PartEncoders, media, readable
-from rxworker.providers.openai_chat.choice import (
-    DETAILS,
-    FIELD,
-    REASONING,
-    REASONING_CONTENT,
-    merge_details,
-)
+from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
 from rxworker.providers.openai_chat.tools import CUSTOM
 from rxworker.providers.schema import answer_schema, strict_arguments
@@ -131,13 +125,7 @@ class MessagesEncoder(MessageEncoder):
 
     __slots__ = ("_answered", "_asked", "_has_results", "_ids", "_rest", "breakpoints", "dialect", "has_tools")
 
-    def __init__(
-        self,
-        dialect: Dialect = COMPATIBLE,
-        *,
-        has_tools: bool = False,
-        breakpoints: bool = False,
-    ) -> None:
+    def __init__(self, dialect: Dialect = COMPATIBLE, *, has_tools: bool = False, breakpoints: bool = False) -> None:
         super().__init__()
         self.dialect = dialect
         self.has_tools = has_tools
@@ -272,10 +260,7 @@ def _with_mark(part: Part, mark: JsonObject) -> Part:
     last = blocks[-1] if isinstance(blocks, list) and content else None
     if not isinstance(blocks, list) or not isinstance(last, dict):
         return part
-    marked: JsonObject = {
-        **messages[-1],
-        "content": [*blocks[:-1], {**last, "cache_control": mark}],
-    }
+    marked: JsonObject = {**messages[-1], "content": [*blocks[:-1], {**last, "cache_control": mark}]}
     return to_json([*messages[:-1], marked])[1:-1] if isinstance(part, bytes) else marked
 
 
@@ -394,10 +379,4 @@ def _tool_choice(choice: ToolChoice) -> Json:
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: PartEncoders = {
-    Text: _text,
-    Image: _image,
-    Audio: _audio,
-    OpaqueBlock: _opaque,
-    Refusal: _text,
-}
+PARTS: PartEncoders = {Text: _text, Image: _image, Audio: _audio, OpaqueBlock: _opaque, Refusal: _text}

@@ -50,13 +50,7 @@ class OpenAIChat(OpenAIService):
     _frame_decoder = OpenAIChatDecoder
     _numbers = staticmethod(numbers)
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        dialect: Dialect | None = None,
-        **settings: Unpack[Settings],
-    ) -> None:
+    def __init__(self, model: str, *, dialect: Dialect | None = None, **settings: Unpack[Settings]) -> None:
         super().__init__(model, **settings)
         self._dialect = dialect
 
@@ -82,14 +76,10 @@ class OpenAIChat(OpenAIService):
         if not (is_own and request.tools) or info.chat_tools == "always":
             return options
         if info.off is None:
-            raise refused(
-                self.model,
-                "takes no tools by Chat Completions: use OpenAIResponses",
-            )
+            raise refused(self.model, "takes no tools by Chat Completions: use OpenAIResponses")
         if options.thinking not in (None, 0):
             raise refused(
-                self.model,
-                "takes no tools with thinking by Chat Completions: use OpenAIResponses, or thinking=0",
+                self.model, "takes no tools with thinking by Chat Completions: use OpenAIResponses, or thinking=0"
             )
         needs_off = info.chat_tools == "without thinking" and "reasoning_effort" not in options.extra
         return replace(options, thinking=0) if needs_off else options

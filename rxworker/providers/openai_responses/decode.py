@@ -27,13 +27,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from rxworker.events import (
-    Opaque,
-    Ping,
-    ResponseEvent,
-    ResponseStatus,
-    Status,
-)
+from rxworker.events import Opaque, Ping, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
@@ -65,21 +59,11 @@ from rxworker.providers.openai_responses.item import (
     TextItem,
     waits_for_client,
 )
-from rxworker.providers.openai_responses.wire import (
-    RESPONSE,
-    WireEvent,
-    WireResponse,
-    decode_event,
-)
+from rxworker.providers.openai_responses.wire import RESPONSE, WireEvent, WireResponse, decode_event
 from rxworker.providers.usage import numbers_in
 
 # What becomes of an item by its type; any other is an `Item`.
-SORTS = {
-    MESSAGE: TextItem,
-    REASONING: TextItem,
-    FUNCTION_CALL: CallItem,
-    CUSTOM_CALL: CallItem,
-}
+SORTS = {MESSAGE: TextItem, REASONING: TextItem, FUNCTION_CALL: CallItem, CUSTOM_CALL: CallItem}
 
 
 class Items:

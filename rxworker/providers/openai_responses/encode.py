@@ -273,13 +273,7 @@ def _document(block: Document) -> list[JsonObject]:
 
 
 # What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
-PARTS: PartEncoders = {
-    Text: _text,
-    Refusal: _text,
-    Image: _image,
-    Document: _document,
-    Audio: _audio,
-}
+PARTS: PartEncoders = {Text: _text, Refusal: _text, Image: _image, Document: _document, Audio: _audio}
 
 
 Answered: TypeAlias = (
@@ -404,12 +398,7 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
     if is_same and named == (FUNCTION_CALL, call.id, safe_name(call.name)):
         return item
     sent = text if is_same else _same(arguments(call), text)
-    return item | {
-        "type": FUNCTION_CALL,
-        "call_id": call.id,
-        "name": safe_name(call.name),
-        "arguments": sent,
-    }
+    return item | {"type": FUNCTION_CALL, "call_id": call.id, "name": safe_name(call.name), "arguments": sent}
 
 
 def _same(value: JsonObject | str, text: Json) -> str:

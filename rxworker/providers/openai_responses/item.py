@@ -54,12 +54,7 @@ SUMMARY = "summary"
 WHOLE: Position = ("", 0, TOOL_USE)
 
 # What an item becomes; for a message, its first part.
-BLOCK_TYPES = {
-    MESSAGE: TEXT,
-    REASONING: THINKING,
-    FUNCTION_CALL: TOOL_USE,
-    CUSTOM_CALL: TOOL_USE,
-}
+BLOCK_TYPES = {MESSAGE: TEXT, REASONING: THINKING, FUNCTION_CALL: TOOL_USE, CUSTOM_CALL: TOOL_USE}
 
 # The provider's own calls, and the field with the request.
 SERVER_CALLS = {
@@ -358,11 +353,7 @@ def missing(text: str, pieces: list[str]) -> str:
     return text[len(sent) :] if text.startswith(sent) else ""
 
 
-DELTAS = {
-    TEXT: TextDelta,
-    THINKING: ThinkingDelta,
-    REFUSAL: RefusalDelta,
-}
+DELTAS = {TEXT: TextDelta, THINKING: ThinkingDelta, REFUSAL: RefusalDelta}
 
 
 class Part(Struct, eq=False):

@@ -5,15 +5,7 @@ Written from the protocols and not from our decoders, so that each can be tested
 
 from __future__ import annotations
 
-from rxworker.testing.wire import (
-    anthropic,
-    bedrock,
-    gemini,
-    gemini_interactions,
-    ollama,
-    openai_chat,
-    openai_responses,
-)
+from rxworker.testing.wire import anthropic, bedrock, gemini, gemini_interactions, ollama, openai_chat, openai_responses
 from rxworker.testing.wire.format import Wire
 
 WIRES = {
@@ -40,7 +32,4 @@ def wire_for(path: str) -> Wire | None:
     return None
 
 
-__all__ = [
-    "Wire",
-    "wire_for",
-]
+__all__ = ["Wire", "wire_for"]

@@ -108,11 +108,7 @@ def _block(reply: Reply, index: int, block: ReplyBlock) -> tuple[list[bytes], li
 def _metadata(usage: Usage) -> bytes:
     read, created = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0
     fresh, output = max(0, (usage.input_tokens or 0) - read - created), usage.output_tokens or 0
-    counts: JsonObject = {
-        "inputTokens": fresh,
-        "outputTokens": output,
-        "totalTokens": fresh + read + created + output,
-    }
+    counts: JsonObject = {"inputTokens": fresh, "outputTokens": output, "totalTokens": fresh + read + created + output}
     if read or created:
         counts |= {"cacheReadInputTokens": read, "cacheWriteInputTokens": created}
     return event_message("metadata", {"usage": counts, "metrics": {"latencyMs": 1}})

@@ -34,11 +34,7 @@ ERROR_WORDS = {
 
 
 def gemini_interactions_frames(
-    reply: Reply,
-    *,
-    number: int = 1,
-    model: str = "gemini-scripted",
-    is_background: bool = False,
+    reply: Reply, *, number: int = 1, model: str = "gemini-scripted", is_background: bool = False
 ) -> list[bytes]:
     r"""The frames of a reply, one server-sent event each.
 
@@ -67,12 +63,7 @@ def error_body(error: Error) -> JsonObject:
 
 
 def _events(reply: Reply, number: int, model: str) -> list[JsonObject]:
-    head: JsonObject = {
-        "id": f"v1_{number}",
-        "status": "in_progress",
-        "object": "interaction",
-        "model": model,
-    }
+    head: JsonObject = {"id": f"v1_{number}", "status": "in_progress", "object": "interaction", "model": model}
     update: JsonObject = {"interaction_id": head["id"], "status": "in_progress"}
     events: list[JsonObject] = [
         {"event_type": "interaction.created", "interaction": head},

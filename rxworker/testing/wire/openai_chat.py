@@ -87,12 +87,7 @@ class _Chunk:
         self._tail: JsonObject = {"usage": None} if include_usage else {}
 
     def choice(self, delta: JsonObject, finish: str | None = None) -> bytes:
-        choice: JsonObject = {
-            "index": 0,
-            "delta": delta,
-            "logprobs": None,
-            "finish_reason": finish,
-        }
+        choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return data_frame({**self._head, "choices": [choice], **self._tail})
 
     def usage(self, usage: Usage) -> bytes:

@@ -83,13 +83,7 @@ def _message(reply: Reply, item_id: str, place: int, block: Text, refused: bool)
     field, kind = ("refusal", "refusal") if refused else ("text", "output_text")
     rest: JsonObject = {} if refused else {"annotations": []}
     part: JsonObject = {"type": kind, field: block.text, **rest}
-    item: JsonObject = {
-        "id": item_id,
-        "type": "message",
-        "status": "in_progress",
-        "role": "assistant",
-        "content": [],
-    }
+    item: JsonObject = {"id": item_id, "type": "message", "status": "in_progress", "role": "assistant", "content": []}
     done: JsonObject = {**item, "status": "completed", "content": [part]}
     more: JsonObject = {} if refused else {"logprobs": []}
     grows = [
@@ -183,10 +177,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
     if reply.error is not None and not blocks:
         return [event("error", error_body(error)) for error in sent_errors(reply)]
     head = _response(number, model)
-    events = [
-        event("response.created", response=head),
-        event("response.in_progress", response=head),
-    ]
+    events = [event("response.created", response=head), event("response.in_progress", response=head)]
     refused = reply.stop_reason.kind is StopKind.REFUSAL
     items = [item_of(reply, f"{number}_{at}", at, b, refused) for at, b in enumerate(blocks)]
     failures: list[Event] = []

@@ -198,12 +198,7 @@ class TerminalDriver(LinuxDriver):
     """
 
     def __init__(
-        self,
-        app: App[Any],
-        *,
-        debug: bool = False,
-        mouse: bool = True,
-        size: tuple[int, int] | None = None,
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType] - it takes a generic App
             app, debug=debug, mouse=mouse, size=size

@@ -158,11 +158,7 @@ def _block(name: str, path: Path, data: bytes) -> Attached:
         return Audio.from_file(path)
     if kind == "application/pdf":
         return Document.from_file(path, title=name)
-    raise _refuse(
-        name,
-        "is neither text in UTF-8 nor a picture, a PDF or a recording",
-        "convert it to one of these",
-    )
+    raise _refuse(name, "is neither text in UTF-8 nor a picture, a PDF or a recording", "convert it to one of these")
 
 
 def _is_text(data: bytes) -> bool:

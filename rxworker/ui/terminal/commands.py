@@ -75,10 +75,7 @@ class Commands:
     """
 
     def __init__(
-        self,
-        screen: Screen[None],
-        session: TerminalSession,
-        show: Callable[[Iterable[Lane]], Awaitable[None]],
+        self, screen: Screen[None], session: TerminalSession, show: Callable[[Iterable[Lane]], Awaitable[None]]
     ) -> None:
         self._screen, self._session, self._show = screen, session, show
 

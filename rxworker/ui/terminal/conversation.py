@@ -33,16 +33,7 @@ from rxworker.messages import Message
 from rxworker.panels import USAGE
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
-from rxworker.ui.terminal.bars import (
-    Choice,
-    CommandMenu,
-    Composer,
-    Quit,
-    TwoEnds,
-    count_line,
-    usage_line,
-    who_line,
-)
+from rxworker.ui.terminal.bars import Choice, CommandMenu, Composer, Quit, TwoEnds, count_line, usage_line, who_line
 from rxworker.ui.terminal.commands import Commands, parse_command
 from rxworker.ui.terminal.dialogs import ApprovalScreen, BoardScreen, DetailsScreen, TraceScreen
 from rxworker.ui.terminal.diff import edit_of

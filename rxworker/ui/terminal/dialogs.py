@@ -295,10 +295,7 @@ class DetailsScreen(InfoScreen):
     """
 
     def __init__(
-        self,
-        watchers: Observable[Watchers] | None,
-        tools: Iterable[str],
-        hooks: Sequence[tuple[str, str]],
+        self, watchers: Observable[Watchers] | None, tools: Iterable[str], hooks: Sequence[tuple[str, str]]
     ) -> None:
         super().__init__()
         self._watchers = watchers

@@ -16,13 +16,7 @@ from rxworker import events
 from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import (
-    describe_arguments,
-    describe_json,
-    describe_parts,
-    describe_sources,
-    plural,
-)
+from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources, plural
 from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
 from rxworker.views.changes import StepClose
 from rxworker.views.run_view import OVER, ItemStage
@@ -212,10 +206,7 @@ def _lane(record: events.Record, kind: LaneKind, title: str, text: str, stage: I
     return Lane(kind, title, record.path, stage, at, at, [text] if text else [])
 
 
-TITLES = {
-    events.BlockType.IMAGE: "an image",
-    events.BlockType.OPAQUE: "unknown content",
-}
+TITLES = {events.BlockType.IMAGE: "an image", events.BlockType.OPAQUE: "unknown content"}
 """The titles of blocks that a terminal cannot show."""
 MAX_SOURCES = 50
 KEPT = 200

@@ -42,12 +42,7 @@ class Guard:
     """
 
     def __init__(
-        self,
-        hung_up: Callable[[], None],
-        last: Callable[[], None],
-        *,
-        terminal: int = 0,
-        grace: float = GRACE,
+        self, hung_up: Callable[[], None], last: Callable[[], None], *, terminal: int = 0, grace: float = GRACE
     ) -> None:
         self._hung_up, self._last = hung_up, last
         self._terminal, self._grace = terminal, grace

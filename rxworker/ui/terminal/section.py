@@ -184,12 +184,7 @@ def parse(text: str, names: dict[str, object] | None = None) -> list[Token]:
 
 
 def draw_document(
-    text: str,
-    console: Console,
-    width: int,
-    *,
-    is_dark: bool,
-    names: dict[str, object] | None = None,
+    text: str, console: Console, width: int, *, is_dark: bool, names: dict[str, object] | None = None
 ) -> list[list[Segment]]:
     """Render Markdown text into lines of segments.
 

@@ -181,11 +181,7 @@ ADVICE: tuple[tuple[type[RxWorkerError], str, str], ...] = (
     (InputRefusedError, "The message was not accepted", "Change it, and send it again."),
     (ConfigurationError, "A setting is missing", "Leave, set it, and start the app again."),
     (TransportError, "No connection", "Check the address and the network, then try again."),
-    (
-        LimitExceededError,
-        "A limit was reached",
-        "Send a message to continue, or give the worker a higher {0.limit}.",
-    ),
+    (LimitExceededError, "A limit was reached", "Send a message to continue, or give the worker a higher {0.limit}."),
     (HookError, "The hook {0.hook} failed", "Fix it, or remove it."),
     (RunAbortedError, "A hook ended the run", "Rephrase the message."),
 )

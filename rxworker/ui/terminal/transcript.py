@@ -16,14 +16,7 @@ from textual.widgets import Static
 from rxworker.ui.describe import plural
 from rxworker.ui.terminal.diff import diff_lines, edit_lines, is_diff, plan_lines
 from rxworker.ui.terminal.lanes import CallLane, Lane
-from rxworker.ui.terminal.section import (
-    MAX,
-    DocumentSection,
-    Section,
-    StyledSection,
-    TextSection,
-    is_document,
-)
+from rxworker.ui.terminal.section import MAX, DocumentSection, Section, StyledSection, TextSection, is_document
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.view import LaneView, Part
 from rxworker.views.amounts import duration

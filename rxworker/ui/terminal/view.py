@@ -37,9 +37,7 @@ class LaneView(Widget):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"lane--{name}" for name in ("title", "body", "dim", "more", "good", "bad", "busy", "added", "removed")
     }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less")]
 
     def __init__(self, lane: Lane) -> None:
         inner = f" -inner -depth{min(lane.depth, DEEPEST)}" if lane.depth else ""

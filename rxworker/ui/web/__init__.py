@@ -8,14 +8,4 @@ from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.state import ServerOptions
 
-__all__ = [
-    "make_app",
-    "serve",
-    "ServerOptions",
-    "Settings",
-    "STATE",
-    "User",
-    "WebRequest",
-    "WebServer",
-    "Workers",
-]
+__all__ = ["make_app", "serve", "ServerOptions", "Settings", "STATE", "User", "WebRequest", "WebServer", "Workers"]

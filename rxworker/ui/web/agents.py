@@ -33,13 +33,7 @@ from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.providers import Options
 from rxworker.tools import ClientTool, Toolbox
 from rxworker.ui.web.http.request import Route, WebRequest, live, post
-from rxworker.ui.web.http.responses import (
-    ApiError,
-    bytes_response,
-    decode_body,
-    json_response,
-    read_json_bytes,
-)
+from rxworker.ui.web.http.responses import ApiError, bytes_response, decode_body, json_response, read_json_bytes
 from rxworker.ui.web.runs.entry import STOPPED, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState
@@ -231,11 +225,7 @@ async def _dismissal(entry: RunEntry) -> AsyncGenerator[list[Record], None]:
 
 
 async def _send(
-    state: ServerState,
-    request: WebRequest,
-    entry: RunEntry,
-    pieces: AsyncGenerator[bytes, None],
-    protocol: UiProtocol,
+    state: ServerState, request: WebRequest, entry: RunEntry, pieces: AsyncGenerator[bytes, None], protocol: UiProtocol
 ) -> None:
     await state.streams.send(request, pieces, {**protocol.headers, RUN_HEADER: entry.id}, entry.redact)
 
@@ -362,10 +352,7 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     answers = answers_of(waiting, given.results)
     decided = assign(
         pending,
-        [
-            *((pending.ids[index], answer) for index, answer in answers.items()),
-            *decisions_of(given.replies).items(),
-        ],
+        [*((pending.ids[index], answer) for index, answer in answers.items()), *decisions_of(given.replies).items()],
     )
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
     equip(waiting.conversation, given.tools)

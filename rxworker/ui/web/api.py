@@ -25,12 +25,7 @@ from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSumma
 from rxworker.providers.models import currency_of
 from rxworker.resume.stored import TITLE
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.agents import (
-    get_chat,
-    get_chat_messages,
-    post_chat_stop,
-    protocol_routes,
-)
+from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.http.health import health_routes
@@ -99,11 +94,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/boards/{name}", partial(get_board, state), "board"),
         live("/api/boards/{name}/events", partial(get_board_events, state), "board-events"),
         get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
-        live(
-            "/api/boards/{name}/explain/events",
-            partial(get_operator_events, state),
-            "operator-events",
-        ),
+        live("/api/boards/{name}/explain/events", partial(get_operator_events, state), "operator-events"),
         get("/api/link", partial(get_link, state), "link"),
         get("/api/links", partial(get_links, state)),
         post("/api/links", partial(post_link, state)),
@@ -405,11 +396,7 @@ def _noted(text: str) -> str:
     """A name or a tag on one line."""
     line = " ".join(text.split())
     if line and not is_storable(line):
-        raise ApiError(
-            400,
-            "bad_text",
-            "a name or a tag must not contain null characters or half of a surrogate pair",
-        )
+        raise ApiError(400, "bad_text", "a name or a tag must not contain null characters or half of a surrogate pair")
     return line
 
 
@@ -637,11 +624,7 @@ async def post_link(state: ServerState, request: WebRequest) -> web.Response:
     body = await read_json(request, LinkBody)
     try:
         new = await state.share(
-            body.run,
-            board=body.board,
-            conversation=body.conversation,
-            until=body.until,
-            owner=request.owner,
+            body.run, board=body.board, conversation=body.conversation, until=body.until, owner=request.owner
         )
     except ConfigurationError as error:
         raise ApiError(400, "bad_link", str(error)) from None

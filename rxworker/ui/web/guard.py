@@ -414,18 +414,12 @@ def _openai_error_response(status: int, code: str, message: str) -> web.Response
 
 
 def _unexpected_error(
-    request: WebRequest,
-    error: Exception | SystemExit,
-    error_response: Callable[[int, str, str], web.Response],
+    request: WebRequest, error: Exception | SystemExit, error_response: Callable[[int, str, str], web.Response]
 ) -> web.Response:
     number = secrets.token_hex(4)
     # The path alone, as it was sent: the query and the headers may contain a token.
     path = request.raw_path
     log_error(
-        f"error {number}: {request.method} {path} failed",
-        error,
-        error_id=number,
-        method=request.method,
-        path=path,
+        f"error {number}: {request.method} {path} failed", error, error_id=number, method=request.method, path=path
     )
     return error_response(500, "error", f"the server failed; its log has the details under {number}")

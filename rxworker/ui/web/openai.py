@@ -40,13 +40,7 @@ from rxworker.protocols.openai.responses import ResponseHead, response_events
 from rxworker.ui.web.agents import answers_of, equip, without_results
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.http.request import Route, WebRequest, get, live, post
-from rxworker.ui.web.http.responses import (
-    ApiError,
-    bytes_response,
-    decode_body,
-    json_response,
-    read_json_bytes,
-)
+from rxworker.ui.web.http.responses import ApiError, bytes_response, decode_body, json_response, read_json_bytes
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.state import ServerState

@@ -84,11 +84,7 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """Respond to data that is not valid HTTP."""
         if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
@@ -147,12 +143,7 @@ class WebServer:
     """
 
     def __init__(
-        self,
-        workers: Workers,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8080,
-        **options: Unpack[ServerOptions],
+        self, workers: Workers, *, host: str = "127.0.0.1", port: int = 8080, **options: Unpack[ServerOptions]
     ) -> None:
         settings = options.get("settings") or Settings()
         if settings.token is None and options.get("user") is None and not is_loopback(host):

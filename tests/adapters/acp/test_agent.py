@@ -552,9 +552,7 @@ async def test_bad_input_is_answered_with_the_error_of_the_protocol() -> None:
             await client.prompt(session, "Hi")
 
 
-async def test_a_defect_is_logged_and_the_client_is_not_given_its_words(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_defect_is_logged_and_the_client_is_not_given_its_words(caplog: pytest.LogCaptureFixture) -> None:
     def make() -> Worker:
         raise ValueError("the password is open sesame")
 
@@ -564,9 +562,7 @@ async def test_a_defect_is_logged_and_the_client_is_not_given_its_words(
     assert "open sesame" in caplog.text
 
 
-async def test_secrets_and_half_characters_do_not_reach_the_client(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_secrets_and_half_characters_do_not_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOORS_API_KEY", "sk-0123456789abcdef")
     make, _ = scripted(say("sk-0123456789abcdef \ud83d", chunk=100))
     async with serving(make) as client:
@@ -713,11 +709,7 @@ async def test_a_refused_prompt_is_not_replayed() -> None:
         assert sent == ["Hi", "Hello!", "Something good"]
 
 
-GUESTS: JsonObject = {
-    "type": "object",
-    "properties": {"guests": {"type": "integer"}},
-    "required": ["guests"],
-}
+GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
 
 
 @pytest.mark.parametrize(

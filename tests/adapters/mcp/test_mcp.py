@@ -137,10 +137,7 @@ async def test_a_call_is_a_run_and_the_next_call_continues_its_conversation(desk
 
     async with server.listen() as url, client(url, mode) as using:
         clerk, poet = (await using.list_tools()).tools
-        assert (clerk.description, poet.description) == (
-            "Files papers, and deletes them.",
-            "Writes verses.",
-        )
+        assert (clerk.description, poet.description) == ("Files papers, and deletes them.", "Writes verses.")
         first = await using.call_tool("clerk", {"message": "hi"}, progress_callback=note)
         assert (first.is_error, text_of(first)) == (False, "1: hi \ufffd")
         assert first.meta is not None
@@ -190,10 +187,7 @@ async def test_a_call_that_needs_approval_asks_the_user(
     if log is not None:
         info = await log.info(run_of(result))
         assert info is not None
-        assert (info.row.worker, info.status) == (
-            "clerk",
-            "aborted" if action == "cancel" else "finished",
-        )
+        assert (info.row.worker, info.status) == ("clerk", "aborted" if action == "cancel" else "finished")
 
 
 async def test_a_client_without_forms_learns_that_approval_is_needed(desk: Desk, mode: str) -> None:
@@ -334,9 +328,7 @@ async def test_a_request_that_is_cancelled_cancels_its_run(desk: Desk, mode: str
     assert (cancelled.status, cancelled.row.cause) == ("aborted", "cancel")
 
 
-async def test_a_request_that_is_cancelled_while_the_user_decides_dismisses_its_run(
-    desk: Desk,
-) -> None:
+async def test_a_request_that_is_cancelled_while_the_user_decides_dismisses_its_run(desk: Desk) -> None:
     asked = asyncio.Event()
 
     async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
@@ -392,11 +384,7 @@ async def test_a_request_without_the_token_or_from_another_page_is_refused(desk:
     async with server.listen() as url, aiohttp.ClientSession(trust_env=False) as http:
 
         async def status(data: Any = None, **headers: str) -> int:
-            headers = {
-                "Accept": "application/json, text/event-stream",
-                "Authorization": f"Bearer {TOKEN}",
-                **headers,
-            }
+            headers = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {TOKEN}", **headers}
             async with http.post(url, json=data or body, headers=headers) as response:
                 text = await response.text()
                 assert TOKEN not in text
@@ -425,10 +413,7 @@ async def test_a_message_with_a_member_twice_is_refused(desk: Desk) -> None:
         "no JSON": "not valid JSON",
     }
     server = McpServer({"clerk": desk.clerk})
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-    }
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     async with server.listen() as url, aiohttp.ClientSession(trust_env=False) as http:
         for body, answer in answers.items():
             async with http.post(url, data=body, headers=headers) as response:
@@ -465,11 +450,7 @@ async def test_what_cannot_be_served_is_refused_at_once(desk: Desk) -> None:
                 raise AssertionError
 
 
-GUESTS: JsonObject = {
-    "type": "object",
-    "properties": {"guests": {"type": "integer"}},
-    "required": ["guests"],
-}
+GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
 
 ASKED: list[tuple[Question, ElicitResult, str]] = [
     (
@@ -477,17 +458,9 @@ ASKED: list[tuple[Question, ElicitResult, str]] = [
         ElicitResult(action="accept", content={"guests": 2}),
         "accept {'guests': 2}",
     ),
-    (
-        Question("tides", "How many?", GUESTS),
-        ElicitResult(action="accept", content={"guests": "2"}),
-        "decline {}",
-    ),
+    (Question("tides", "How many?", GUESTS), ElicitResult(action="accept", content={"guests": "2"}), "decline {}"),
     (Question("tides", "How many?", GUESTS), ElicitResult(action="decline"), "decline {}"),
-    (
-        Question("tides", "Sign in.", url="https://a.example/"),
-        ElicitResult(action="accept"),
-        "accept {}",
-    ),
+    (Question("tides", "Sign in.", url="https://a.example/"), ElicitResult(action="accept"), "accept {}"),
 ]
 
 

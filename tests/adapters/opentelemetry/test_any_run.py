@@ -84,11 +84,7 @@ def worker(chance: random.Random, depth: int = 0) -> Worker:
     hooks = [decide] if chance.random() < 0.5 else []
     limits = Limits(max_turns=4)
     return Worker(
-        ScriptedModel(answer),
-        tools=tools,
-        hooks=hooks,
-        limits=limits,
-        response_retry=Retry(retries=1, first=0.0),
+        ScriptedModel(answer), tools=tools, hooks=hooks, limits=limits, response_retry=Retry(retries=1, first=0.0)
     )
 
 

@@ -65,10 +65,7 @@ async def test_with_content_messages_arguments_and_results_are_recorded_in_the_f
     first, second = [span for span in received.all if span.name == "chat scripted"]
     asked = {"role": "user", "parts": [{"type": "text", "content": "Where is Ada?"}]}
     called = {"type": "tool_call", "id": "call_1_1", "name": "find", "arguments": {"name": "Ada"}}
-    answered = {
-        "role": "assistant",
-        "parts": [{"type": "reasoning", "content": "Who is Ada?"}, called],
-    }
+    answered = {"role": "assistant", "parts": [{"type": "reasoning", "content": "Who is Ada?"}, called]}
     response = "Ada lives at 12 Hill Road"
     result = {"type": "tool_call_response", "id": "call_1_1", "response": response}
     told = attributes(first)
@@ -86,10 +83,7 @@ async def test_with_content_messages_arguments_and_results_are_recorded_in_the_f
     told = attributes(received.spans["invoke_agent"])
     assert json.loads(told["gen_ai.input.messages"]) == [asked]
     (last,) = json.loads(told["gen_ai.output.messages"])
-    assert (last["parts"][0]["content"], last["finish_reason"]) == (
-        "Ada is at 12 Hill Road.",
-        "stop",
-    )
+    assert (last["parts"][0]["content"], last["finish_reason"]) == ("Ada is at 12 Hill Road.", "stop")
 
 
 async def test_each_text_is_redacted_also_within_arguments_and_runs_inside(
@@ -158,28 +152,16 @@ def test_each_block_of_a_message_has_the_form_of_the_conventions() -> None:
             "name": "web_search",
             "server_tool_call": {"type": "web_search", "input": {"query": "ADA"}},
         },
-        {
-            "type": "server_tool_call_response",
-            "id": "s1",
-            "server_tool_call_response": {"type": "web_search"},
-        },
+        {"type": "server_tool_call_response", "id": "s1", "server_tool_call_response": {"type": "web_search"}},
         {"type": "file", "mime_type": "image/png", "modality": "image", "file_id": "f1"},
-        {
-            "type": "blob",
-            "mime_type": "audio/wav",
-            "modality": "audio",
-            "content": "",
-            "base64_length": 4,
-        },
+        {"type": "blob", "mime_type": "audio/wav", "modality": "audio", "content": "", "base64_length": 4},
         {"type": "novelty"},
     ]
     blocks = json.loads(Recorder().result((Text("seen"), Image(url="https://example.com/a.png"))))
     assert [block["type"] for block in blocks] == ["text", "uri"]
 
 
-async def test_files_are_recorded_by_their_address_or_size_and_never_as_bytes(
-    received: Received,
-) -> None:
+async def test_files_are_recorded_by_their_address_or_size_and_never_as_bytes(received: Received) -> None:
     message = Message.user(Text("See:"), Image(data="QUJD" * 1000), Document(url="https://example.com/a.pdf"))
     await Worker(ScriptedModel(["Seen."]), tracing=received.observer(content=True)).run(message)
     (asked,) = json.loads(attributes(received.spans["chat scripted"])["gen_ai.input.messages"])

@@ -39,9 +39,7 @@ async def look() -> str:
     return current()
 
 
-async def test_the_current_span_of_a_tool_is_its_own_also_in_a_thread_and_side_by_side(
-    received: Received,
-) -> None:
+async def test_the_current_span_of_a_tool_is_its_own_also_in_a_thread_and_side_by_side(received: Received) -> None:
     @tool
     def think() -> str:
         """The current span of a tool in a thread."""
@@ -99,9 +97,7 @@ async def test_the_current_span_of_an_http_request_is_that_of_its_chat(
     assert seen == [f"chat claude-x {chat.context.span_id:x}"] * 2
 
 
-async def test_the_current_span_within_a_run_inside_a_run_is_that_of_its_call(
-    received: Received,
-) -> None:
+async def test_the_current_span_within_a_run_inside_a_run_is_that_of_its_call(received: Received) -> None:
     inner = ScriptedModel([call("look"), "Seen."])
     scout = worker_tool(Worker(inner, tools=[look]), name="scout", description="Look around.")
     model = ScriptedModel([call("scout", task="Look."), "Done."])
@@ -131,12 +127,7 @@ async def test_a_run_that_another_process_takes_over_continues_the_trace_and_lin
     received: Received,
 ) -> None:
     async with MemoryLog() as log:
-        first = Worker(
-            ScriptedModel([call("look"), stall()]),
-            tools=[look],
-            log=log,
-            tracing=received.observer(),
-        )
+        first = Worker(ScriptedModel([call("look"), stall()]), tools=[look], log=log, tracing=received.observer())
         with received.tracer.start_as_current_span("request"):
             run = first.run("Look.")
         async for record in run:
@@ -192,9 +183,7 @@ async def _starts(log: EventLog, run_id: str) -> list[RunStart | RunResume]:
     return [event for event in found if isinstance(event, RunStart | RunResume)]
 
 
-async def test_without_tracing_nothing_is_stored_and_a_damaged_context_is_not_a_parent(
-    received: Received,
-) -> None:
+async def test_without_tracing_nothing_is_stored_and_a_damaged_context_is_not_a_parent(received: Received) -> None:
     async with MemoryLog() as log:
         with received.tracer.start_as_current_span("request"):
             run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")

@@ -52,9 +52,7 @@ async def test_durations_tokens_and_chunks_are_histograms_with_the_boundaries_of
     assert used == {"input": 110, "output": 25}
 
 
-async def test_the_latest_version_counts_tokens_and_measures_runs_and_tools(
-    received: Received,
-) -> None:
+async def test_the_latest_version_counts_tokens_and_measures_runs_and_tools(received: Received) -> None:
     observer = received.observer(semconv="latest")
     await Worker(model(), tools=[look], tracing=observer, name="scout").run("Look.")
     metrics = received.metrics()

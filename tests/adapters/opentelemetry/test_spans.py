@@ -43,9 +43,7 @@ def status(span: ReadableSpan) -> tuple[StatusCode, str | None, Any]:
     return span.status.status_code, span.status.description, attributes(span).get("error.type")
 
 
-async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_records(
-    received: Received,
-) -> None:
+async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_records(received: Received) -> None:
     stop = StopReason(StopKind.END_TURN, "stop")
     model = ScriptedModel(
         [call("look", at="a") + call("fall", n=1), say("Done.", stop=stop, usage=USAGE)],
@@ -53,11 +51,7 @@ async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_
         model="gpt-x",
     )
     worker = Worker(
-        model,
-        tools=[look, fall],
-        name="scout",
-        labels={"conversation": "c-1"},
-        tracing=received.observer(),
+        model, tools=[look, fall], name="scout", labels={"conversation": "c-1"}, tracing=received.observer()
     )
     run = worker.run("Look.")
     records: list[Record] = []
@@ -123,9 +117,7 @@ async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_
     assert (root.start_time, root.end_time) == (int(records[0].time * 1e9), time_of(RunStop))
 
 
-async def test_parallel_tools_overlap_and_each_ends_with_its_own_record(
-    received: Received,
-) -> None:
+async def test_parallel_tools_overlap_and_each_ends_with_its_own_record(received: Received) -> None:
     is_second_done = asyncio.Event()
 
     @tool
@@ -144,14 +136,10 @@ async def test_parallel_tools_overlap_and_each_ends_with_its_own_record(
     assert names == ["execute_tool second", "execute_tool first"]
 
 
-async def test_a_run_inside_a_run_is_a_child_of_the_call_that_began_it_and_is_traced_once(
-    received: Received,
-) -> None:
+async def test_a_run_inside_a_run_is_a_child_of_the_call_that_began_it_and_is_traced_once(received: Received) -> None:
     observer = received.observer()
     inner = Worker(
-        ScriptedModel([call("look", at="b"), "Seen."], name="gemini", model="inner-1"),
-        tools=[look],
-        tracing=observer,
+        ScriptedModel([call("look", at="b"), "Seen."], name="gemini", model="inner-1"), tools=[look], tracing=observer
     )
     scout = worker_tool(inner, name="scout", description="Look around.")
     model = ScriptedModel([call("scout", task="Look."), "Done."], model="outer-1")
@@ -173,9 +161,7 @@ async def test_a_run_inside_a_run_is_a_child_of_the_call_that_began_it_and_is_tr
     assert told["gen_ai.usage.input_tokens"] == 20
 
 
-async def test_a_run_inside_a_run_that_fails_has_the_error_of_its_last_response(
-    received: Received,
-) -> None:
+async def test_a_run_inside_a_run_that_fails_has_the_error_of_its_last_response(received: Received) -> None:
     inner = Worker(ScriptedModel([fail("No such key", "authentication")]))
     scout = worker_tool(inner, name="scout", description="Look around.")
     model = ScriptedModel([call("scout", task="Look."), "Done."])
@@ -187,9 +173,7 @@ async def test_a_run_inside_a_run_that_fails_has_the_error_of_its_last_response(
     assert status(received.spans["execute_tool scout"])[0] is StatusCode.ERROR
 
 
-async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(
-    received: Received,
-) -> None:
+async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(received: Received) -> None:
     model = ScriptedModel([say("Half a sen") + fail("Overloaded", "overloaded"), "Whole."])
     await Worker(model, tracing=received.observer(), response_retry=AT_ONCE).run("Hi")
     assert received.tree() == ["invoke_agent", "  chat scripted"]
@@ -204,11 +188,7 @@ async def test_a_retried_request_is_one_span_with_its_retraction_as_an_event(
 
 
 async def test_a_cut_response_fails_the_request_and_the_run(received: Received) -> None:
-    worker = Worker(
-        ScriptedModel([say("Half") + cut()]),
-        tracing=received.observer(),
-        response_retry=Retry(retries=0),
-    )
+    worker = Worker(ScriptedModel([say("Half") + cut()]), tracing=received.observer(), response_retry=Retry(retries=0))
     with pytest.raises(Exception, match="terminal event"):
         await worker.run("Hi")
     for span in received.all:
@@ -261,19 +241,12 @@ async def test_a_tool_that_is_cancelled_with_its_run_ends(received: Received) ->
         if isinstance(record.event, ToolStart):
             break
     await run.cancel()
-    assert [span.name for span in received.all] == [
-        "chat scripted",
-        "execute_tool wait",
-        "invoke_agent",
-    ]
+    assert [span.name for span in received.all] == ["chat scripted", "execute_tool wait", "invoke_agent"]
 
 
 async def test_a_limit_is_an_event_and_the_error_of_the_run(received: Received) -> None:
     worker = Worker(
-        ScriptedModel([call("look", at="a")]),
-        tools=[look],
-        limits=Limits(max_turns=1),
-        tracing=received.observer(),
+        ScriptedModel([call("look", at="a")]), tools=[look], limits=Limits(max_turns=1), tracing=received.observer()
     )
     with pytest.raises(LimitExceededError):
         await worker.run("Look.")
@@ -282,33 +255,21 @@ async def test_a_limit_is_an_event_and_the_error_of_the_run(received: Received) 
     assert status(root)[::2] == (StatusCode.ERROR, "LimitExceededError")
 
 
-async def test_a_verdict_of_a_hook_is_an_event_and_a_skipped_call_no_span(
-    received: Received,
-) -> None:
+async def test_a_verdict_of_a_hook_is_an_event_and_a_skipped_call_no_span(received: Received) -> None:
     @before_tool_call
     def permit(context: ToolCallContext) -> Skip:
         return Skip("the password is hunter2")
 
     worker = Worker(
-        ScriptedModel([call("look", at="a"), "Ok."]),
-        tools=[look],
-        hooks=[permit],
-        tracing=received.observer(),
+        ScriptedModel([call("look", at="a"), "Ok."]), tools=[look], hooks=[permit], tracing=received.observer()
     )
     await worker.run("Look.")
     assert received.tree() == ["invoke_agent", "  chat scripted", "  chat scripted"]
-    about = {
-        "hook": "permit",
-        "point": "before_tool_call",
-        "verdict": "Skip",
-        "gen_ai.tool.call.id": "call_1_1",
-    }
+    about = {"hook": "permit", "point": "before_tool_call", "verdict": "Skip", "gen_ai.tool.call.id": "call_1_1"}
     assert events(received.spans["invoke_agent"]) == [("rxworker.hook.verdict", about)]
 
 
-async def test_a_paused_run_ends_its_span_and_the_resumed_run_goes_on_in_its_trace(
-    received: Received,
-) -> None:
+async def test_a_paused_run_ends_its_span_and_the_resumed_run_goes_on_in_its_trace(received: Received) -> None:
     @before_tool_call
     def ask(context: ToolCallContext) -> Pause:
         return Pause("Look?")
@@ -411,9 +372,7 @@ async def test_the_environment_opts_into_the_latest_version(
     assert "gen_ai.client.operation.duration" not in received.metrics()
 
 
-async def test_a_response_that_begins_again_after_its_end_is_another_span(
-    received: Received,
-) -> None:
+async def test_a_response_that_begins_again_after_its_end_is_another_span(received: Received) -> None:
     class Proxy(ScriptedModel):
         def stream(self, request: Request) -> Observable[ResponseEvent]:
             return reactivex.of(*reply_events(say("It is 41.")), *reply_events(say("It is 42."), 2))

@@ -18,10 +18,7 @@ def letters_a_second(records: Observable[Record]) -> Observable[float]:
     return records.pipe(events(), text_deltas(), ops.map(len), rate(1.0))
 
 
-BOARD = Dashboard(
-    [panel("Letters", letters_a_second, view="line", unit="letters/s", group=run_of)],
-    title="Writers",
-)
+BOARD = Dashboard([panel("Letters", letters_a_second, view="line", unit="letters/s", group=run_of)], title="Writers")
 
 
 async def record_runs() -> list[Record]:

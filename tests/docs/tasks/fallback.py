@@ -13,10 +13,7 @@ async def main() -> None:
     async with ReplayServer([busy, busy]) as first, ReplayServer(["Hello!"]) as second:
         claude = Anthropic("claude-sonnet-5-5", base_url=first.base_url, api_key="none")
         other = OpenAIChat("gpt-5.5", base_url=second.base_url, api_key="none")
-        model = fallback(
-            Client(claude, retry=Retry(retries=1, first=0.01)),
-            Client(other, retry=Retry(retries=0)),
-        )
+        model = fallback(Client(claude, retry=Retry(retries=1, first=0.01)), Client(other, retry=Retry(retries=0)))
         result = await Worker(model).run("Hi")
         print(result.text, len(first.requests), len(second.requests))
         message = result.conversation.messages[-1]

@@ -19,10 +19,7 @@ def make_worker() -> Worker:
 
 
 async def main() -> None:
-    async with (
-        WebServer(make_worker, port=0, dashboards=[BOARD]) as server,
-        aiohttp.ClientSession(server.url) as http,
-    ):
+    async with WebServer(make_worker, port=0, dashboards=[BOARD]) as server, aiohttp.ClientSession(server.url) as http:
         async with http.post("api/runs", json={"input": "Hi"}) as response:
             assert response.status == 201
             run = await response.json()

@@ -13,25 +13,9 @@ import pytest
 
 from rxworker import Finished, Run, Worker, tool
 from rxworker.errors import ProviderError, RxWorkerError
-from rxworker.events import (
-    AttemptRetract,
-    BlockAbort,
-    Opaque,
-    Record,
-    Status,
-    ThinkingDelta,
-    ToolStart,
-)
+from rxworker.events import AttemptRetract, BlockAbort, Opaque, Record, Status, ThinkingDelta, ToolStart
 from rxworker.messages import StopKind, StopReason, Thinking
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Provider,
-)
+from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.testing import lint
 from rxworker.transport import Client, Retry
 
@@ -119,10 +103,7 @@ async def test_two_calls_and_an_answer(make: MakeProvider, aimock: str) -> None:
     result = await run
     assert (result.text, result.turns) == ("Both are at 17 degrees.", 2)
     calls = [r.event.call for r in records if isinstance(r.event, ToolStart)]
-    assert [(c.id, c.input) for c in calls] == [
-        ("call_kyoto", {"city": "Kyoto"}),
-        ("call_oslo", {"city": "Oslo"}),
-    ]
+    assert [(c.id, c.input) for c in calls] == [("call_kyoto", {"city": "Kyoto"}), ("call_oslo", {"city": "Oslo"})]
     (thought,) = (b for b in result.conversation.messages[1].content if isinstance(b, Thinking))
     assert thought.text == "Two cities: two calls."
     if provider.name == "anthropic":

@@ -413,10 +413,7 @@ def check_producer(stream: Stream, producer: Producer) -> web.Response | None:
     if producer.seq <= seq:
         return web.Response(status=204, headers=producer_headers(stream, epoch, seq))
     if producer.seq > seq + 1:
-        headers = {
-            "Producer-Expected-Seq": str(seq + 1),
-            "Producer-Received-Seq": str(producer.seq),
-        }
+        headers = {"Producer-Expected-Seq": str(seq + 1), "Producer-Received-Seq": str(producer.seq)}
         return stream_error(409, "gap", "an append of the producer is missing", headers)
     return None
 

@@ -36,14 +36,7 @@ from rxworker.ui.web.http.responses import Page as PageFiles
 from rxworker.ui.web.runs.workers import MakeServedWorker
 
 if TYPE_CHECKING:
-    from playwright.async_api import (
-        Browser,
-        BrowserContext,
-        ConsoleMessage,
-        Locator,
-        Page,
-        WebSocket,
-    )
+    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, WebSocket
 
 WAIT = 30_000
 """Milliseconds that something on the page may take, on a slow machine that does other work."""
@@ -335,11 +328,7 @@ class Desk:
         def on_socket(socket: WebSocket) -> None:
             socket.on("framereceived", lambda data: self._take(page, data))
 
-        self._listeners[page] = [
-            ("console", on_console),
-            ("pageerror", on_error),
-            ("websocket", on_socket),
-        ]
+        self._listeners[page] = [("console", on_console), ("pageerror", on_error), ("websocket", on_socket)]
         for event, listener in self._listeners[page]:
             page.on(event, listener)
 

@@ -77,8 +77,7 @@ async def violations(page: Page, axe: str, only: Sequence[str]) -> list[str]:
     if not await page.evaluate("'axe' in globalThis"):  # it is half a megabyte
         await page.evaluate(axe)
     found: list[dict[str, Any]] = await page.evaluate(
-        "(only) => axe.run({ runOnly: only, resultTypes: ['violations'] }).then((all) => all.violations)",
-        only,
+        "(only) => axe.run({ runOnly: only, resultTypes: ['violations'] }).then((all) => all.violations)", only
     )
     return [f"{one['id']}: {node['html'][:120]} {node['failureSummary']}" for one in found for node in one["nodes"]]
 

@@ -42,12 +42,7 @@ DIFF = """--- a/src/x.py
 """
 MARKUP = "<img src=x onerror=alert(1)>"
 WIDE = [{"id": n, "name": f"row {n}", "note": MARKUP if n == 7 else None} for n in range(300)]
-DEEP: dict[str, Any] = {
-    "big": 123,
-    "a": {"b": {"c": [MARKUP] * 150}},
-    "z": [],
-    "__proto__": {"x": 1},
-}
+DEEP: dict[str, Any] = {"big": 123, "a": {"b": {"c": [MARKUP] * 150}}, "z": [], "__proto__": {"x": 1}}
 results: dict[str, str] = {
     "tree": json.dumps(DEEP).replace("123", "12345678901234567890"),
     "table": json.dumps(WIDE),
@@ -86,16 +81,7 @@ async def book(
         quiet: Whether it must be quiet.
         extras: Other wishes.
     """
-    booked.append(
-        {
-            "hotel": hotel,
-            "nights": nights,
-            "room": room,
-            "guests": guests,
-            "quiet": quiet,
-            "extras": extras,
-        }
-    )
+    booked.append({"hotel": hotel, "nights": nights, "room": room, "guests": guests, "quiet": quiet, "extras": extras})
     return "booked"
 
 
@@ -134,14 +120,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await expect(tree.locator(".json-number").first).to_have_text("12345678901234567890")
         await expect(tree.locator(".json-key", has_text="__proto__")).to_be_visible()
         await tree.locator("[role=treeitem]").first.focus()
-        for key in (
-            "ArrowDown",
-            "ArrowDown",
-            "ArrowRight",
-            "ArrowRight",
-            "ArrowRight",
-            "ArrowRight",
-        ):
+        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight"):
             await page.keyboard.press(key)
         await expect(tree.locator(":focus .json-string").first).to_have_text(json.dumps(MARKUP))
         await page.keyboard.press("ArrowLeft")
@@ -189,13 +168,7 @@ async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Des
         await page.get_by_label("room").select_option("single")
         await page.get_by_label("quiet").check()
         await desk.press(page, "JSON")
-        value = {
-            "hotel": "Palace",
-            "guests": ["Ada", "Grace"],
-            "nights": 4,
-            "room": "single",
-            "quiet": True,
-        }
+        value = {"hotel": "Palace", "guests": ["Ada", "Grace"], "nights": 4, "room": "single", "quiet": True}
         assert json.loads(await page.locator("#approval-input").input_value()) == value
         await page.locator("#approval-input").fill(json.dumps({**value, "nights": 5}))
         await desk.press(page, "Form")
@@ -241,10 +214,7 @@ async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_wit
         await third.get_by_label("name").fill("Dan")
         await desk.press(page, "JSON")
         area = page.locator("#approval-input")
-        value: dict[str, Any] = {
-            "host": {"name": "Ada", "age": 41},
-            "guests": [guests[1], {"name": "Dan"}],
-        }
+        value: dict[str, Any] = {"host": {"name": "Ada", "age": 41}, "guests": [guests[1], {"name": "Dan"}]}
         assert json.loads(await area.input_value()) == value
         mistakes: list[tuple[dict[str, Any], str]] = [
             ({**value, "guests": [{"name": 1}]}, 'guests[0].name: Write a text: "…"'),
@@ -309,10 +279,7 @@ PARTY: JsonObject = {
     "properties": {
         "guests": {"type": "integer", "minimum": 1},
         "day": {"type": "string", "default": "Friday"},
-        "room": {
-            "type": "string",
-            "oneOf": [{"const": "s", "title": "Single"}, {"const": "d", "title": "Double"}],
-        },
+        "room": {"type": "string", "oneOf": [{"const": "s", "title": "Single"}, {"const": "d", "title": "Double"}]},
     },
     "required": ["guests"],
 }

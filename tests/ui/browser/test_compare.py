@@ -30,11 +30,7 @@ async def look(place: str) -> str:
 
 async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk, gated: type[GatedModel]) -> None:
     first = [call("look", place="the sea"), say("It is calm and blue today.")]
-    other = [
-        call("look", place="the lake"),
-        call("look", place="the sky"),
-        say("It is calm today."),
-    ]
+    other = [call("look", place="the lake"), call("look", place="the sky"), say("It is calm today.")]
     async with desk.serve(gated([*first, *other], free=True), [look]) as server:
         for _ in range(2):
             entry = server.state.runs.start("How is the water?")

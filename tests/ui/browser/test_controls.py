@@ -210,11 +210,7 @@ async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_finger
         await fits(page)
         await desk.press(page, "Approve")
         await desk.status(page, "finished")
-        views = {
-            "Timeline": "#lanes",
-            "Numbers": "#watchers-title",
-            "Conversation": "#conversation",
-        }
+        views = {"Timeline": "#lanes", "Numbers": "#watchers-title", "Conversation": "#conversation"}
         for view in views:
             await desk.press(page, view)
             for name, part in views.items():

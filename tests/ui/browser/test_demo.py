@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import Worker
-from rxworker.cli.demo_script import (
-    QUESTION,
-    first_answer,
-    make_book_room,
-    make_forecast,
-    second_answer,
-)
+from rxworker.cli.demo_script import QUESTION, first_answer, make_book_room, make_forecast, second_answer
 from rxworker.cli.serve import WATCHERS, watch_each
 from rxworker.testing import ScriptedModel, stall
 from rxworker.ui.web import WebServer

@@ -16,14 +16,7 @@ from msgspec.structs import replace
 
 import rxworker.ui.web
 from rxworker import Approve, Deny, Paused, Run, Worker, after_tool_call, tool, worker_tool
-from rxworker.events import (
-    BlockStop,
-    Fork,
-    Record,
-    TextDelta,
-    ToolStart,
-    Usage,
-)
+from rxworker.events import BlockStop, Fork, Record, TextDelta, ToolStart, Usage
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import Image, Message, Prices, Text, Thinking, ToolCall, ToolResult
@@ -38,13 +31,7 @@ from rxworker.worker import Compact
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_creation=3.75)
-USAGE_FIELDS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_creation_tokens",
-    "reasoning_tokens",
-)
+USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "reasoning_tokens")
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
@@ -257,15 +244,8 @@ def results_of(messages: Sequence[Message]) -> dict[str, str]:
 def check(page: dict[str, Any], state: RunState) -> None:
     """The page has come to the same as the library."""
     assert page["seq"] == state.seq
-    assert (page["status"], page["turns"], page["attempts"]) == (
-        state.status,
-        state.turns,
-        state.attempts,
-    )
-    assert (page["toolCalls"], page["innerToolCalls"]) == (
-        state.tool_calls,
-        state.inner.tool_calls,
-    )
+    assert (page["status"], page["turns"], page["attempts"]) == (state.status, state.turns, state.attempts)
+    assert (page["toolCalls"], page["innerToolCalls"]) == (state.tool_calls, state.inner.tool_calls)
     assert page["pending"] == [call.id for call in (state.pause.pending if state.pause else ())]
     assert {name: page["usage"][name] for name in USAGE_FIELDS} == usage_fields(state.usage)
     messages = state.conversation.messages
@@ -346,11 +326,7 @@ async def test_any_part_of_the_records_comes_to_the_same_as_in_the_library() -> 
         state = fold_run(part)
         usage = {name: page["usage"][name] for name in USAGE_FIELDS}
         assert usage == usage_fields(state.usage)
-        assert (page["seq"], page["status"], page["turns"]) == (
-            state.seq,
-            state.status,
-            state.turns,
-        )
+        assert (page["seq"], page["status"], page["turns"]) == (state.seq, state.status, state.turns)
 
 
 async def test_records_that_were_seen_already_change_nothing() -> None:
@@ -416,10 +392,7 @@ async def test_the_page_estimates_tokens_as_the_library_does() -> None:
         f"console.log(JSON.stringify({msgspec.json.encode(messages).decode()}.map(estimate)))"
     )
     done = await asyncio.to_thread(
-        subprocess.run,
-        [NODE, "--input-type=module", "-e", script],
-        capture_output=True,
-        check=True,
+        subprocess.run, [NODE, "--input-type=module", "-e", script], capture_output=True, check=True
     )
     assert msgspec.json.decode(done.stdout) == [estimate(message) for message in messages]
 
@@ -490,10 +463,7 @@ def test_a_run_that_was_put_back_is_received_again_also_if_it_has_ended_meanwhil
     assert NODE is not None
     given = [(STATIC / "model/timeline.js").as_uri(), json.dumps([status, seq])]
     found = subprocess.run(
-        [NODE, "--input-type=module", "-e", script, *given],
-        capture_output=True,
-        text=True,
-        check=True,
+        [NODE, "--input-type=module", "-e", script, *given], capture_output=True, text=True, check=True
     )
     assert json.loads(found.stdout) == (["run-1"] if is_received else [])
 

@@ -175,9 +175,7 @@ async def records_of(script: Sequence[Reply], delivery: Delivery) -> list[Record
 
 
 @pytest.mark.parametrize("delivery", [Reliable(), Coalesce()], ids=["single", "merged"])
-async def test_the_page_shows_any_run_and_any_part_of_it_as_the_views_do(
-    delivery: Delivery,
-) -> None:
+async def test_the_page_shows_any_run_and_any_part_of_it_as_the_views_do(delivery: Delivery) -> None:
     runs: list[list[Record]] = []
     names: list[str] = []
     for seed in range(40):

@@ -49,10 +49,7 @@ async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(d
     def make() -> Worker:
         return Worker(ScriptedModel([next(answers)]))
 
-    async with (
-        SQLiteLog(tmp_path / "runs.db") as log,
-        WebServer(make, port=0, log=log) as server,
-    ):
+    async with SQLiteLog(tmp_path / "runs.db") as log, WebServer(make, port=0, log=log) as server:
         for text in ("A haiku", "The weather", "And tomorrow"):
             run = server.state.runs.start(text).run
             assert isinstance(run, Replica)

@@ -112,12 +112,7 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
             assert await page.locator(f".block.thinking .text {name}").count() == 1, name
         text = page.locator(".block.text .text")
         shown = await text.inner_text()
-        for word in (
-            "snake_case_name",
-            "arr[0]",
-            "5 < 6 & 7",
-            "<b>no</b> <script>alert(2)</script>",
-        ):
+        for word in ("snake_case_name", "arr[0]", "5 < 6 & 7", "<b>no</b> <script>alert(2)</script>"):
             assert word in shown
         names = (
             "h3 strong em code s .math.drawn ol ol>li>ul>li input[type=checkbox]:checked table td blockquote "
@@ -193,8 +188,7 @@ async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk,
         await desk.ask(page)
         await desk.status(page, "finished")
         await page.wait_for_function(
-            "(size) => document.querySelector('.block.text .text')?.textContent.length === size",
-            arg=size,
+            "(size) => document.querySelector('.block.text .text')?.textContent.length === size", arg=size
         )
 
 

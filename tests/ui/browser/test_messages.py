@@ -133,10 +133,7 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
     def make() -> Worker:
         return Worker(model)
 
-    first, second = (
-        "#conversation > .message.user:has-text('first')",
-        ".message.user:has-text('second')",
-    )
+    first, second = ("#conversation > .message.user:has-text('first')", ".message.user:has-text('second')")
     async with SQLiteLog(tmp_path / "runs.db") as log:
         async with WebServer(make, port=0, log=log) as server:
             page = await desk.open(url=server.url)

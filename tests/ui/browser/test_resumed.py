@@ -54,10 +54,7 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
             await expect(one.locator("#lanes .lane-break")).to_contain_text("delete requires")
             # The call was written before the pause, and ran after it: one lane tells both.
             bars = one.locator("#lanes .lane", has_text="delete").locator(".bar")
-            assert await bars.evaluate_all("(all) => all.map((bar) => bar.hidden)") == [
-                False,
-                False,
-            ]
+            assert await bars.evaluate_all("(all) => all.map((bar) => bar.hidden)") == [False, False]
             written, ran = await bars.evaluate_all(
                 "(all) => all.map((bar) => Number(bar.style.getPropertyValue('--from')))"
             )

@@ -102,10 +102,7 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
         late = await guest.context.new_page()
         await late.goto(address)
         await expect(late.locator("#banner")).to_have_text(OVER)
-        for each in (
-            "main",
-            "#link",
-        ):  # it shows no run that seems to start, and does not try again
+        for each in ("main", "#link"):  # it shows no run that seems to start, and does not try again
             await expect(late.locator(each)).to_be_hidden()
         await late.goto(desk.url + "shared")
         await expect(late.locator("#banner")).to_contain_text("This address has no link")

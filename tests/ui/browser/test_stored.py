@@ -34,10 +34,7 @@ Makers = Mapping[str, MakeServedWorker]
 @asynccontextmanager
 async def serve(file: Path, makers: Makers, *, port: int = 0) -> AsyncGenerator[WebServer, None]:
     """A server of a process of its own, as far as the log knows."""
-    async with (
-        SQLiteLog(file, lease=1.0) as log,
-        WebServer(makers, port=port, log=log) as server,
-    ):
+    async with SQLiteLog(file, lease=1.0) as log, WebServer(makers, port=port, log=log) as server:
         yield server
 
 

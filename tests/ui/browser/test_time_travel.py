@@ -44,17 +44,10 @@ NODE = shutil.which("node")
 def page_fold(records: Sequence[Record]) -> dict[str, Any]:
     """What the functions of the page make of these records."""
     assert NODE is not None
-    asked = {
-        "static": str(STATIC),
-        "runs": [[msgspec.Raw(encode_record(record)) for record in records]],
-    }
+    asked = {"static": str(STATIC), "runs": [[msgspec.Raw(encode_record(record)) for record in records]]}
     cli = Path(__file__).parent / "fold_cli.mjs"
     done = subprocess.run(
-        [NODE, str(cli)],
-        input=msgspec.json.encode(asked),
-        capture_output=True,
-        timeout=50,
-        check=True,
+        [NODE, str(cli)], input=msgspec.json.encode(asked), capture_output=True, timeout=50, check=True
     )
     return msgspec.json.decode(done.stdout)[0]
 

@@ -44,17 +44,7 @@ async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: De
         await desk.status(page, "finished")
         rows = page.locator("#lanes .row .lane-name")
         await expect(rows).to_have_text(
-            [
-                "Turn 1",
-                "request",
-                "answer",
-                "attempt 2",
-                "answer",
-                "look",
-                "Turn 2",
-                "request",
-                "answer",
-            ]
+            ["Turn 1", "request", "answer", "attempt 2", "answer", "look", "Turn 2", "request", "answer"]
         )
         retracted = page.locator("#lanes .attempt[data-state=retracted] .lane-text")
         await expect(retracted).to_contain_text("overloaded")
@@ -258,10 +248,7 @@ async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: t
         lanes, here = page.locator("#lanes"), page.locator("#lanes [data-found=here]")
         strip = page.get_by_role("slider", name="What the timeline shows")
         await expect(strip).to_be_visible()  # beside the conversation, too
-        found, search = (
-            page.locator("#trace-found"),
-            page.get_by_role("searchbox", name="Search the timeline"),
-        )
+        found, search = (page.locator("#trace-found"), page.get_by_role("searchbox", name="Search the timeline"))
         # It has followed its end; what is over begins at its top.
         assert await lanes.evaluate("(n) => n.scrollTop") > 0
         await page.reload()

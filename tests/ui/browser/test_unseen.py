@@ -60,10 +60,7 @@ class Shell:
     """A tool that takes a text as it is."""
 
     meta = ToolMeta(
-        "shell",
-        "Run a command.",
-        {"type": "object", "properties": {"command": {"type": "string"}}},
-        format="text",
+        "shell", "Run a command.", {"type": "object", "properties": {"command": {"type": "string"}}}, format="text"
     )
 
     async def execute(self, arguments: str | bytes, context: ToolContext) -> str:

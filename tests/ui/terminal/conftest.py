@@ -11,13 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    ExitStack,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 

@@ -69,10 +69,7 @@ async def test_questions_and_answers_are_shown(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello there!"]))) as person:
         await person.sees("Type a message to begin.")
         await person.ask("Hi")
-        assert [(v.lane.kind, v.lane.text) for v in person.lanes] == [
-            ("user", "Hi"),
-            ("text", "Hello there!"),
-        ]
+        assert [(v.lane.kind, v.lane.text) for v in person.lanes] == [("user", "Hi"), ("text", "Hello there!")]
         assert "Hello there!" in person.screen
         assert "10 tokens in, 5 out" in person.screen
         assert person.typed == ""
@@ -142,10 +139,7 @@ async def test_an_attempt_that_is_retracted_is_marked(open_app: Open) -> None:
     model = ScriptedModel([say("Half a sen") + fail("busy", "overloaded"), "All of it."])
     async with open_app(Worker(model)) as person:
         await person.ask("Say it.")
-        assert [view.lane.stage for view in person.lanes if view.lane.kind == "text"] == [
-            "retracted",
-            "done",
-        ]
+        assert [view.lane.stage for view in person.lanes if view.lane.kind == "text"] == ["retracted", "done"]
         assert "↶ retracted" in person.screen
         assert "busy" in person.screen
 
@@ -178,10 +172,7 @@ async def test_an_error_names_the_remedy_and_the_app_goes_on(open_app: Open) -> 
             assert text in person.screen
         await person.ask("And now?")
         assert "Now it works." in person.screen
-        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == [
-            "Hi",
-            "And now?",
-        ]
+        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Hi", "And now?"]
 
 
 async def test_messages_of_the_hooks_of_the_terminal_are_shown(open_app: Open) -> None:
@@ -218,9 +209,7 @@ async def test_text_of_others_moves_no_cursor(open_app: Open) -> None:
         person.screen.encode()
 
 
-async def test_markdown_is_drawn_when_it_is_whole_and_nothing_of_it_is_hidden(
-    open_app: Open,
-) -> None:
+async def test_markdown_is_drawn_when_it_is_whole_and_nothing_of_it_is_hidden(open_app: Open) -> None:
     text = "It is **so**, see [there](http://example.org/x).\n\n<script>alert(1)</script>\n"
     async with open_app(Worker(ScriptedModel([text]))) as person:
         await person.ask("Hi")
@@ -304,9 +293,7 @@ async def test_the_keys_can_be_looked_up(open_app: Open) -> None:
         await person.sees("Type a message to begin.")
 
 
-async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(
-    open_app: Open,
-) -> None:
+async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
         lanes, transcript = Lanes(), person.app.query_one(Transcript)
         cited = [CitationDelta(0, {"url": f"https://a.org/{number}"}) for number in range(6)]
@@ -341,14 +328,7 @@ async def test_what_runs_inside_calls_at_once_stands_below_its_call(open_app: Op
     async with open_app(Worker(ScriptedModel([both, "Done."]), tools=[research])) as person:
         await person.ask("Write.")
         shown = [getattr(view.lane, "arguments", "") or view.lane.text for view in person.lanes]
-        assert shown == [
-            "Write.",
-            'task="ponds"',
-            "About ponds.",
-            'task="frogs"',
-            "About frogs.",
-            "Done.",
-        ]
+        assert shown == ["Write.", 'task="ponds"', "About ponds.", 'task="frogs"', "About frogs.", "Done."]
 
 
 async def test_keys_that_mean_nothing_are_not_offered(open_app: Open) -> None:

@@ -134,9 +134,7 @@ def test_a_path_is_completed(text: str, choices: list[str], folder: Path) -> Non
     assert [written for written, _ in complete_path(text, folder)] == choices
 
 
-def test_all_files_of_a_folder_are_offered_but_hidden_ones_and_those_that_cannot_be_shown(
-    tmp_path: Path,
-) -> None:
+def test_all_files_of_a_folder_are_offered_but_hidden_ones_and_those_that_cannot_be_shown(tmp_path: Path) -> None:
     for name in ("b", "a", ".hidden", "esc\x1b[31m", "new\nline", "turn\u202eed", 'quo"te'):
         (tmp_path / name).touch()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).touch()

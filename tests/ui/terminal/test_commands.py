@@ -65,9 +65,7 @@ async def test_enter_sends_what_is_typed_before_the_menu_has_followed(open_app: 
         await person.until(lambda: person.app.theme == "rxworker-contrast")
 
 
-async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_message(
-    open_app: Open,
-) -> None:
+async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_message(open_app: Open) -> None:
     model = ScriptedModel(["Hello."])
     async with open_app(Worker(model), size=(100, 30)) as person:
         await person.say("/thme")
@@ -87,10 +85,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(ope
         await person.until(lambda: not person.lanes)
         await person.ask("Second question")
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        assert [title_of_session(each) for each in await list_sessions(log)] == [
-            "Second question",
-            "A [bold]trip",
-        ]
+        assert [title_of_session(each) for each in await list_sessions(log)] == ["Second question", "A [bold]trip"]
         model = ScriptedModel(["Two."])
         async with open_app(Worker(model, log=log), size=(100, 30)) as person:
             await person.say("/resume ")
@@ -117,9 +112,7 @@ async def test_the_app_begins_with_the_conversation_that_was_used_last(open_app:
         assert sent == ["First question", "One.", "Go on"]
 
 
-async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
-    open_app: Open,
-) -> None:
+async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(open_app: Open) -> None:
     ran: list[str] = []
 
     @tool(requires_approval=True)
@@ -146,9 +139,7 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
     assert worker.log is None
 
 
-async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_revoked(
-    open_app: Open,
-) -> None:
+async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_revoked(open_app: Open) -> None:
     @tool(requires_approval=True)
     async def delete(path: str) -> str:
         """Delete a file."""
@@ -299,9 +290,7 @@ async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
         assert person.app.screen is person.app.conversation
 
 
-async def test_the_dashboard_of_the_conversation_is_shown_and_follows_its_runs(
-    open_app: Open,
-) -> None:
+async def test_the_dashboard_of_the_conversation_is_shown_and_follows_its_runs(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello.", "Again."])), size=(100, 60)) as person:
         await person.say("/usage")
         await person.sees(f"{'Tokens':<19}  ...")

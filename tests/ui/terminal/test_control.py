@@ -149,9 +149,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
         assert [(result.is_error, result.text) for result in results] == [(True, "I need it")]
 
 
-async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
-    open_app: Open,
-) -> None:
+async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
@@ -236,14 +234,7 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
     async with open_app(it.worker, size=size) as person:
         await person.ask("Clean up.")
         await person.sees("delete waits for approval, and 1 more")
-        for text in (
-            "Delete a.txt?",
-            "path        a.txt",
-            "Run ^s",
-            "Edit ^e",
-            "Deny ^n",
-            "Later esc",
-        ):
+        for text in ("Delete a.txt?", "path        a.txt", "Run ^s", "Edit ^e", "Deny ^n", "Later esc"):
             assert text in person.screen
 
 
@@ -383,10 +374,7 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         await person.sees("queued: Faster!")
         said.set()
         await person.rest()
-        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == [
-            "Wait.",
-            "Faster!",
-        ]
+        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Wait.", "Faster!"]
         assert "queued" not in person.screen
         assert "Faster!" in [message.text for message in person.app.session.current.conversation.messages]
 
@@ -468,9 +456,7 @@ async def test_a_message_to_a_paused_turn_goes_on_with_it(open_app: Open) -> Non
         assert "20 tokens in, 10 out" in person.screen
 
 
-async def test_a_call_that_only_a_client_can_run_fails_when_the_run_is_resumed(
-    open_app: Open,
-) -> None:
+async def test_a_call_that_only_a_client_can_run_fails_when_the_run_is_resumed(open_app: Open) -> None:
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     worker = Worker(ScriptedModel([call("open_tab"), "It is not open."]), tools=[open_tab])
     async with open_app(worker) as person:
@@ -522,10 +508,7 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
         """A tool that takes a text as it is."""
 
         meta = ToolMeta(
-            "shell",
-            "Run a command.",
-            {"type": "object", "properties": {"command": {"type": "string"}}},
-            format="text",
+            "shell", "Run a command.", {"type": "object", "properties": {"command": {"type": "string"}}}, format="text"
         )
 
         async def execute(self, arguments: str | bytes, context: ToolContext) -> str:
@@ -546,9 +529,7 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
         assert ran == ["rm -r b"]
 
 
-async def test_an_edit_of_a_file_is_shown_as_a_diff_before_and_after_it_is_made(
-    open_app: Open,
-) -> None:
+async def test_an_edit_of_a_file_is_shown_as_a_diff_before_and_after_it_is_made(open_app: Open) -> None:
     @tool(requires_approval=True)
     async def edit(path: str, old_string: str, new_string: str, context: ToolContext) -> str:
         """Edit a file."""
@@ -611,10 +592,7 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
 async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_answered: bool) -> None:
     schema: JsonObject = {
         "type": "object",
-        "properties": {
-            "guests": {"type": "integer", "minimum": 1},
-            "on": {"type": "string", "default": "Friday"},
-        },
+        "properties": {"guests": {"type": "integer", "minimum": 1}, "on": {"type": "string", "default": "Friday"}},
         "required": ["guests"],
     }
 

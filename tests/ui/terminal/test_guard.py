@@ -26,9 +26,7 @@ SOON = 60.0
 
 
 @pytest.mark.parametrize(
-    "controls",
-    one_of([True, False]),
-    ids=lambda controls: "signalled" if controls else "unsignalled",
+    "controls", one_of([True, False]), ids=lambda controls: "signalled" if controls else "unsignalled"
 )
 def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None:
     with ReplayServer([]) as server:
@@ -39,9 +37,7 @@ def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None
 
 
 @pytest.mark.parametrize(
-    "controls",
-    one_of([True, False]),
-    ids=lambda controls: "signalled" if controls else "unsignalled",
+    "controls", one_of([True, False]), ids=lambda controls: "signalled" if controls else "unsignalled"
 )
 def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(chat: Open, controls: bool, tmp_path: Path) -> None:
     (tmp_path / "waiting.py").write_text(

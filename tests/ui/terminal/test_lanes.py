@@ -35,15 +35,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
-from rxworker.messages import (
-    Conversation,
-    Document,
-    Image,
-    Message,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from rxworker.messages import Conversation, Document, Image, Message, Text, ToolCall, ToolResult
 from rxworker.ui.terminal.lanes import CallLane, Lane, Lanes
 
 CALL = ToolCall("c1", "look", {"at": "a"})
@@ -195,11 +187,7 @@ def test_what_is_open_when_the_run_ends_is_stopped() -> None:
     fold = Fold()
     fold.feed(AttemptStart(), TextDelta(0, "Half"), TextDelta(1, "cut"))
     fold.feed(BlockAbort(1, BlockType.TEXT), RunAbort("cancel", "the run was cancelled: by you"))
-    assert fold.told() == [
-        ("text", "stopped", "Half"),
-        ("text", "stopped", "cut"),
-        ("note", "done", "by you"),
-    ]
+    assert fold.told() == [("text", "stopped", "Half"), ("text", "stopped", "cut"), ("note", "done", "by you")]
 
 
 def test_a_call_of_a_paused_run_goes_on_in_its_lane() -> None:
@@ -207,10 +195,7 @@ def test_a_call_of_a_paused_run_goes_on_in_its_lane() -> None:
     conversation = Conversation((Message.user("Hi"),))
     fold.feed(RunStart(conversation), AttemptStart(), *called())
     fold.feed(RunPause(replace(ASK, reason="Really?")))
-    assert fold.told()[1:] == [
-        ("call", "waiting", '{"at":"a"}'),
-        ("pause", "waiting", "ask: Really?"),
-    ]
+    assert fold.told()[1:] == [("call", "waiting", '{"at":"a"}'), ("pause", "waiting", "ask: Really?")]
     fold.feed(RunResume(conversation, ASK), ToolStart(CALL))
     fold.feed(ToolStop(ToolResult("c1", "rain", name="look")), RunStop())
     assert [stage for _, stage, _ in fold.told()] == ["done", "done", "done"]
@@ -220,11 +205,7 @@ def test_a_new_run_after_a_pause_leaves_nothing_waiting() -> None:
     fold = Fold()
     fold.feed(AttemptStart(), *called(), RunPause(ASK))
     fold.feed(RunStart(Conversation((Message.user("Never mind"),))))
-    assert fold.told() == [
-        ("call", "refused", '{"at":"a"}'),
-        ("pause", "done", "ask"),
-        ("user", "done", "Never mind"),
-    ]
+    assert fold.told() == [("call", "refused", '{"at":"a"}'), ("pause", "done", "ask"), ("user", "done", "Never mind")]
 
 
 def test_of_a_run_that_begins_only_the_last_message_is_new() -> None:
@@ -248,11 +229,7 @@ def test_messages_and_verdicts_of_hooks_and_messages_of_users_are_noted() -> Non
     )
     assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
         ("note", "clock", 'late {"at":5}'),
-        (
-            "note",
-            "guard",
-            "Skip at before_tool_call",
-        ),  # the lane of the call shows the reason as its result
+        ("note", "guard", "Skip at before_tool_call"),  # the lane of the call shows the reason as its result
         ("note", "guard", "Cancel at on_message_send: a password"),
         ("note", "git_status to the model", "git says"),
         ("user", "", "Faster!"),
@@ -302,10 +279,7 @@ def test_what_is_not_known_is_reported_once_and_counted() -> None:
     fold = Fold()
     fold.feed(*(Opaque("logprobs", {"at": number}) for number in range(20)), Opaque("other"))
     told = [(lane.kind, lane.title, lane.text, lane.times) for lane in fold.lanes]
-    assert told == [
-        ("note", "unknown: logprobs", '{"at":0}', 20),
-        ("note", "unknown: other", "", 1),
-    ]
+    assert told == [("note", "unknown: logprobs", '{"at":0}', 20), ("note", "unknown: other", "", 1)]
 
 
 def test_blocks_that_are_not_text_are_shown_by_a_title() -> None:

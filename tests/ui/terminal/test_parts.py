@@ -12,13 +12,7 @@ from rich.console import Console
 from rich.style import Style
 
 from rxworker import Worker
-from rxworker.errors import (
-    ConfigurationError,
-    LimitExceededError,
-    LocalProtocolError,
-    ProviderError,
-    TransportError,
-)
+from rxworker.errors import ConfigurationError, LimitExceededError, LocalProtocolError, ProviderError, TransportError
 from rxworker.messages import Json, JsonObject
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal import run_app, run_app_async

@@ -51,13 +51,7 @@ uvicorn.server.asyncio = OftenAwake("asyncio")  # pyright: ignore
 @asynccontextmanager
 async def serve_asgi(app: Any) -> AsyncGenerator[str, None]:
     """Serve an ASGI application in uvicorn, on the test's event loop."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        lifespan="on",
-        ws="websockets-sansio",
-        timeout_graceful_shutdown=1,
-    )
+    config = uvicorn.Config(app, log_config=None, lifespan="on", ws="websockets-sansio", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     # The signals belong to the test.
     server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]

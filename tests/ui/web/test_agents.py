@@ -76,9 +76,7 @@ async def test_an_ag_ui_client_begins_a_run_and_watches_it(open_desk: OpenDesk) 
     assert (run["conversation"], run["title"]) == ("t-1", "again")
 
 
-async def test_a_conversation_that_is_not_known_begins_with_the_messages_of_the_client(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_conversation_that_is_not_known_begins_with_the_messages_of_the_client(open_desk: OpenDesk) -> None:
     desk = await open_desk("Paris.")
     await stream(desk, "POST", "ag-ui", ag_ui("My name is Ada.", "Hi Ada.", "Who am I?"))
     heard = [m.text for m in desk.sessions[0].conversation.messages]
@@ -160,9 +158,7 @@ async def test_an_answer_is_given_again_from_where_it_was_requested(open_desk: O
     assert heard == ["a", "one", "b", "three"]
 
 
-async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", "two", "three")
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
     messages = [said("a"), said("one", "2", "assistant"), said("b", "3")]
@@ -331,9 +327,7 @@ def shown(messages: list[Body]) -> list[tuple[str, str]]:
     return [(m["role"], "".join(p.get("text", "") for p in m["parts"])) for m in messages]
 
 
-async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(open_desk: OpenDesk) -> None:
     desk = await open_desk("One.", say("Let me see.") + call("wait"), "Two.")
     assert await desk.get("api/chat/c/messages") == (200, [])
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
@@ -354,9 +348,7 @@ async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(
     assert len({message["id"] for message in history}) == 4
 
 
-async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streamed(
-    open_desk: OpenDesk,
-) -> None:
+async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streamed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("Let me see.") + call("wait"), "Done.")
     response = await desk.http.post(desk.url("api/chat"), json={"id": "c", "messages": [said("a")]})
     await desk.waiting.wait()
@@ -373,9 +365,7 @@ async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streame
     assert (await desk.get("api/chat/c/stream"))[0] == 204
 
 
-async def test_the_history_holds_an_open_approval_until_it_is_answered_or_cancelled(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_history_holds_an_open_approval_until_it_is_answered_or_cancelled(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("delete", path="a"), call("delete", path="b"), "Done.")
     await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
     _, history = await desk.get("api/chat/c/messages")

@@ -89,9 +89,7 @@ async def test_alerts_are_reported_without_a_client(has_log: bool, has_users: bo
             assert sorted(await fold_alerts(BOARD, log), key=key) == sorted(alerts.seen, key=key)
 
 
-async def test_after_a_restart_the_last_change_of_each_value_is_reported_again(
-    tmp_path: Path,
-) -> None:
+async def test_after_a_restart_the_last_change_of_each_value_is_reported_again(tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         alerts = Alerts()
         async with serving(alerts, log) as server:
@@ -125,13 +123,7 @@ async def test_a_board_that_reports_alerts_is_not_a_watcher_of_a_run() -> None:
 
     alerts = Alerts()
     async with (
-        WebServer(
-            make,
-            port=0,
-            dashboards=[BOARD],
-            on_alert=alerts.take,
-            settings=Settings(grace=0.01),
-        ) as server,
+        WebServer(make, port=0, dashboards=[BOARD], on_alert=alerts.take, settings=Settings(grace=0.01)) as server,
         ClientSession(trust_env=False) as http,
     ):
         async with http.post(f"{server.url}api/runs", json={"input": "Hi"}) as response:
@@ -139,9 +131,7 @@ async def test_a_board_that_reports_alerts_is_not_a_watcher_of_a_run() -> None:
         assert [each.is_firing for each in await alerts.count("running", 2)] == [True, False]
 
 
-async def test_alerts_are_reported_again_when_the_records_have_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_alerts_are_reported_again_when_the_records_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.ui.web.boards.boards.AGAIN", 0.0)
     alerts = Alerts()
     async with MemoryLog() as log, serving(alerts, log) as server:
@@ -152,9 +142,7 @@ async def test_alerts_are_reported_again_when_the_records_have_failed(
         await alerts.count("begun", 1)
 
 
-async def test_a_board_whose_place_another_one_takes_is_computed_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_board_whose_place_another_one_takes_is_computed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.ui.web.boards.boards.AGAIN", 0.0)
     place = None, "watch", ""
     async with MemoryLog() as log, serving(Alerts(), log) as server:

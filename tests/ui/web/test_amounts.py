@@ -51,13 +51,7 @@ def test_the_page_formats_money_and_durations_as_python_does() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [
-        (0.003896, "4 ms"),
-        (0.0, "0.0 s"),
-        (7.25, "7.2 s"),
-        (558_300.0, "6 d 11 h"),
-        (61.0, "1 min 1 s"),
-    ],
+    [(0.003896, "4 ms"), (0.0, "0.0 s"), (7.25, "7.2 s"), (558_300.0, "6 d 11 h"), (61.0, "1 min 1 s")],
 )
 def test_a_duration_has_its_two_largest_units(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

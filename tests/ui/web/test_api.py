@@ -26,11 +26,7 @@ async def test_the_server_describes_itself(open_desk: OpenDesk) -> None:
     assert info["title"] == "<b>Desk</b>"
     assert info["version"]
     [worker] = info["workers"]
-    assert (worker["name"], worker["provider"], worker["model"]) == (
-        "worker",
-        "scripted",
-        "scripted-1",
-    )
+    assert (worker["name"], worker["provider"], worker["model"]) == ("worker", "scripted", "scripted-1")
     delete = worker["tools"][1]
     assert (delete["name"], delete["description"]) == ("delete", "Delete a file.")
     assert delete["input_schema"]["properties"]["path"]["type"] == "string"
@@ -38,9 +34,7 @@ async def test_the_server_describes_itself(open_desk: OpenDesk) -> None:
     assert (await other.get("api/info"))[1]["instance"] != info["instance"]
 
 
-async def test_the_worker_that_was_made_to_describe_it_serves_the_first_conversation(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_worker_that_was_made_to_describe_it_serves_the_first_conversation(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", "two")
     await desk.get("api/info")
     await desk.get("api/info")
@@ -54,27 +48,12 @@ async def test_a_run_is_begun_listed_and_ends(open_desk: OpenDesk) -> None:
     assert run["title"] == ("What is <script>this</script>?" + "x" * 200)[:120]
     assert run["worker"] == "worker"
     ended = await desk.ended(run["id"])
-    assert (ended["status"], ended["turns"], ended["pause"], ended["cost"]) == (
-        "finished",
-        1,
-        None,
-        None,
-    )
+    assert (ended["status"], ended["turns"], ended["pause"], ended["cost"]) == ("finished", 1, None, None)
     assert ended["ended"] >= ended["started"]
     assert ended["usage"]["input_tokens"] == 10
     assert set(ended) == {
         *("id", "conversation", "worker", "status", "title", "started", "ended", "seq", "turns"),
-        *(
-            "tool_calls",
-            "usage",
-            "cost",
-            "unpriced",
-            "reason",
-            "cause",
-            "pause",
-            "resumes",
-            "resumed_as",
-        ),
+        *("tool_calls", "usage", "cost", "unpriced", "reason", "cause", "pause", "resumes", "resumed_as"),
         *("watchers", "allowed", "can_requeue", "branch", "marks"),
     }
     status, listed = await desk.get("api/runs")
@@ -247,11 +226,7 @@ async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> No
     assert status == 200
     desk.release.set()
     paused = await desk.ended(run["id"])
-    assert (paused["status"], paused["reason"], paused["pause"]["reason"]) == (
-        "paused",
-        "lunch",
-        "lunch",
-    )
+    assert (paused["status"], paused["reason"], paused["pause"]["reason"]) == ("paused", "lunch", "lunch")
     status, resumed = await desk.post(f"api/runs/{run['id']}/resume", {"continue": True})
     assert (status, resumed["resumes"], resumed["title"]) == (201, run["id"], run["title"])
     assert resumed["id"] != run["id"]
@@ -260,9 +235,7 @@ async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> No
     assert before["resumed_as"] == resumed["id"]
 
 
-async def test_a_run_that_waits_for_a_tool_of_its_client_is_resumed_with_the_result_alone(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_run_that_waits_for_a_tool_of_its_client_is_resumed_with_the_result_alone(open_desk: OpenDesk) -> None:
     """It would pause at the same call again."""
     desk = await open_desk(call("wait"), call("open_tab"), "Done.")
     run = await desk.begin()
@@ -280,9 +253,7 @@ async def test_a_run_that_waits_for_a_tool_of_its_client_is_resumed_with_the_res
     assert (await desk.ended(resumed["id"]))["status"] == "finished"
 
 
-async def test_a_call_that_waits_is_shown_and_approved_with_other_arguments(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_call_that_waits_is_shown_and_approved_with_other_arguments(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("delete", path="a.txt"), "Done.")
     run = await desk.begin()
     paused = await desk.ended(run["id"])
@@ -360,9 +331,7 @@ async def test_only_the_call_that_a_run_paused_at_is_allowed_always(open_desk: O
     assert (kept["status"], kept["allowed"], desk.deleted) == ("paused", [], [])
 
 
-async def test_a_paused_run_is_resumed_once_and_only_by_valid_decisions(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_paused_run_is_resumed_once_and_only_by_valid_decisions(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("delete", path="a.txt"), "Done.")
     run = await desk.begin()
     await desk.ended(run["id"])
@@ -443,9 +412,7 @@ async def test_each_model_of_a_run_has_its_own_prices(open_desk: OpenDesk) -> No
 
 
 @pytest.mark.unlogged
-async def test_the_oldest_runs_are_forgotten_and_with_the_last_its_conversation(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_oldest_runs_are_forgotten_and_with_the_last_its_conversation(open_desk: OpenDesk) -> None:
     desk = await open_desk(always="ok", settings=Settings(max_kept=2))
     runs = [await desk.begin(str(n)) for n in range(4)]
     for run in runs[2:]:
@@ -471,9 +438,7 @@ async def test_a_run_that_waits_for_a_person_outlives_finished_ones(open_desk: O
     assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["1", "paused"]
 
 
-async def test_runs_that_wait_for_a_person_do_not_push_out_what_has_just_ended(
-    open_desk: OpenDesk,
-) -> None:
+async def test_runs_that_wait_for_a_person_do_not_push_out_what_has_just_ended(open_desk: OpenDesk) -> None:
     def answer(request: Request) -> Reply:
         text = request.conversation.messages[-1].text
         return call("delete", path="a") if text == "paused" else say("ok")
@@ -539,9 +504,7 @@ async def test_a_paused_run_that_is_cancelled_waits_no_longer(open_desk: OpenDes
     assert desk.deleted == []
 
 
-async def test_a_paused_run_that_was_resumed_takes_nothing_and_names_the_one_that_does(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_paused_run_that_was_resumed_takes_nothing_and_names_the_one_that_does(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("delete", path="a"), call("wait"), "Bye.")
     run = await desk.begin()
     await desk.ended(run["id"])

@@ -210,17 +210,13 @@ async def test_an_unknown_kind_of_connection_is_refused() -> None:
         await talk(AsgiApp(make_worker), {"type": "smtp"}, "smtp.connect")
 
 
-async def test_a_body_that_is_cut_off_is_not_an_error_of_the_server(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_body_that_is_cut_off_is_not_an_error_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
     scope = scope_of("/api/runs", method="POST")
     sent = await talk(AsgiApp(make_worker), scope, "http.disconnect")
     assert (sent, caplog.record_tuples) == ([], [])
 
 
-async def test_a_client_that_reads_nothing_is_disconnected(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_client_that_reads_nothing_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     desk = AsgiApp(make_stalled, settings=Settings(stall_seconds=0.01))
     run = desk.state.runs.start("hi")

@@ -35,10 +35,7 @@ def key_of(record: Record) -> str:
 
 
 BOARD = Dashboard(
-    [
-        panel("Deltas", count(TextDelta), view="bar", group=run_of),
-        panel("Key", ops.map(key_of), view="text"),
-    ],
+    [panel("Deltas", count(TextDelta), view="bar", group=run_of), panel("Key", ops.map(key_of), view="text")],
     title="Desk",
 )
 
@@ -122,12 +119,7 @@ async def test_the_server_lists_its_dashboards() -> None:
         [board, own] = (await client.get("api/boards"))["boards"]
         assert own["name"] == "usage"  # the page shows it also where other dashboards are given
         assert board["title"] == "Desk"
-        assert board["panels"][0] == {
-            "name": "deltas",
-            "title": "Deltas",
-            "view": "bar",
-            "unit": "",
-        }
+        assert board["panels"][0] == {"name": "deltas", "title": "Deltas", "view": "bar", "unit": ""}
         assert (await client.get("api/boards/dusk", 404))["error"]["code"] == "no_board"
 
 
@@ -141,9 +133,7 @@ async def test_without_dashboards_the_ready_ones_are_served() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-async def test_a_dashboard_is_shown_of_a_run_of_a_conversation_and_of_all_runs(
-    is_stored: bool,
-) -> None:
+async def test_a_dashboard_is_shown_of_a_run_of_a_conversation_and_of_all_runs(is_stored: bool) -> None:
     async with MemoryLog() as log, serving(log=log if is_stored else None) as client:
         one = await client.begin()
         await client.ended(one)
@@ -152,11 +142,7 @@ async def test_a_dashboard_is_shown_of_a_run_of_a_conversation_and_of_all_runs(
         for run in (two, other):
             await client.ended(run)
         deltas = {run["id"]: 3 for run in (one, two, other)}
-        scopes = {
-            f"?run={one['id']}": [one],
-            f"?conversation={one['conversation']}": [one, two],
-            "": [one, two, other],
-        }
+        scopes = {f"?run={one['id']}": [one], f"?conversation={one['conversation']}": [one, two], "": [one, two, other]}
         for query, shown in scopes.items():
             expected = {run["id"]: deltas[run["id"]] for run in shown}
             assert (await client.states(query))["deltas"]["value"] == expected
@@ -287,10 +273,7 @@ async def test_a_panel_that_has_no_json_shows_why_and_the_others_go_on() -> None
     def row_of(_: Record) -> dict[str, int]:
         return {"digits": 10**5000}
 
-    board = Dashboard(
-        [panel("Rows", ops.map(row_of), view="table"), panel("Runs", count(RunStart))],
-        title="Desk",
-    )
+    board = Dashboard([panel("Rows", ops.map(row_of), view="table"), panel("Runs", count(RunStart))], title="Desk")
     async with serving(dashboards=[board]) as client:
         run = await client.begin()
         await client.ended(run)
@@ -375,9 +358,7 @@ PAGE = "https://desk.example.com"
 
 
 @pytest.mark.parametrize("path", ["", "/desk", "/desk?time=1", "/desk/events"])
-async def test_a_page_of_another_origin_reads_boards_with_its_token_if_it_is_allowed(
-    path: str,
-) -> None:
+async def test_a_page_of_another_origin_reads_boards_with_its_token_if_it_is_allowed(path: str) -> None:
     token = "t" * 32
     settings = Settings(token=token, allowed_origins=(PAGE,))
     bearer = {"Authorization": f"Bearer {token}"}
@@ -502,11 +483,7 @@ def broken(record: Record) -> str:
 
 
 LEAKY = Dashboard(
-    [
-        panel("Key", ops.map(leaky), view="text"),
-        panel("Broken", ops.map(broken), view="text"),
-    ],
-    title="Desk",
+    [panel("Key", ops.map(leaky), view="text"), panel("Broken", ops.map(broken), view="text")], title="Desk"
 )
 
 
@@ -540,9 +517,7 @@ async def test_operators_go_on_counting_for_who_looks() -> None:
         await until(states, lambda each: each["deltas"]["operators"][3]["items"])
 
 
-async def test_operators_of_a_long_history_are_looked_at_in_turns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_operators_of_a_long_history_are_looked_at_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.boards.dashboard.TURN", 0.0)
 
     def stored(observer: Any, _scheduler: object) -> Disposable:

@@ -440,9 +440,7 @@ async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log
     assert (await source.read(offset(1, run.last_seq))).is_closed
 
 
-async def test_events_end_after_a_while_with_the_offset_to_continue_from(
-    log: EventLog,
-) -> None:
+async def test_events_end_after_a_while_with_the_offset_to_continue_from(log: EventLog) -> None:
     _, last = await begin(log, "run-1")
     async with served(log, StreamTiming(long_poll=0.01, events=1.0)) as client:
         query = {"offset": "now", "live": "sse"}

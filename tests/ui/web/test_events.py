@@ -103,9 +103,7 @@ async def test_no_client_has_seen_what_was_not_there_yet(open_desk: OpenDesk) ->
     assert (status, told["error"]["code"]) == (400, "bad_cursor")
 
 
-async def test_a_silent_run_lets_the_client_know_that_the_connection_lives(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_silent_run_lets_the_client_know_that_the_connection_lives(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall(), settings=Settings(heartbeat=0.02))
     run = await desk.begin()
     async with desk.http.get(desk.url(f"api/runs/{run['id']}/events")) as response:
@@ -116,9 +114,7 @@ async def test_a_silent_run_lets_the_client_know_that_the_connection_lives(
                 break
 
 
-async def test_a_run_that_was_cancelled_ends_its_stream_with_the_reason(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_run_that_was_cancelled_ends_its_stream_with_the_reason(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = await desk.begin()
     reading = asyncio.create_task(desk.frames(f"api/runs/{run['id']}/events"))
@@ -137,9 +133,7 @@ async def test_a_paused_run_ends_its_stream_with_the_reason(open_desk: OpenDesk)
     assert end == {"status": "paused", "reason": "Deleting cannot be undone."}
 
 
-async def test_a_client_that_leaves_is_not_a_watcher_any_more_and_the_run_goes_on(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_client_that_leaves_is_not_a_watcher_any_more_and_the_run_goes_on(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("wait"), "Done.")
     run = await desk.begin()
     await desk.waiting.wait()

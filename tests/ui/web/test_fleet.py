@@ -214,11 +214,7 @@ async def test_a_run_that_is_older_than_the_list_is_opened(stack: AsyncExitStack
 async def test_the_metrics_are_those_of_the_fleet(stack: AsyncExitStack) -> None:
     client = await opened(stack)
     tenant = 'a "b"\n\\c'
-    durations: dict[str, Any] = {
-        "tool_calls": 3,
-        "tool_seconds": 4.5,
-        "tool_durations": (2, 0, 0, 1),
-    }
+    durations: dict[str, Any] = {"tool_calls": 3, "tool_seconds": 4.5, "tool_durations": (2, 0, 0, 1)}
     await client.store("run-1", input_tokens=7, cost=0.25, worker="clerk", labels={"tenant": tenant}, **durations)
     await client.store("run-2", "queued", worker="clerk")
     status, text = await client.get("metrics")
@@ -303,12 +299,7 @@ async def test_costs_are_estimated_by_the_prices_of_the_server(stack: AsyncExitS
     await client.store("run-4", worker="none", by_model={"large": (1, 1, 0, 0)}, input_tokens=1)
     found = await client.fleet()
     rows = {row["id"]: (row["cost"], row["is_estimate"]) for row in found["rows"]}
-    assert rows == {
-        "run-1": (0.5, False),
-        "run-2": (3.0, True),
-        "run-3": (3.0, True),
-        "run-4": (None, False),
-    }
+    assert rows == {"run-1": (0.5, False), "run-2": (3.0, True), "run-3": (3.0, True), "run-4": (None, False)}
     groups = {each["worker"]: each["taken"] for each in found["groups"]}
     assert {name: (each["cost"], each["is_estimate"]) for name, each in groups.items()} == {
         "exact": (0.5, False),
@@ -326,9 +317,7 @@ def look(where: str) -> str:
     return "nothing"
 
 
-async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
-    stack: AsyncExitStack,
-) -> None:
+async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(stack: AsyncExitStack) -> None:
     def odd(record: Record) -> dict[str, float]:
         return {f"n{number}": float(number) for number in range(MAX_GROUPS + 50)}
 
@@ -353,10 +342,7 @@ async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
             assert begun == [[], ()]  # no part of a sum is reported
             for feed in boards.feeds.values():
                 await feed.history.wait()
-            async with (
-                aiohttp.ClientSession(trust_env=False) as http,
-                http.get(f"{server.url}metrics") as response,
-            ):
+            async with aiohttp.ClientSession(trust_env=False) as http, http.get(f"{server.url}metrics") as response:
                 text = await response.text()
     samples = [
         (sample.name, sample.labels, sample.value)

@@ -183,12 +183,7 @@ async def test_a_socket_of_a_browser_brings_the_token_as_a_protocol(open_desk: O
     async with desk.http.ws_connect(desk.url("api/ws"), protocols=protocols) as socket:
         assert socket.protocol == "rxworker"
         assert (await socket.receive_json())["type"] == "hello"
-    for wrong in (
-        token_protocol("another"),
-        "rxworker.token.",
-        "rxworker.token.!",
-        "rxworker.token._w",
-    ):
+    for wrong in (token_protocol("another"), "rxworker.token.", "rxworker.token.!", "rxworker.token._w"):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await desk.http.ws_connect(desk.url("api/ws"), protocols=["rxworker", wrong])
         assert refused.value.status == 401
@@ -275,9 +270,7 @@ async def test_with_the_token_everything_is_there(open_desk: OpenDesk) -> None:
         assert (await socket.receive_json())["type"] == "hello"
 
 
-async def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", settings=LOCKED)
     address = desk.url(f"?token={TOKEN}")
     async with desk.http.get(address, allow_redirects=False) as response:
@@ -508,11 +501,7 @@ async def raw(url: str, head: bytes) -> bytes:
 
 async def test_a_form_of_another_site_is_not_a_link(open_desk: OpenDesk) -> None:
     desk = await open_desk("Hi")
-    navigation = {
-        "Sec-Fetch-Site": "cross-site",
-        "Sec-Fetch-Mode": "navigate",
-        "Sec-Fetch-Dest": "document",
-    }
+    navigation = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     for method, status in (("GET", 200), ("HEAD", 200), ("POST", 403), ("PUT", 403)):
         async with desk.http.request(method, desk.url(""), headers=navigation) as answer:
             assert answer.status == status, method

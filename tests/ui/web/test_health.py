@@ -217,9 +217,7 @@ async def _refuse(*_: object, **__: object) -> Any:
     raise LogError("connection refused")
 
 
-async def test_a_server_whose_log_does_not_answer_is_not_ready_in_bounded_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_whose_log_does_not_answer_is_not_ready_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows the log does not notice that for as long as the system tries the connection."""
     monkeypatch.setattr(health, "PATIENCE", 0.05)
     async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
@@ -233,9 +231,7 @@ async def test_a_server_whose_log_does_not_answer_is_not_ready_in_bounded_time(
         assert await get(http, f"{server.url}healthz") == READY
 
 
-async def test_a_server_whose_log_refuses_is_not_ready_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_whose_log_refuses_is_not_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
         url = f"{server.url}readyz"
         answers = log._info
@@ -245,14 +241,8 @@ async def test_a_server_whose_log_refuses_is_not_ready_at_once(
         assert await get(http, url) == READY
 
 
-async def test_a_process_without_a_web_server_queries_its_log_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with (
-        MemoryLog() as log,
-        client() as http,
-        serve_health("127.0.0.1", 0, lambda: "", lambda: log) as port,
-    ):
+async def test_a_process_without_a_web_server_queries_its_log_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with MemoryLog() as log, client() as http, serve_health("127.0.0.1", 0, lambda: "", lambda: log) as port:
         assert await get(http, f"http://127.0.0.1:{port}/readyz") == READY
         monkeypatch.setattr(log, "_info", _refuse)
         assert await get(http, f"http://127.0.0.1:{port}/readyz") == FAILED

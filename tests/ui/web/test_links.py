@@ -93,18 +93,12 @@ async def test_a_link_to_a_run_shows_nothing_else(open_desk: OpenDesk, path: str
     for each in (run, other):
         await desk.ended(each["id"])
     _, headers = await share(desk, run=run["id"])
-    for name, value in {
-        "RUN": run["id"],
-        "OTHER": other["id"],
-        "CONVERSATION": run["conversation"],
-    }.items():
+    for name, value in {"RUN": run["id"], "OTHER": other["id"], "CONVERSATION": run["conversation"]}.items():
         path = path.replace(name, value)
     assert await code_of(desk, path, headers) == (403, "not_shared")
 
 
-async def test_a_link_shows_a_run_and_its_dashboards_without_what_is_private(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_link_shows_a_run_and_its_dashboards_without_what_is_private(open_desk: OpenDesk) -> None:
     desk = await open_desk("hello", settings=Settings(token=TOKEN, title="Desk"), token=TOKEN)
     run = await desk.begin("hi")
     await desk.ended(run["id"])
@@ -142,11 +136,7 @@ async def test_a_link_to_a_dashboard_shows_that_one_alone(open_desk: OpenDesk) -
         status, states = await desk.get(f"api/boards/runs{query}", headers=headers)
         assert status == 200
         assert states
-        for path in (
-            f"api/boards/usage{query}",
-            f"api/boards/runs?run={run['id']}",
-            f"api/runs/{run['id']}/events",
-        ):
+        for path in (f"api/boards/usage{query}", f"api/boards/runs?run={run['id']}", f"api/runs/{run['id']}/events"):
             assert await code_of(desk, path, headers) == (403, "not_shared"), path
 
 
@@ -156,10 +146,7 @@ async def test_a_revoked_link_ends_its_open_streams_at_once(open_desk: OpenDesk)
     made, headers = await share(desk, run=run["id"])
     _, others = await share(desk, run=run["id"])
     url = desk.url(f"api/runs/{run['id']}/events")
-    async with (
-        desk.http.get(url, headers=headers) as one,
-        desk.http.get(url, headers=others) as two,
-    ):
+    async with desk.http.get(url, headers=headers) as one, desk.http.get(url, headers=others) as two:
         await one.content.readuntil(b"\n\n")
         await two.content.readuntil(b"\n\n")
         async with desk.http.delete(desk.url(f"api/links/{made['link']['id']}")) as response:
@@ -194,11 +181,7 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
             with pytest.raises(aiohttp.ClientError):
                 await response.content.read()
         kept = await a.state.share(board="usage")
-    async with (
-        open_log() as log,
-        WebServer(Worker(model), port=0, log=log) as server,
-        aiohttp.ClientSession() as http,
-    ):
+    async with open_log() as log, WebServer(Worker(model), port=0, log=log) as server, aiohttp.ClientSession() as http:
         async with http.get(f"{server.url}api/link", headers=_bearer(kept.token)) as response:
             assert response.status == 200
         assert [link.board for link in await server.state.links.of()] == ["usage"]
@@ -209,9 +192,7 @@ async def test_a_link_holds_on_all_servers_of_a_log_and_ends_on_all(tmp_path: Pa
     assert secret not in repr(kept)
 
 
-async def test_a_link_that_was_just_made_holds_on_another_server_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_link_that_was_just_made_holds_on_another_server_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ScriptedModel(["hello"])
     async with (
         MemoryLog() as log,
@@ -256,10 +237,7 @@ def _bearer(token: str) -> dict[str, str]:
 async def test_a_link_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "EVERY", 0.01)
     now = time.time()
-    async with (
-        WebServer(Worker(ScriptedModel([])), port=0) as server,
-        aiohttp.ClientSession() as http,
-    ):
+    async with WebServer(Worker(ScriptedModel([])), port=0) as server, aiohttp.ClientSession() as http:
         new = await server.state.share(board="runs", until=now + 3600)
         url, headers = f"{server.url}api/boards/runs/events", _bearer(new.token)
         async with http.get(url, headers=headers) as response:
@@ -310,9 +288,7 @@ async def test_links_that_cannot_be_read_end(
         assert _secret(new.token) not in caplog.text
 
 
-async def test_a_stored_link_with_a_member_that_is_not_known_shows_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stored_link_with_a_member_that_is_not_known_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be one of a newer version, which restricts what the link shows."""
     monkeypatch.setattr(links, "EVERY", 0.0)
     async with (
@@ -482,11 +458,7 @@ async def test_a_dashboard_of_a_link_shows_no_labels(has_users: bool, is_logged:
     async with (
         MemoryLog() as log,
         WebServer(
-            worker,
-            port=0,
-            user=user if has_users else None,
-            log=log if is_logged else None,
-            dashboards=[board],
+            worker, port=0, user=user if has_users else None, log=log if is_logged else None, dashboards=[board]
         ) as server,
         aiohttp.ClientSession() as http,
     ):

@@ -78,9 +78,7 @@ async def test_a_note_that_is_not_understood_is_refused(open_desk: OpenDesk, bod
     assert (await desk.get(f"api/runs/{run['id']}"))[0] == 200
 
 
-async def test_a_conversation_is_deleted_with_its_runs_unless_one_is_running(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_conversation_is_deleted_with_its_runs_unless_one_is_running(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", call("wait"), "two", "three")
     kept = await desk.begin("kept")
     first = await desk.begin("a")
@@ -107,9 +105,7 @@ async def test_a_conversation_is_deleted_with_its_runs_unless_one_is_running(
     assert (await desk.post("api/runs", again))[0] == 404
 
 
-async def test_notes_are_stored_with_the_log_and_what_is_deleted_stays_deleted(
-    tmp_path: Path,
-) -> None:
+async def test_notes_are_stored_with_the_log_and_what_is_deleted_stays_deleted(tmp_path: Path) -> None:
     def make() -> Worker:
         return Worker(ScriptedModel(["one", "two"]))
 

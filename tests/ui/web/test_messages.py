@@ -15,12 +15,7 @@ if TYPE_CHECKING:
     from conftest import OpenDesk
 
 IMAGE = {"type": "image", "media_type": "image/png", "data": "iVBORw0KGgo="}
-DOCUMENT = {
-    "type": "document",
-    "media_type": "application/pdf",
-    "data": "JVBERi0=",
-    "title": "a.pdf",
-}
+DOCUMENT = {"type": "document", "media_type": "application/pdf", "data": "JVBERi0=", "title": "a.pdf"}
 
 
 async def test_a_message_has_images_and_documents(open_desk: OpenDesk) -> None:
@@ -78,9 +73,7 @@ async def test_a_message_takes_the_place_of_an_earlier_one(open_desk: OpenDesk) 
     assert [m.text for m in desk.sessions[0].conversation.messages][-2:] == ["b", "two"]
 
 
-async def test_branches_name_the_conversation_that_had_the_message_first(
-    open_desk: OpenDesk,
-) -> None:
+async def test_branches_name_the_conversation_that_had_the_message_first(open_desk: OpenDesk) -> None:
     desk = await open_desk("one", "two", "three", "four", "five")
 
     async def begin(sent: str, conversation: str | None = None, /, **edits: object) -> RunSummary:

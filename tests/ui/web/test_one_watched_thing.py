@@ -46,15 +46,8 @@ BODIES: dict[str, Any] = {
     "/api/conversations/{id}/disallow": {"hook": "pay", "tool": "pay"},
     "/api/conversations/{id}/mark": {"title": "noted"},
     "/api/links": {"run": "RUN"},
-    "/api/chat": {
-        "id": "CONVERSATION",
-        "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}],
-    },
-    "/ag-ui": {
-        "threadId": "CONVERSATION",
-        "runId": "r",
-        "messages": [{"role": "user", "content": "x"}],
-    },
+    "/api/chat": {"id": "CONVERSATION", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
+    "/ag-ui": {"threadId": "CONVERSATION", "runId": "r", "messages": [{"role": "user", "content": "x"}]},
     "/v1/responses": {"model": "worker", "input": "x", "previous_response_id": "RUN"},
     "/v1/chat/completions": {"model": "worker", "messages": [{"role": "user", "content": "x"}]},
 }
@@ -194,9 +187,7 @@ async def scene_of(*, is_logged: bool = True) -> AsyncGenerator[Scene, None]:
         def make() -> Worker:
             return Worker(ScriptedModel(answer), tools=[wait])
 
-        boards = [
-            Dashboard([panel("Broken", ops.map(broken)), panel("Events", ops.scan(count, 0))]),
-        ]
+        boards = [Dashboard([panel("Broken", ops.map(broken)), panel("Events", ops.scan(count, 0))])]
         settings = Settings(max_runs_per_user=100, max_runs=100)
         server = WebServer(make, port=0, user=user, log=log, settings=settings, dashboards=boards)
         await stack.enter_async_context(server)
@@ -231,10 +222,7 @@ def requests_of(route: Route, scene: Scene, name: str) -> list[tuple[str, Any]]:
 
 async def respond(scene: Scene, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[int, bytes]:
     """The status of a response, and the first of its body."""
-    async with (
-        asyncio.timeout(SECONDS),
-        scene.http.request(method, path, json=body, headers=headers) as response,
-    ):
+    async with asyncio.timeout(SECONDS), scene.http.request(method, path, json=body, headers=headers) as response:
         is_stream = response.content_type == "text/event-stream"
         try:
             data = await (response.content.readany() if is_stream else response.read())
@@ -260,11 +248,7 @@ class Others:
     async def open(self) -> None:
         run, http = self.scene.running["other"]["id"], self.scene.http
         self.socket = await self._stack.enter_async_context(http.ws_connect("api/ws", headers=ADA))
-        for message in (
-            {"type": "list"},
-            {"type": "watch", "run": run},
-            {"type": "watch_stream", "stream": "other"},
-        ):
+        for message in ({"type": "list"}, {"type": "watch", "run": run}, {"type": "watch_stream", "stream": "other"}):
             await self.socket.send_json(message)
         paths = [f"api/runs/{run}/events", "api/streams/other/events"]
         paths.append(f"api/boards/dashboard/events?run={run}")
@@ -314,11 +298,7 @@ async def test_no_route_lets_what_befalls_one_thing_befall_another(
     fault: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "PATIENCE", 1.0)
-    async with (
-        scene_of(is_logged=is_logged) as scene,
-        AsyncExitStack() as stack,
-        asyncio.timeout(60),
-    ):
+    async with scene_of(is_logged=is_logged) as scene, AsyncExitStack() as stack, asyncio.timeout(60):
         others = Others(scene, stack)
         await others.open()
         routes = routes_of(scene.server.state)
@@ -448,9 +428,7 @@ async def test_a_user_is_a_text(name: object, caplog: pytest.LogCaptureFixture) 
         assert "user= returned" in caplog.text
 
 
-async def test_a_stream_whose_function_fails_is_shown_to_no_user_and_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_stream_whose_function_fails_is_shown_to_no_user_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with scene_of() as scene, asyncio.timeout(SECONDS):
         scene.is_broken = True
         found = json.loads(await scene.read("api/streams", ADA))
@@ -458,9 +436,7 @@ async def test_a_stream_whose_function_fails_is_shown_to_no_user_and_logged(
         assert "user= of the stream victim failed" in caplog.text
 
 
-async def test_a_socket_whose_own_work_fails_is_closed_as_a_socket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_socket_whose_own_work_fails_is_closed_as_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """An HTTP response must not be written into it."""
     async with scene_of() as scene, asyncio.timeout(SECONDS):
         monkeypatch.setattr("rxworker.ui.web.sockets.wire.read_client_message", failing)
@@ -483,9 +459,7 @@ async def test_a_stream_that_cannot_be_described_hides_no_other() -> None:
         assert {each["name"] for each in found["streams"]} == {"victim", "other"}
 
 
-async def test_a_moment_of_a_board_is_folded_once_for_all_and_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_moment_of_a_board_is_folded_once_for_all_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is folded for the holders of read-only links, too: a run of 100,000 records takes seconds."""
     async with scene_of() as scene, asyncio.timeout(SECONDS):
         run = scene.ended["victim"]
@@ -521,9 +495,7 @@ async def test_a_moment_of_a_board_is_folded_once_for_all_and_kept(
         assert b"no_run" in await scene.read(path, ADA)
 
 
-async def test_an_error_after_the_stored_records_ends_a_board_with_a_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_error_after_the_stored_records_ends_a_board_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene_of() as scene, asyncio.timeout(SECONDS):
         assert scene.log is not None
 

@@ -94,19 +94,12 @@ async def test_the_whole_history_reaches_the_model(open_desk: OpenDesk) -> None:
         {"role": "assistant", "content": "two"},
         {
             "role": "user",
-            "content": [
-                {"type": "text", "text": "three"},
-                {"type": "image_url", "image_url": {"url": pixel}},
-            ],
+            "content": [{"type": "text", "text": "three"}, {"type": "image_url", "image_url": {"url": pixel}}],
         },
     ]
     async with client_of(await open_desk(script=script)) as client:
         await client.chat.completions.create(
-            model="worker",
-            messages=messages,
-            max_completion_tokens=50,
-            temperature=0.5,
-            stop=["."],
+            model="worker", messages=messages, max_completion_tokens=50, temperature=0.5, stop=["."]
         )
     conversation = asked[0].conversation
     assert conversation.system == "Be brief.\n\nBe kind."
@@ -127,10 +120,7 @@ async def test_tools_of_the_caller_are_passed_through(open_desk: OpenDesk) -> No
         assert message.tool_calls is not None
         (asked,) = message.tool_calls
         assert asked.type == "function"
-        assert (asked.function.name, json.loads(asked.function.arguments)) == (
-            "open_tab",
-            {"url": "x"},
-        )
+        assert (asked.function.name, json.loads(asked.function.arguments)) == ("open_tab", {"url": "x"})
         result = {"role": "tool", "tool_call_id": asked.id, "content": "done"}
         messages: Any = [*HI, message, result]
         second = await client.chat.completions.create(model="worker", messages=messages, tools=CHAT_TOOLS, stream=True)
@@ -152,11 +142,7 @@ async def test_results_that_no_run_waits_for_are_part_of_the_history(open_desk: 
         {
             "role": "assistant",
             "tool_calls": [
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "open_tab", "arguments": '{"url":"x"}'},
-                }
+                {"id": "c1", "type": "function", "function": {"name": "open_tab", "arguments": '{"url":"x"}'}}
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "done"},
@@ -186,11 +172,7 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ("chat/completions", {"model": "worker", "messages": HI, "tools": [{"type": "x"}]}, 400),
     (
         "chat/completions",
-        {
-            "model": "worker",
-            "messages": HI,
-            "tools": [{"type": "function", "function": {"name": "wait"}}],
-        },
+        {"model": "worker", "messages": HI, "tools": [{"type": "function", "function": {"name": "wait"}}]},
         400,
     ),
     (
@@ -200,10 +182,7 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ),
     (
         "chat/completions",
-        {
-            "model": "worker",
-            "messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}],
-        },
+        {"model": "worker", "messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]},
         400,
     ),
     ("chat/completions", {"model": "worker", "messages": HI, "max_tokens": 0}, 400),
@@ -214,11 +193,7 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ("responses", {"model": "worker", "input": "hi", "tools": [{"type": "web_search"}]}, 400),
     ("responses", {"model": "worker", "input": "hi", "previous_response_id": "no"}, 404),
     ("responses", {"model": "worker", "input": [{"type": "function_call_output"}]}, 400),
-    (
-        "responses",
-        {"model": "worker", "input": [{"type": "item_reference", "id": "run-1.1.1.0"}]},
-        404,
-    ),
+    ("responses", {"model": "worker", "input": [{"type": "item_reference", "id": "run-1.1.1.0"}]}, 404),
     ("responses", {"model": "worker", "input": "hi", "metadata": {"a": "x" * 513}}, 400),
     ("responses", {"model": "worker", "input": "hi", "background": True, "store": False}, 400),
     ("embeddings", {"model": "worker", "input": "hi"}, 404),
@@ -455,9 +430,7 @@ async def test_each_request_has_its_own_settings_and_model() -> None:
             await create(model="c", input="hi", previous_response_id=first.id)
 
 
-async def test_a_restarted_server_continues_with_the_tools_and_the_settings_of_its_client(
-    tmp_path: Path,
-) -> None:
+async def test_a_restarted_server_continues_with_the_tools_and_the_settings_of_its_client(tmp_path: Path) -> None:
     asked: list[Request] = []
 
     def script(request: Request) -> Reply:
@@ -472,11 +445,7 @@ async def test_a_restarted_server_continues_with_the_tools_and_the_settings_of_i
     output: Any = {"type": "function_call_output", "call_id": asked_for.call_id, "output": "done"}
     async with SQLiteLog(path) as log, served(script, log=log) as client:
         second = await client.responses.create(
-            model="worker",
-            input=[output],
-            previous_response_id=first.id,
-            tools=TOOLS,
-            temperature=0.7,
+            model="worker", input=[output], previous_response_id=first.id, tools=TOOLS, temperature=0.7
         )
         assert (second.output_text, second.previous_response_id) == ("Open.", first.id)
         assert [known.name for known in asked[1].tools] == ["open_tab"]
@@ -646,10 +615,7 @@ async def test_a_user_has_the_responses_of_no_other() -> None:
     def make() -> Worker:
         return Worker(ScriptedModel([say("Hello!")]))
 
-    async with (
-        WebServer(make, port=0, user=user) as server,
-        client_at(server.url) as client,
-    ):
+    async with WebServer(make, port=0, user=user) as server, client_at(server.url) as client:
         other = client.with_options(api_key="other")
         first = await client.responses.create(model="worker", input="hi")
         reference: Any = {"type": "item_reference", "id": first.output[0].id}
@@ -668,17 +634,11 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 USER = {"type": "message", "role": "user"}
 CASES: dict[str, Any] = {
     "basic": [{**USER, "content": "Say hello in three words."}],
-    "system": [
-        {"type": "message", "role": "system", "content": "Be a pirate."},
-        {**USER, "content": "Hello"},
-    ],
+    "system": [{"type": "message", "role": "system", "content": "Be a pirate."}, {**USER, "content": "Hello"}],
     "image": [
         {
             **USER,
-            "content": [
-                {"type": "input_text", "text": "What is this?"},
-                {"type": "input_image", "image_url": PIXEL},
-            ],
+            "content": [{"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": PIXEL}],
         }
     ],
     "turns": [

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from conftest import OpenDesk
 
 
-async def test_the_page_is_there_and_a_browser_that_has_it_receives_a_304(
-    open_desk: OpenDesk,
-) -> None:
+async def test_the_page_is_there_and_a_browser_that_has_it_receives_a_304(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     for path in ("", "static/main.js"):
         async with desk.http.get(desk.url(path)) as response:
@@ -76,11 +74,7 @@ def test_the_page_has_frames_only_with_mermaid_and_a_diagram_loads_nothing(tmp_p
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [
-        (None, "No such file"),
-        (b"\xff", "decode"),
-        (b"export default mermaid;", "dist/mermaid.min.js"),
-    ],
+    [(None, "No such file"), (b"\xff", "decode"), (b"export default mermaid;", "dist/mermaid.min.js")],
 )
 def test_another_file_than_that_of_mermaid_is_refused(tmp_path: Path, content: bytes | None, problem: str) -> None:
     path = tmp_path / "mermaid.min.js"

@@ -54,10 +54,7 @@ async def test_the_worker_of_a_run_of_the_program_is_described(open_desk: OpenDe
     prices = {"scripted-1": Prices(input=2.0, output=4.0), "other-1": Prices(input=1.0, output=1.0)}
     desk = await open_desk("Hello!", settings=Settings(prices=prices))
     info = (await desk.get("api/info"))[1]
-    assert {name: each["output"] for name, each in info["prices"].items()} == {
-        "scripted-1": 4.0,
-        "other-1": 1.0,
-    }
+    assert {name: each["output"] for name, each in info["prices"].items()} == {"scripted-1": 4.0, "other-1": 1.0}
     model = ScriptedModel(["Good night."], model="other-1")
     run = Worker(model, tools=[book]).run("go")
     desk.server.add(run)
@@ -104,14 +101,7 @@ async def test_a_conversation_of_the_program_goes_on_in_both_ways(open_desk: Ope
     await third
     runs = (await desk.get("api/runs"))[1]["runs"]
     assert {run["conversation"] for run in runs} == {shown["conversation"]}
-    assert [m.text for m in worker.session.conversation.messages] == [
-        "a",
-        "one",
-        "b",
-        "two",
-        "c",
-        "three",
-    ]
+    assert [m.text for m in worker.session.conversation.messages] == ["a", "one", "b", "two", "c", "three"]
 
 
 async def test_a_run_that_the_program_resumes_itself_is_linked(open_desk: OpenDesk) -> None:
@@ -127,9 +117,7 @@ async def test_a_run_that_the_program_resumes_itself_is_linked(open_desk: OpenDe
     assert (newest["resumes"], oldest["resumed_as"]) == (run.id, resumed.id)
 
 
-async def test_runs_that_have_ended_are_added_with_their_input_in_any_order(
-    open_desk: OpenDesk,
-) -> None:
+async def test_runs_that_have_ended_are_added_with_their_input_in_any_order(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("delete", path="a"), "Done.")
     worker = desk.make_worker()
     run = worker.run("Delete a.")
@@ -142,15 +130,10 @@ async def test_runs_that_have_ended_are_added_with_their_input_in_any_order(
     assert (newer["resumes"], older["resumed_as"]) == (run.id, resumed.id)
     assert (newer["title"], older["title"]) == ("Delete a.", "Delete a.")
     _, history = await desk.get("api/chat/c/messages")
-    assert [part.get("state") for part in history[-1]["parts"]][1::2] == [
-        "output-available",
-        "done",
-    ]
+    assert [part.get("state") for part in history[-1]["parts"]][1::2] == ["output-available", "done"]
 
 
-async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(open_desk: OpenDesk) -> None:
     desk = await open_desk(always="Hello!", settings=Settings(max_runs=1, grace=0.01))
     gate = asyncio.Event()
 
@@ -408,16 +391,12 @@ def returns_later() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("make", "reason"),
-    [(exits, "SystemExit"), (returns_later, "not an async one"), (lambda: None, "not a Worker")],
+    ("make", "reason"), [(exits, "SystemExit"), (returns_later, "not an async one"), (lambda: None, "not a Worker")]
 )
 async def test_a_function_that_makes_no_worker_fails_a_request_and_not_the_server(
     make: Any, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with (
-        WebServer(make, port=0) as server,
-        aiohttp.ClientSession(server.url, trust_env=False) as http,
-    ):
+    async with WebServer(make, port=0) as server, aiohttp.ClientSession(server.url, trust_env=False) as http:
         for _ in range(2):
             with caplog.at_level(logging.ERROR):
                 assert (await http.post("api/runs", json={"input": "hi"})).status == 500
@@ -458,10 +437,7 @@ async def test_a_function_with_defaults_gets_no_request(open_desk: OpenDesk) -> 
     def make(model: str = "small") -> Worker:
         return Worker(ScriptedModel(["Hi"], model=model))
 
-    async with (
-        WebServer(make, port=0) as server,
-        aiohttp.ClientSession(server.url, trust_env=False) as http,
-    ):
+    async with WebServer(make, port=0) as server, aiohttp.ClientSession(server.url, trust_env=False) as http:
         info = await (await http.get("api/info")).json()
         assert info["workers"][0]["model"] == "small"
 

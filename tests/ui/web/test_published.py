@@ -112,9 +112,7 @@ async def test_a_stream_has_its_newest_item(open_desk: OpenDesk) -> None:
     assert (await desk.get("api/streams/cost%20by%20tool"))[0] == 404
 
 
-async def test_items_arrive_as_server_sent_events_and_continue_after_the_last_id(
-    open_desk: OpenDesk,
-) -> None:
+async def test_items_arrive_as_server_sent_events_and_continue_after_the_last_id(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     source = Subject[int]()
     stream = publish("count", source, keep="all")
@@ -150,9 +148,7 @@ async def test_a_cursor_is_one_of_the_stream(open_desk: OpenDesk, after: str, st
         assert answer["error"]["code"] == "bad_cursor"
 
 
-async def test_a_cursor_of_an_earlier_process_begins_with_what_is_kept(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_cursor_of_an_earlier_process_begins_with_what_is_kept(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     before = publish("count", reactivex.range(1, 9), keep="all")
     after = publish("count", reactivex.range(1, 4), keep="all")
@@ -170,10 +166,7 @@ async def test_an_error_of_the_observable_is_the_end_of_the_events(open_desk: Op
     source.on_next(1)
     source.on_error(ValueError("the sum is not a number"))
     frames = await desk.frames("api/streams/count/events")
-    assert frames[-1] == {
-        "event": "end",
-        "data": '{"status":"aborted","reason":"the sum is not a number"}',
-    }
+    assert frames[-1] == {"event": "end", "data": '{"status":"aborted","reason":"the sum is not a number"}'}
     assert (await desk.get("api/streams/count"))[1]["stream"]["status"] == "aborted"
 
 
@@ -251,10 +244,7 @@ async def test_a_client_chooses_its_delivery(open_desk: OpenDesk) -> None:
 
 async def test_a_stream_has_a_delivery_of_its_own() -> None:
     stream = publish("count", reactivex.range(1, 6), keep="all", delivery=Latest())
-    async with (
-        serving(stream) as (server, http),
-        http.get(f"{server.url}api/streams/count/events") as response,
-    ):
+    async with serving(stream) as (server, http), http.get(f"{server.url}api/streams/count/events") as response:
         text = await response.text()
     assert text.count("id: ") == 1
 
@@ -439,9 +429,7 @@ async def test_a_server_that_stops_cancels_a_long_poll(monkeypatch: pytest.Monke
 
 
 @pytest.mark.aiohttp
-async def test_a_client_that_reads_late_receives_every_item_and_delays_no_other(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_client_that_reads_late_receives_every_item_and_delays_no_other(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     source = Subject[str]()
     desk.server.state.publish(publish("text", source, keep="all"))

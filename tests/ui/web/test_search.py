@@ -92,19 +92,13 @@ async def test_a_query_that_is_not_valid_is_refused(open_desk: OpenDesk, query: 
     assert remedy in told["error"]["message"]
 
 
-async def test_a_user_finds_no_run_of_another_and_a_server_more_than_it_keeps(
-    tmp_path: Path,
-) -> None:
+async def test_a_user_finds_no_run_of_another_and_a_server_more_than_it_keeps(tmp_path: Path) -> None:
     def who(request: Any) -> str:
         return request.headers.get("X-User", "ann")
 
     async with SQLiteLog(tmp_path / "runs.db") as log:
         server = WebServer(
-            lambda: Worker(ScriptedModel(["A pond."])),
-            port=0,
-            settings=Settings(max_kept=1),
-            user=who,
-            log=log,
+            lambda: Worker(ScriptedModel(["A pond."])), port=0, settings=Settings(max_kept=1), user=who, log=log
         )
         desk = Desk([], Settings(), 0.0, None)
         desk.server = server

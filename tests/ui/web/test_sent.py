@@ -46,13 +46,7 @@ class Site:
 
         def make() -> Worker:
             options = Options(temperature=0.5, extra=EXTRA)
-            return Worker(
-                model,
-                tools=[look],
-                hooks=[remind],
-                options=options,
-                response_retry=Retry(first=0.0),
-            )
+            return Worker(model, tools=[look], hooks=[remind], options=options, response_retry=Retry(first=0.0))
 
         workers: Any = dict.fromkeys(names or ("clerk",), make)
         self.server = WebServer(workers, port=0, settings=Settings(), log=log)
@@ -108,11 +102,7 @@ async def test_the_request_of_each_attempt_is_what_the_service_received(tmp_path
         await stack.enter_async_context(stranger.http)
         async with stranger.server:
             _, sent = await stranger.get(f"api/runs/{entry.id}/requests/{numbers[-1]}")
-            assert (sent["url"], sent["doubts"], list(sent["body"])) == (
-                "",
-                ["worker"],
-                ["conversation"],
-            )
+            assert (sent["url"], sent["doubts"], list(sent["body"])) == ("", ["worker"], ["conversation"])
 
 
 async def test_the_changes_of_hooks_are_kept_for_the_last_turns_of_a_run() -> None:
@@ -147,10 +137,7 @@ async def test_a_model_without_http_shows_what_it_was_given_and_other_records_ar
     assert found["doubts"] == ["form"]
     assert found["body"]["conversation"]["messages"][0]["role"] == "user"
     assert {each["name"] for each in found["body"]["tools"]} == {"wait", "delete"}
-    assert [sent["error"]["code"] for status, sent in answers if status == 404] == [
-        "no_request",
-        "no_request",
-    ]
+    assert [sent["error"]["code"] for status, sent in answers if status == 404] == ["no_request", "no_request"]
     for path, status in (("one/requests/1", 404), (f"{run['id']}/requests/x", 400)):
         assert (await desk.get(f"api/runs/{path}"))[0] == status
 

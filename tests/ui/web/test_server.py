@@ -258,10 +258,7 @@ async def test_one_worker_serves_conversations_at_once() -> None:
     """Each has its own messages, and the tools of its own client."""
     model = ScriptedModel([say("...") + stall()] * 2)
     worker = Worker(model)
-    async with (
-        WebServer(worker, port=0) as server,
-        aiohttp.ClientSession(server.url, trust_env=False) as http,
-    ):
+    async with WebServer(worker, port=0) as server, aiohttp.ClientSession(server.url, trust_env=False) as http:
         for name in ("one", "two"):
             tools = [{"type": "function", "name": name, "parameters": {"type": "object"}}]
             body = {"model": "worker", "input": f"call {name}", "tools": tools, "background": True}

@@ -127,11 +127,7 @@ async def test_an_approval_and_a_result_of_the_client_come_together(open_desk: O
     events = await post(desk, "ag-ui", ag_ui(ASK))
     (interrupt,) = events[-1]["outcome"]["interrupts"]
     assert interrupt["toolCallId"] == "call_1_2"
-    answer = {
-        "interruptId": interrupt["id"],
-        "status": "resolved",
-        "payload": {"approved": True},
-    }
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
     history = [ASK, called("paint", "call_1_1"), tool("call_1_1")]
     # The result alone does not decide about the other call.
     status, body = await desk.post("ag-ui", ag_ui(*history))
@@ -141,9 +137,7 @@ async def test_an_approval_and_a_result_of_the_client_come_together(open_desk: O
     assert heard(desk)[0] == ("call_1_1", "painted", False)
 
 
-async def test_a_server_that_does_not_know_the_run_takes_the_history_of_its_client(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_server_that_does_not_know_the_run_takes_the_history_of_its_client(open_desk: OpenDesk) -> None:
     desk = await open_desk("It is red.")
     events = await post(desk, "ag-ui", ag_ui(ASK, called("paint", "c-1"), tool("c-1")))
     assert events[-1]["type"] == "RUN_FINISHED"
@@ -302,8 +296,4 @@ async def test_a_chat_has_the_state_as_a_part_of_its_message(open_desk: OpenDesk
     shown = [(p["id"], p["data"]) for p in parts if p["type"] == "data-state"]
     assert shown == [("state", {"steps": ["mine"]}), ("state", {"steps": ["mine", "write"]})]
     history = (await desk.get("api/chat/c-1/messages"))[1]
-    assert history[-1]["parts"][-1] == {
-        "type": "data-state",
-        "id": "state",
-        "data": {"steps": ["mine", "write"]},
-    }
+    assert history[-1]["parts"][-1] == {"type": "data-state", "id": "state", "data": {"steps": ["mine", "write"]}}

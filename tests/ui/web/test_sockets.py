@@ -53,9 +53,7 @@ async def test_the_server_greets_with_its_instance(open_desk: OpenDesk) -> None:
         assert hello == {"type": "hello", "instance": info["instance"]}
 
 
-async def test_two_runs_come_on_one_connection_each_with_its_own_cursor(
-    open_desk: OpenDesk,
-) -> None:
+async def test_two_runs_come_on_one_connection_each_with_its_own_cursor(open_desk: OpenDesk) -> None:
     desk = await open_desk(always=say("abc" * 30, chunk=3), delay=0.0005)
     one, two = [(await desk.begin())["id"] for _ in range(2)]
     async with desk.socket() as socket:
@@ -213,9 +211,7 @@ async def test_an_invalid_message_is_answered_and_the_next_is_read(open_desk: Op
         await next_of(socket, "runs")
 
 
-async def test_a_client_that_sends_too_many_invalid_messages_is_disconnected(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_client_that_sends_too_many_invalid_messages_is_disconnected(open_desk: OpenDesk) -> None:
     desk = await open_desk()
     async with desk.socket() as socket:
         for _ in range(50):
@@ -247,9 +243,7 @@ async def test_a_message_that_is_too_long_ends_the_connection(open_desk: OpenDes
         assert socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG
 
 
-async def test_a_client_that_does_not_read_is_given_merged_records_later(
-    open_desk: OpenDesk,
-) -> None:
+async def test_a_client_that_does_not_read_is_given_merged_records_later(open_desk: OpenDesk) -> None:
     texts = ["x" * 1_000_000] * 8
     replies = [say(text, chunk=2_000) + call("wait", n=n) for n, text in enumerate(texts)]
     desk = await open_desk(*replies, "Done.", settings=Settings(heartbeat=300))

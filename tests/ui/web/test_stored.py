@@ -188,11 +188,7 @@ async def test_a_run_is_watched_and_listed_by_both_servers(sites: Sites) -> None
     assert is_gapless(second)
     assert json.loads(second[-1]["data"])["status"] == "finished"
     seen = await two.get(f"api/runs/{run['id']}")
-    assert (seen["status"], seen["title"], seen["conversation"]) == (
-        "finished",
-        "Please wait.",
-        run["conversation"],
-    )
+    assert (seen["status"], seen["title"], seen["conversation"]) == ("finished", "Please wait.", run["conversation"])
 
 
 async def test_the_other_server_sends_and_cancels(sites: Sites) -> None:
@@ -225,9 +221,7 @@ async def test_a_paused_run_is_decided_about_once_by_either(sites: Sites) -> Non
     assert (one.deleted, two.deleted) == ([], ["b"])
 
 
-async def test_of_several_decisions_at_once_one_counts(
-    sites: Sites,
-) -> None:
+async def test_of_several_decisions_at_once_one_counts(sites: Sites) -> None:
     site, _ = await sites.open()
     run = (await site.begin("delete it"))["id"]
     await site.frames(run)
@@ -423,9 +417,7 @@ async def test_a_run_that_was_put_back_states_which_tool_no_process_has(sites: S
             await asyncio.sleep(0.01)
 
 
-async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_processes(
-    sites: Sites,
-) -> None:
+async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_processes(sites: Sites) -> None:
     desk, _ = await sites.open(queues=True)
     run = (await desk.begin("Hello"))["id"]
     async with asyncio.timeout(60):
@@ -463,15 +455,10 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
             await there.http.close()
 
 
-async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(
-    sites: Sites,
-) -> None:
+async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(sites: Sites) -> None:
     one, stack = await sites.open()
     run = await paused_at_delete(one, (await one.begin("delete"))["id"])
-    forget, allowed = (
-        f"api/conversations/{run['conversation']}/disallow",
-        {"tool": "delete", "hook": "permit"},
-    )
+    forget, allowed = (f"api/conversations/{run['conversation']}/disallow", {"tool": "delete", "hook": "permit"})
     resumed = await always(one, run)
     await over(one, resumed["id"])
     two, _ = await sites.open()
@@ -506,9 +493,7 @@ async def test_a_tool_is_not_always_allowed_if_that_cannot_be_stored(
     await always(site, run)
 
 
-async def test_of_two_that_allow_a_call_always_at_once_the_one_that_fails_withdraws_nothing(
-    sites: Sites,
-) -> None:
+async def test_of_two_that_allow_a_call_always_at_once_the_one_that_fails_withdraws_nothing(sites: Sites) -> None:
     site, _ = await sites.open()
     run = await paused_at_delete(site, (await site.begin("delete"))["id"])
     decisions = {run["pause"]["paused_at"]: {"type": "approve", "always": True}}
@@ -520,9 +505,7 @@ async def test_of_two_that_allow_a_call_always_at_once_the_one_that_fails_withdr
     assert [each["tool"] for each in (await site.listed(resumed))["allowed"]] == ["delete"]
 
 
-async def test_a_tool_is_allowed_and_revoked_while_other_processes_run_the_conversation(
-    sites: Sites,
-) -> None:
+async def test_a_tool_is_allowed_and_revoked_while_other_processes_run_the_conversation(sites: Sites) -> None:
     desk, _ = await sites.open(queues=True)
     async with SQLiteLog(desk.log.path, lease=LEASE) as log:  # pyright: ignore
         there = Site(log, sites.gate, Settings())
@@ -620,9 +603,7 @@ async def always(site: Site, run: Body) -> Body:
     return resumed
 
 
-async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
-    sites: Sites,
-) -> None:
+async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(sites: Sites) -> None:
     site, _ = await sites.open()
     worker = site.worker()
     worker.log, worker.name = site.log, "night"
@@ -633,10 +614,7 @@ async def test_a_stored_run_that_the_program_adds_is_resumed_by_its_worker(
     decisions = {"decisions": [{"type": "approve"}]}
     assert (await site.post(f"{path}/resume", decisions))[0] == 404
     site.server.add(run)
-    assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]] == [
-        "wait",
-        "delete",
-    ]
+    assert [each["name"] for each in (await site.get(f"{path}/worker"))["worker"]["tools"]] == ["wait", "delete"]
     status, resumed = await site.post(f"{path}/resume", decisions)
     assert (status, resumed["worker"]) == (201, "night")
     await site.frames(resumed["id"])
@@ -705,9 +683,7 @@ async def test_who_is_later_than_another_client_gets_a_conflict(
     assert site.deleted == []
 
 
-async def test_a_label_of_a_program_that_is_called_user_hides_no_run_after_a_restart(
-    tmp_path: Path,
-) -> None:
+async def test_a_label_of_a_program_that_is_called_user_hides_no_run_after_a_restart(tmp_path: Path) -> None:
     """A server without users shows all runs of its log; one with users shows those of each."""
 
     def make() -> Worker:

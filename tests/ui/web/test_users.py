@@ -27,15 +27,8 @@ SENT: dict[str, Any] = {
     "/api/conversations/{id}/disallow": {"hook": "pay", "tool": "pay"},
     "/api/conversations/{id}/mark": {"title": "Bob was here"},
     "/api/links": {"run": "RUN"},
-    "/api/chat": {
-        "id": "CONVERSATION",
-        "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}],
-    },
-    "/ag-ui": {
-        "threadId": "CONVERSATION",
-        "runId": "r",
-        "messages": [{"role": "user", "content": "x"}],
-    },
+    "/api/chat": {"id": "CONVERSATION", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
+    "/ag-ui": {"threadId": "CONVERSATION", "runId": "r", "messages": [{"role": "user", "content": "x"}]},
     "/v1/responses": {"model": "x", "input": "x", "previous_response_id": "resp_RUN"},
     "/v1/chat/completions": {"model": "x", "messages": [{"role": "user", "content": "x"}]},
 }

@@ -37,10 +37,7 @@ def findings(records: Observable[Record]) -> Observable[int]:
 
 
 BOARD = Dashboard(
-    [
-        panel("Findings", findings, view="bar", group=run_of),
-        panel("To read", suspect, view="text", group=run_of),
-    ],
+    [panel("Findings", findings, view="bar", group=run_of), panel("To read", suspect, view="text", group=run_of)],
     title="Moderation",
 )
 

@@ -27,17 +27,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards import (
-    AlertChange,
-    Board,
-    Dashboard,
-    OperatorState,
-    PanelState,
-    View,
-    XRay,
-    explain,
-    fold_log,
-)
+from rxworker.boards import AlertChange, Board, Dashboard, OperatorState, PanelState, View, XRay, explain, fold_log
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.stored import all_records
 from rxworker.errors import ConfigurationError
@@ -339,10 +329,7 @@ class Boards:
         """The dashboards in a few words."""
         return [
             BoardInfo(
-                each.name,
-                each.title,
-                [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels],
-                self._has_xray,
+                each.name, each.title, [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels], self._has_xray
             )
             for each in self._served.values()
         ]
@@ -469,9 +456,7 @@ class Boards:
         return await self._shared((dashboard.name, moment), fold)
 
     async def _shared(
-        self,
-        key: tuple[str, float | None],
-        fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]],
+        self, key: tuple[str, float | None], fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
     ) -> tuple[PanelState, ...]:
         """What a fold returns, for all who want the same at the same time.
 

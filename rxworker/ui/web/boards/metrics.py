@@ -15,12 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -46,16 +41,8 @@ COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
     ("input_tokens", "Tokens that models have read", lambda t: t.input_tokens),
     ("output_tokens", "Tokens that models have written", lambda t: t.output_tokens),
     ("cost", "Cost of the tokens, where prices are known", lambda t: t.cost),
-    (
-        "tool_calls",
-        "Tools that have started, those of nested runs included",
-        lambda t: t.tool_calls,
-    ),
-    (
-        "tool_errors",
-        "Tools that have failed, those of nested runs included",
-        lambda t: t.tool_errors,
-    ),
+    ("tool_calls", "Tools that have started, those of nested runs included", lambda t: t.tool_calls),
+    ("tool_errors", "Tools that have failed, those of nested runs included", lambda t: t.tool_errors),
 )
 
 
@@ -70,11 +57,7 @@ BY_NAME: tuple[tuple[str, str, str, str], ...] = (
 
 
 def metrics_of(
-    fleet: Fleet,
-    clients: int,
-    boards: Sequence[BoardStates] = (),
-    meters: Sequence[PanelState] = (),
-    accept: str = "",
+    fleet: Fleet, clients: int, boards: Sequence[BoardStates] = (), meters: Sequence[PanelState] = (), accept: str = ""
 ) -> tuple[bytes, str]:
     """The metrics of all runs of a log and of this process, and their media type.
 

@@ -62,7 +62,4 @@ def health_routes(
         obstacle = find_obstacle() or await find_silence()
         return web.Response(text=f"{obstacle or 'ok'}\n", status=503 if obstacle else 200)
 
-    return [
-        get("/healthz", get_health, "healthz"),
-        get("/readyz", get_readiness, "readyz"),
-    ]
+    return [get("/healthz", get_health, "healthz"), get("/readyz", get_readiness, "readyz")]

@@ -30,15 +30,7 @@ from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
 from rxworker.protocols.native import encode_json
-from rxworker.protocols.socket import (
-    AllowedTool,
-    Branch,
-    Marks,
-    PauseSummary,
-    RunSummary,
-    pause_of,
-    records_message,
-)
+from rxworker.protocols.socket import AllowedTool, Branch, Marks, PauseSummary, RunSummary, pause_of, records_message
 from rxworker.providers.models import cost_of
 from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor

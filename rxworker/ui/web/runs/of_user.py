@@ -13,12 +13,7 @@ from msgspec.structs import replace
 from rxworker.decisions import Decided, decide, granted_by
 from rxworker.desk.run import STOP_SECONDS, resume_run
 from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
-from rxworker.errors import (
-    CommandConflictError,
-    DecisionError,
-    LeaseHeldError,
-    SessionBusyError,
-)
+from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, SessionBusyError
 from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
@@ -212,13 +207,7 @@ class Runs:
         except ApiError:
             return None
 
-    def start(
-        self,
-        sent: str | Message,
-        *,
-        worker: str | None = None,
-        conversation: str | None = None,
-    ) -> RunEntry:
+    def start(self, sent: str | Message, *, worker: str | None = None, conversation: str | None = None) -> RunEntry:
         """Start a run: the next one of a conversation, or the first of a new one.
 
         Args:
@@ -345,12 +334,7 @@ class Runs:
         await entry.send(message, id)
 
     async def resume(
-        self,
-        before: RunEntry,
-        decisions: Decisions,
-        add: tuple[Message, ...] = (),
-        *,
-        shared_state: Json = None,
+        self, before: RunEntry, decisions: Decisions, add: tuple[Message, ...] = (), *, shared_state: Json = None
     ) -> RunEntry:
         """Resume a paused run as a new run.
 

@@ -26,13 +26,7 @@ from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
 from rxworker.ui.web.http.responses import ApiError, log_error, logger
 from rxworker.ui.web.http.settings import Settings
-from rxworker.ui.web.runs.entry import (
-    ConversationEntry,
-    RunEntry,
-    StoredMarks,
-    branch_in,
-    marked_row,
-)
+from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, StoredMarks, branch_in, marked_row
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback
 
@@ -171,12 +165,7 @@ class RunStore:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        on_run: OnRun | None = None,
-        log: EventLog | None = None,
-        *,
-        has_users: bool = False,
+        self, settings: Settings, on_run: OnRun | None = None, log: EventLog | None = None, *, has_users: bool = False
     ) -> None:
         self.settings = settings
         self.has_users = has_users

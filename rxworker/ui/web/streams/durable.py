@@ -30,8 +30,7 @@ CLOSED = "Stream-Closed"
 CURSOR = "Stream-Cursor"
 
 OFFSET = Meta(
-    pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z",
-    examples=["-1", "now", "a Stream-Next-Offset of this stream"],
+    pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z", examples=["-1", "now", "a Stream-Next-Offset of this stream"]
 )
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -125,11 +124,7 @@ def head_response(source: MessageStream, page: StreamPage) -> web.Response:
 
 
 def page_response(
-    request: WebRequest,
-    source: MessageStream,
-    query: StreamQuery,
-    page: StreamPage,
-    cursor: str | None = None,
+    request: WebRequest, source: MessageStream, query: StreamQuery, page: StreamPage, cursor: str | None = None
 ) -> web.Response:
     """The response with a page.
 

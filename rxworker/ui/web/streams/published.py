@@ -31,14 +31,7 @@ from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
-from rxworker.ui.web.streams.stored import (
-    JSON,
-    PAGE_BYTES,
-    START,
-    StreamPage,
-    read_offset,
-    write_offset,
-)
+from rxworker.ui.web.streams.stored import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
 from rxworker.ui.web.streams.streams import DELIVERIES, Followed
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
@@ -102,13 +95,7 @@ class StreamEntry:
         status = "running" if not hub.ended else "finished" if hub.error is None else "aborted"
         reason = "" if hub.error is None else message_of(hub.error)
         return StreamSummary(
-            published.name,
-            published.schema,
-            published.keep,
-            published.epoch,
-            hub.last_seq,
-            status,
-            reason,
+            published.name, published.schema, published.keep, published.epoch, hub.last_seq, status, reason
         )
 
     def after(self, cursor: str) -> int:

@@ -306,10 +306,7 @@ class Streams:
         await self._respond(request, SSE_HEADERS, write)
 
     async def _respond(
-        self,
-        request: WebRequest,
-        headers: Mapping[str, str],
-        write: Callable[[Writer], Awaitable[None]],
+        self, request: WebRequest, headers: Mapping[str, str], write: Callable[[Writer], Awaitable[None]]
     ) -> None:
         """Send the response to a request, complete if nothing is raised by what writes it."""
         task = asyncio.current_task()
