@@ -18,10 +18,10 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from rxworker.decisions import Decided, PendingCalls
-from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError
+from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError, RunStatusError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
-from rxworker.log.values import OPEN, RunRow
+from rxworker.log.values import OPEN, RunRow, resumed_id
 from rxworker.messages import Message
 from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
@@ -94,6 +94,7 @@ class OpenRun:
         self.here = here
         self.resumed_as: str | None = None
         self.watching = 0
+        self._has_left = False
         self._sent: dict[str, asyncio.Future[None]] = {}
         self._replica: Replica | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -147,8 +148,8 @@ class OpenRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and its outcome is known."""
-        return self.info.status not in OPEN
+        """Whether it has ended, and its outcome is known; or has left this process, which alone shows it."""
+        return self.info.status not in OPEN or self._has_left
 
     @property
     def is_dismissed(self) -> bool:
@@ -237,7 +238,7 @@ class OpenRun:
     async def ended(self) -> None:
         """Wait until a run without a log has ended, and note how."""
         await end_of(self._its_own)
-        row = self.info.row
+        row, self._has_left = self.info.row, True
         if row.status == "running":  # it was not dismissed
             row = row_of(self._its_own.state, row)
         self.update(replace(self.info, row=row, updated=time.time()))
@@ -331,9 +332,26 @@ class OpenRun:
             raise CommandConflictError(f"{self.id} was resumed already as {self.resumed_as}")
         log = self.log or session_of(self._its_own).log  # a program may have a log of its own
         if log is not None:
-            await dismiss_run(log, self.id, text)
+            try:
+                await dismiss_run(log, self.id, text)
+            except (CommandConflictError, RunStatusError):
+                await self.take_outcome(log)
+                raise
         row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
         self.update(replace(self.info, row=row))
+
+    async def take_outcome(self, log: EventLog) -> None:
+        """Take from its log what has become of a paused run elsewhere: it was resumed, or has ended.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        info, later = await log.listed(self.id), resumed_id(self.id)
+        if await log.listed(later) is not None:
+            self.resumed_as = later
+        if info is not None and info.status not in OPEN:
+            self.update(replace(self.info, row=info.row, updated=info.updated))
+        self.changed()
 
     async def allowed(self) -> tuple[Pair, ...]:
         """What is always allowed in its conversation now, if it is the last run of it.
@@ -429,7 +447,12 @@ async def resume_run(session: Session, waiting: OpenRun, given: Decided) -> Run[
         if waiting.here is not None and session.log is None:
             paused = waiting.here.result()
             assert isinstance(paused, Paused)
-        run = await resumed(session, waiting.id, given, paused).started()
+        try:
+            run = await resumed(session, waiting.id, given, paused).started()
+        except (CommandConflictError, RunStatusError):
+            if session.log is not None:
+                await waiting.take_outcome(session.log)
+            raise
     waiting.resumed_as = run if isinstance(run, str) else run.id
     waiting.changed()
     return run

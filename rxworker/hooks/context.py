@@ -9,6 +9,7 @@ import copy
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
 
@@ -436,6 +437,16 @@ class HookContext:
     def enter(self, hook: str) -> None:
         """Note the name of the hook that runs next; made for the code that runs hooks."""
         object.__setattr__(self, "hook", hook)
+
+    def lend(self) -> Callable[[], object]:
+        """Let a hook run others with this context, which are none of this point; made for the code that runs hooks.
+
+        No hook is spared there, and nothing is allowed. Calling what is returned ends that.
+        """
+        values = self.__dict__
+        kept = {name: values[name] for name in ("hook", "reached", "spared", "granted") if name in values}
+        values.update(reached=[], spared=frozenset(), granted=None)
+        return partial(values.update, kept)
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember what may be changed here. Calling what is returned brings it back."""

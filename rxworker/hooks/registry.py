@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
@@ -132,9 +133,10 @@ async def _decide(hooks: Hooks, point: HookPoint, report: Report, context: HookC
 async def _notify(hooks: Hooks, report: Report, context: HookContext) -> HookContext:
     """Run each hook of a run that is ending, and raise an interrupt or a cancellation of one at the end."""
     raised: BaseException | None = None
-    for hook in hooks.at(ON_ABORT):
+    for number, hook in enumerate(hooks.at(ON_ABORT)):
         try:
-            await run_hooks((hook,), context, report)
+            # Each has a context of its own: one that is abandoned after its time-out may still use it.
+            await run_hooks((hook,), copy(context) if number else context, report)
         except (KeyboardInterrupt, asyncio.CancelledError) as error:
             raised = error
     if raised is not None:

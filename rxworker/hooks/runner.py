@@ -116,8 +116,13 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
     context.enter(name)
     context.prepare()
     undo = None if hook.on_failure == "abort" else context.checkpoint()
+    give_back = None if hook.chained else context.lend()
     try:
-        verdict = await _in_time(hook, context, report, name)
+        try:
+            verdict = await _in_time(hook, context, report, name)
+        finally:
+            if give_back is not None:
+                give_back()
         context.check()
         context.note(name)
     except EndRun as error:

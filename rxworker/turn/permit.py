@@ -178,7 +178,7 @@ class _WithHooks(Following[A, CallItem], Generic[A, C]):
     async def _revise(self, done: FinishedCall, ask: ContextOperator[HookContext]) -> None:
         """Emit the call with its result after the hooks, and the result, unless the end of the call already had it."""
         result, call, several = done.result, done.paused.call, self._hooks.at(AFTER)
-        left = result
+        left, hook, is_finished = result, "", False
         tool = self._toolbox.get(call.name) or done.tool
         is_held = done.place in self._held or any(hook.matches(result.name) for hook in several)
         if tool is not None and several:
@@ -192,12 +192,13 @@ class _WithHooks(Following[A, CallItem], Generic[A, C]):
             answer = await pass_through(ask, context)
             if isinstance(answer, Abort):
                 raise RunAbortedError(answer.reason, hook=context.hook)
-            if isinstance(answer, Finish):
-                self._finish(context.hook, AFTER)
-            changed = context.result
+            is_finished = isinstance(answer, Finish)
+            hook, changed = context.hook, context.result
             left = replace(changed, content=clean(changed.content), name=call.name)
         if left != result or is_held:
             self._emit(ToolOutput(left, done.place))
+        if is_finished:
+            self._finish(hook, AFTER)
         self._emit(replace(done, result=left, is_final=True))
 
 
@@ -320,7 +321,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
             case _:  # what is not understood lets no call run
                 text = f"hook {hook!r} answered {answer!r:.80}, which is not a verdict about a call"
                 raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")
-        reached = tuple(numbered(names_in(hooks.at(BEFORE))))[: len(context.reached)]
+        reached = tuple(numbered(context.reached))
         return PendingCall(PausedCall(place, context.call, reached, begun=each.begun), hook, reason, is_required=True)
 
 

@@ -2,15 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from rxworker import Run, Worker, tool
 from rxworker.decisions import Approve, Decided
 from rxworker.desk.run import OpenRun, new_info, resume_run
-from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
-from rxworker.log import MemoryLog
+from rxworker.errors import CommandConflictError, LocalProtocolError, RunHandedOverError, RunStatusError, RxWorkerError
+from rxworker.log import MemoryLog, dismiss_run
 from rxworker.log.values import RunRow
 from rxworker.messages import Message
 from rxworker.testing import ScriptedModel, call
@@ -111,6 +111,43 @@ async def test_a_run_that_only_its_program_has_in_a_log_is_cancelled_there_too()
         with pytest.raises(RxWorkerError):
             await session.decide(entry.id, [Approve()])
         assert paid == []
+
+
+async def test_what_another_process_did_to_a_run_of_a_programs_own_log_is_shown_when_it_refuses_a_verb() -> None:
+    async with opened(is_stored=False, is_own=True) as (session, entry):
+        assert session.log is not None
+        await dismiss_run(session.log, entry.id, "elsewhere")
+        with pytest.raises(RunStatusError):
+            await entry.cancel("too late")
+        assert (entry.status, entry.reason) == ("aborted", "elsewhere")
+    async with opened(is_stored=False, is_own=True) as (session, entry):
+        other = Session(session.worker, log=session.log)
+        resumed = await other.decide(entry.id, [Approve()])
+        assert resumed.text == "Done."
+        with pytest.raises(CommandConflictError):
+            await resume_run(session, entry, Decided([Approve()]))
+        assert entry.resumed_as == f"{entry.id}~2"
+        assert paid == ["paid"]
+
+
+async def test_a_run_that_has_left_its_process_is_over_there() -> None:
+    async with MemoryLog() as log:
+        gate = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            await gate.wait()
+            return "waited"
+
+        run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log).run("Hi")
+        entry = OpenRun(new_info(run, RunRow(title="Hi"), None), here=run)
+        await run.started()
+        assert not entry.is_over
+        with suppress(RunHandedOverError):
+            run.hand_over(reason="elsewhere")
+            await run
+        await entry.ended()
+        assert (entry.is_over, entry.status) == (True, "running")
 
 
 @pytest.mark.parametrize("steps", range(12))
