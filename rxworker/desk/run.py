@@ -117,6 +117,7 @@ class OpenRun:
             elif not self.info.last_seq:
                 barrier = partial(until_begun, log, self.id)
             self._replica = Replica(log, self.id, barrier=barrier)
+            self.close_later()  # a verb may need it, and no watcher come
         return self._replica
 
     @property

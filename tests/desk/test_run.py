@@ -130,6 +130,32 @@ async def test_what_another_process_did_to_a_run_of_a_programs_own_log_is_shown_
         assert paid == ["paid"]
 
 
+class Noted(OpenRun):
+    """Notes that its replica was closed."""
+
+    def close(self) -> None:
+        super().close()
+        self.closed.set()
+
+    closed: asyncio.Event
+
+
+async def test_a_replica_that_a_verb_has_needed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rxworker.desk.run.LINGER", 0.05)
+    async with MemoryLog() as log:
+        run = Worker(ScriptedModel(["Hello."], delay=60.0), log=log).run("Hi")
+        await run.started()
+        await run.barrier()
+        entry = Noted(new_info(run, RunRow(title="Hi"), log), log, run)
+        entry.closed = asyncio.Event()
+        await entry.pause("wait")
+        assert entry.shown is not None
+        async with asyncio.timeout(10.0):
+            await entry.closed.wait()
+        assert entry.shown is None
+        await asyncio.wait({run.cancel()})
+
+
 async def test_a_run_that_has_left_its_process_is_over_there() -> None:
     async with MemoryLog() as log:
         gate = asyncio.Event()
