@@ -24,7 +24,15 @@ from typing import Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LeaseHeldError, LogError, RunStatusError, RxWorkerError, describe
+from rxworker.errors import (
+    CommandConflictError,
+    ConfigurationError,
+    LeaseHeldError,
+    LogError,
+    RunStatusError,
+    RxWorkerError,
+    describe,
+)
 from rxworker.events import RunAbort, RunRecover
 from rxworker.log.base import ChangeCursor, EventLog, append_events, claimed, no_run, release_shielded
 from rxworker.log.follow import ALL_RUNS, CALLS, Waker
@@ -597,7 +605,12 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
     if info.status != "paused":
         text = f"{run_id} is {info.status}: only a paused run can be dismissed; cancel it"
         raise RunStatusError(text, run_id=run_id, status=info.status)
-    await log.send(run_id, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
+    try:
+        await log.send(run_id, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
+    except CommandConflictError:
+        # One that dismisses it may have been stored by a call that ended before the row was changed: this one ends it.
+        if not any(one.kind == DECIDE and DISMISS in one.data for one in await log.sent(run_id)):
+            raise
 
     def change(info: RunInfo) -> RunRow:
         return replace(info.row, status="aborted", reason=reason, cause="cancel")

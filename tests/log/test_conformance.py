@@ -603,6 +603,24 @@ async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(open_s
         assert (info.status, info.row.reason, info.owner) == ("aborted", "not needed", "")
 
 
+async def test_a_dismissal_that_was_cancelled_is_ended_by_the_next(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        await log.append(claim, [], after=1, row=RunRow("paused"))
+        dismissing = asyncio.create_task(dismiss_run(log, RUN, "not needed"))
+        async with asyncio.timeout(60):
+            while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+        dismissing.cancel()
+        await asyncio.wait({dismissing})
+        assert dismissing.cancelled()
+        await log.release(claim)
+        await dismiss_run(log, RUN, "again")
+        info = await log.info(RUN)
+        assert info is not None
+        assert (info.status, info.row.reason) == ("aborted", "again")
+
+
 async def test_a_log_that_is_closed_ends_a_dismissal() -> None:
     log = MemoryLog()
     claim = await begun(log)
