@@ -121,6 +121,7 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
     names = request.headers.get("Sec-WebSocket-Protocol", SUBPROTOCOL).split(",")
     if SUBPROTOCOL not in map(str.strip, names):  # aiohttp would log them, and one may be a token
         raise ApiError(400, "bad_protocol", f"name the protocol {SUBPROTOCOL} beside the others, or none")
+    state.store.check_open()  # a page that connects again to a server without its runs would take them for gone
     with state.streams.take():
         socket = await request.open_socket(MAX_MESSAGE)
         if socket is None:

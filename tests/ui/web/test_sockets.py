@@ -53,6 +53,14 @@ async def test_the_server_greets_with_its_instance(open_desk: OpenDesk) -> None:
         assert hello == {"type": "hello", "instance": info["instance"]}
 
 
+async def test_a_server_that_stops_takes_no_page_that_connects_again(open_desk: OpenDesk) -> None:
+    desk = await open_desk()
+    await desk.server.state.store.close()
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await desk.socket()
+    assert refused.value.status == 503
+
+
 async def test_two_runs_come_on_one_connection_each_with_its_own_cursor(open_desk: OpenDesk) -> None:
     desk = await open_desk(always=say("abc" * 30, chunk=3), delay=0.0005)
     one, two = [(await desk.begin())["id"] for _ in range(2)]

@@ -227,14 +227,22 @@ class RunStore:
         """Report a change of a run."""
         self.feed(entry.conversation.owner).changed(entry)
 
+    def check_open(self) -> None:
+        """Check that the server is not stopping, and has its runs.
+
+        Raises:
+            ApiError: It is.
+        """
+        if self._closing:
+            raise ApiError(503, "closing", "the server is being stopped")
+
     def check_room(self, owner: str | None) -> None:
         """Check that a client of this user may start another run.
 
         Raises:
             ApiError: Too many runs are running, or the server is stopping.
         """
-        if self._closing:
-            raise ApiError(503, "closing", "the server is being stopped")
+        self.check_open()
         entries = self._entries.values()
         on = [e.conversation.owner for e in entries if e.is_running_here and not e.is_added]
         limits = [(len(on), self.settings.max_runs, "runs")]

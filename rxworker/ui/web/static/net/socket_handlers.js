@@ -41,8 +41,11 @@ export class SocketHandlers {
   reportLostRuns(earlier) {
     const { store } = this.page;
     this.isAnother = false;
+    // A server that was stopping may have sent a list without the runs that are shown.
+    const known = new Map(earlier.map((run) => [run.id, run]));
+    for (const id of store.runs.keys()) if (!store.gone.has(id) && store.known(id)) known.set(id, store.known(id));
     for (const id of store.runs.keys()) if (!store.summaries.has(id)) store.lose(id);
-    const lost = earlier.filter((run) => !store.summaries.has(run.id) && !run.resumed_as).map((run) => `“${clip(run.title, 40)}”`);
+    const lost = [...known.values()].filter((run) => !store.summaries.has(run.id) && !run.resumed_as).map((run) => `“${clip(run.title, 40)}”`);
     const which = lost.length > 3 ? fill(words.link.more, { runs: lost.slice(0, 3).join(", "), n: lost.length - 3 }) : lost.join(", ");
     banner(which ? fill(words.link.restartedGone, { runs: which }) : words.link.restarted, "warn");
   }
