@@ -3,14 +3,13 @@
 The operators of a pipeline as a graph, and, while it runs, what each emits, how long it takes, and which one raised.
 
 No operator knows of it, and where nothing is explained nothing of it is in the way. `XRay` applies a pipeline to a
-`Probe` (xray_probe.py), which sees what it is made of; a `Tap` between two operators counts (xray_count.py).
+`Probe`, which sees what it is made of; a `Tap` between two operators counts (xray_count.py).
 
-How a pipeline is seen as it is put together: sources whose ``pipe`` gives each operator another such source.
-
-Theory of operation. What the pipeline is made of is seen: chains, functions that make chains, branches that are
-arguments of an operator, and the chains that are made for each group. An operator of a library is one node, whatever it
-does inside, and so is a function whose result was not made by ``pipe``. A pipeline that is put together again, for
-another group, counts in the same nodes: a node is known by the place of its ``pipe``.
+Theory of operation. A probe is a source whose ``pipe`` gives each operator another such source. So what the pipeline
+is made of is seen as it is put together: chains, functions that make chains, branches that are arguments of an
+operator, and the chains that are made for each group. An operator of a library is one node, whatever it does inside,
+and so is a function whose result was not made by ``pipe``. A pipeline that is put together again, for another group,
+counts in the same nodes: a node is known by the place of its ``pipe``.
 """
 
 from __future__ import annotations

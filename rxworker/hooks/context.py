@@ -445,7 +445,9 @@ class HookContext:
         """
         values = self.__dict__
         kept = {name: values[name] for name in ("hook", "reached", "spared", "granted") if name in values}
-        values.update(reached=[], spared=frozenset(), granted=None)
+        values.update(reached=[], spared=frozenset())
+        if "granted" in kept:
+            values["granted"] = None
         return partial(values.update, kept)
 
     def checkpoint(self) -> Callable[[], None]:

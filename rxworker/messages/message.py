@@ -1,4 +1,7 @@
-"""Messages, the conversation they make, and its JSON, whose version lets a later rxworker read or refuse it."""
+"""Messages, the conversation they make, and its JSON, whose version lets a later rxworker read or refuse it.
+
+And the input of a run, and what is sent to it: texts, messages and content, read as messages.
+"""
 
 from __future__ import annotations
 

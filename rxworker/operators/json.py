@@ -1,4 +1,7 @@
-"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole."""
+"""Tool calls: their arguments as they arrive, one member of the object at a time, and the calls when they are whole.
+
+And the value that JSON text has made so far.
+"""
 
 from __future__ import annotations
 

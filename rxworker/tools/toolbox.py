@@ -1,4 +1,4 @@
-"""The tools a model may call, by name."""
+"""The tools a model may call, by name; and objects that describe themselves as tools."""
 
 from __future__ import annotations
 

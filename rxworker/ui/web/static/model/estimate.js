@@ -1,4 +1,4 @@
-// How many tokens a message takes, roughly: the rule of `estimate` in Python (messages/estimate.py); a test checks that the two agree. Pure.
+// How many tokens a message takes, roughly: the rule of `estimate` in Python (messages/history.py); a test checks that the two agree. Pure.
 
 export const MESSAGE_TOKENS = 4;
 const BYTES = 4, MESSAGE = MESSAGE_TOKENS, IMAGE = 1_500, DOCUMENT = 3_000, AUDIO = 500;
