@@ -56,6 +56,15 @@ def _check_performs(session: SessionBase) -> None:
         )
 
 
+def check_decision(session: SessionBase, waiting: Paused[object], given: Decided) -> None:
+    """Refuse at once, before anything is stored, a decision that does not fit a paused run."""
+    _check_performs(session)
+    expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
+    resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
+    granted_by(PendingCalls.of(waiting.pause), given)
+    session._check_waits(waiting.run_id)
+
+
 def resumed(
     session: SessionBase,
     waiting: Paused[object],
@@ -124,14 +133,43 @@ def resumed(
 
 
 async def decided(
-    session: SessionBase, log: EventLog, run_id: str, given: Decided, output: Output[object] | None
+    session: SessionBase,
+    log: EventLog,
+    run_id: str,
+    given: Decided,
+    output: Output[object] | None,
+    known: Paused[object] | None = None,
+    claim: ClaimFn | None = None,
 ) -> Beginning:
-    """What the run begins with that resumes a stored one, after the decisions are stored."""
+    """What the run begins with that resumes a stored one, after the decisions are stored.
+
+    Args:
+        session: The session.
+        log: The log.
+        run_id: The id of the paused run.
+        given: What is decided.
+        output: As for ``resume``.
+        known: The paused run, if the caller has it. It may be of another log, or of none.
+        claim: As for ``resume``.
+    """
     _check_performs(session)
-    paused, row = await load_paused(session, run_id, given)
-    if session.paused is not None and session.paused.run_id == run_id:
-        paused = session.paused  # with the variables that no log can keep
+    if known is None:
+        paused, row = await load_paused(session, run_id, given)
+        if session.paused is not None and session.paused.run_id == run_id:
+            paused = session.paused  # with the variables that no log can keep
+    else:
+        info = await log.listed(run_id)
+        if info is None:
+            return resumed(session, known, given, output, claim=claim)
+        if info.status != "paused":
+            why = f": {info.row.reason}" if info.row.reason else ""
+            text = f"{run_id} is {info.status}{why}, so that it cannot be resumed; fork it"
+            raise RunStatusError(text, run_id=run_id, status=info.status)
+        # Also what the program has allowed in the session since.
+        paused, row = known, replace(info.row, allowed=tuple(dict.fromkeys((*info.row.allowed, *session.allowed))))
     session._check_waits(run_id)
+    if claim is not None:
+        _check_claim(claim(run_id), run_id)
     try:
         await log.send(run_id, decide_command(paused, given, reserved=RESERVED))
     except CommandConflictError:

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxworker.decisions import Decided, Decisions, PendingCalls, granted_by
+from rxworker.decisions import Decided, Decisions
 from rxworker.errors import LocalProtocolError
 from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim
@@ -18,7 +18,6 @@ from rxworker.messages import Json, Message
 from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_plain
 from rxworker.operators.kernel import Unstaged
-from rxworker.resume.paused import resume_turn
 from rxworker.run.run import Run
 from rxworker.run.stream import RunStream
 from rxworker.run.virtual import run_in
@@ -27,7 +26,7 @@ from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.turn.arguments import check_no_loop
 from rxworker.turn.output import output_of
 from rxworker.turn.result import Paused, R, RunResult, T
-from rxworker.worker.continuing import ClaimFn, decided, forked, load, recovered, resumed
+from rxworker.worker.continuing import ClaimFn, check_decision, decided, forked, load, recovered, resumed
 from rxworker.worker.session_base import SessionBase, new_id
 
 P = ParamSpec("P")
@@ -161,6 +160,8 @@ class SessionVerbs:
         later calls, and all but that one for a call with other arguments. At the end of a turn the hooks after the one
         that paused run.
 
+        If the log has the paused run, the decisions are stored first, as with `decide`.
+
         Args:
             paused: The paused run; by default the last run of this session. A saved run may come from another process.
             decisions: The decisions about pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one
@@ -174,6 +175,8 @@ class SessionVerbs:
                 last, only the schema of that is known, and the value is JSON.
 
         Raises:
+            CommandConflictError: It was decided about before, here or in another process; raised by `Run.started` and
+                by awaiting the run, as is ``RunStatusError`` for one that was cancelled.
             LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started
                 since, a call was changed other than by its decision, a decision is for no pending call or for several
                 of one id, or there is none for the call that the run paused at.
@@ -188,11 +191,11 @@ class SessionVerbs:
         session, form = self.session, output_of(output)
         given = Decided(decisions, session._mapped(add), shared_state)
         session._check_matchers()
-        if session.log is not None and granted_by(PendingCalls.of(waiting.pause), given):
-            # What is always allowed counts when the decision does, which the log knows.
-            begin = partial(decided, session, session.log, waiting.run_id, given, form)
-            return session._begin(begin, resumed_id(waiting.run_id))
-        return session._begin(resumed(session, waiting, given, form, claim=claim))
+        if session.log is None:
+            return session._begin(resumed(session, waiting, given, form, claim=claim))
+        check_decision(session, waiting, given)
+        begin = partial(decided, session, session.log, waiting.run_id, given, form, waiting, claim)
+        return session._begin(begin, resumed_id(waiting.run_id))
 
     def decide(
         self,
@@ -230,8 +233,7 @@ class SessionVerbs:
         given = Decided(decisions, session._mapped(add), checked_json(shared_state))
         waiting = session.paused
         if waiting is not None and waiting.run_id == run_id:  # known here, so refused at once
-            resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
-            granted_by(PendingCalls.of(waiting.pause), given)
+            check_decision(session, waiting, given)
         begin = partial(decided, session, log, run_id, given, form)
         return session._begin(begin, resumed_id(run_id))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager, redirect_stdout, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout, suppress
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -19,7 +20,9 @@ from rxworker import Approve, ApproveAlways, Deny, Paused, Session, Worker, tool
 from rxworker.adapters.acp.session import AcpSession
 from rxworker.adapters.mcp import McpServer
 from rxworker.cli.chat import converse
-from rxworker.errors import LogError, RxWorkerError
+from rxworker.decisions import Decision
+from rxworker.desk.run import OpenRun
+from rxworker.errors import CommandConflictError, LogError, RunStatusError, RxWorkerError
 from rxworker.log import EventLog, dismiss_run, open_log, withdraw
 from rxworker.log.permissions import allowed_in
 from rxworker.log.values import CONVERSATION
@@ -368,6 +371,15 @@ async def dismissed(log: EventLog, session: Session, run_id: str) -> None:
     await dismiss_run(log, run_id, "not wanted")
 
 
+async def cancelled(log: EventLog, session: Session, run_id: str) -> None:
+    """Cancel it as the page does."""
+    opened = OpenRun(await log.existing(run_id), log)
+    try:
+        await opened.cancel("not wanted")
+    finally:
+        opened.close()
+
+
 @pytest.mark.parametrize("store", SLOW_STORES)
 @pytest.mark.parametrize("race", [denied, resumed, dismissed])
 @pytest.mark.parametrize("door", ALWAYS)
@@ -405,35 +417,81 @@ def _is_cut(number: int, count: int, *, is_after: bool) -> bool:
 WRITES = ("_send", "_claim", "_append", "_save_fold", "_release")
 
 
+@contextmanager
+def before_writes(log: EventLog, act: Callable[[int], Awaitable[None]]) -> Generator[None]:
+    """Await a function before each write to a log, with its number."""
+    numbers = count(1)
+
+    async def later(write: Any, *args: Any, **options: Any) -> Any:
+        await act(next(numbers))
+        return await write(*args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in WRITES:
+            patch.setattr(log, name, partial(later, getattr(log, name)))
+        yield
+
+
+@pytest.mark.parametrize("store", ["memory", *SLOW_STORES])
+@pytest.mark.parametrize("race", [denied, resumed, dismissed, cancelled])
+@pytest.mark.parametrize("number", range(1, 5))
+async def test_of_two_verbs_for_a_paused_run_one_succeeds_whichever_is_faster_between_two_writes(
+    number: int, race: Any, store: str, new_address: NewAddress
+) -> None:
+    is_one = store == "memory"
+    failed: list[RxWorkerError | None] = []
+
+    async def note(verb: Awaitable[object]) -> None:
+        try:
+            await verb
+            failed.append(None)
+        except RxWorkerError as error:
+            failed.append(error)
+
+    async with asyncio.timeout(60), logs("memory:" if is_one else new_address(store), is_one=is_one) as (one, two):
+        desk, there = Desk(one), Desk(two)
+        session = Session(desk.worker)
+        paused = await session.run("Clean up.")
+        assert isinstance(paused, Paused)
+
+        async def act(count: int) -> None:
+            if count == number:
+                await note(race(two, Session(there.worker), paused.run_id))
+
+        with before_writes(one, act):
+            await note(session.resume(paused))
+        slower, resuming = failed  # the other verb was called in the midst
+        assert isinstance(slower if number > 1 else resuming, CommandConflictError | RunStatusError)
+        assert failed.count(None) == 1
+        assert (desk.wiped, there.wiped) == (number > 1, 0)
+
+
 @pytest.mark.parametrize("store", SLOW_STORES)
+@pytest.mark.parametrize("decision", [Approve(), ApproveAlways()])
+@pytest.mark.parametrize("verb", [Session.decide, Session.resume])
 @pytest.mark.parametrize("is_after", [False, True])
 async def test_what_is_killed_between_two_writes_allows_what_its_decision_does_or_nothing(
-    is_after: bool, store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
+    is_after: bool, verb: Any, decision: Decision, store: str, new_address: NewAddress
 ) -> None:
     for number in range(1, 9):
-        address, is_cut = new_address(store), partial(_is_cut, number, is_after=is_after)
+
+        async def act(count: int, number: int = number) -> None:
+            if _is_cut(number, count, is_after=is_after):
+                raise LogError("the process has ended")
+
+        address = new_address(store)
         async with open_log(address, lease=0.2) as one:
             desk = Desk(one)
             assert await Python(desk).say()
-            run_id, count = (await one.list())[0].run_id, 0
-            with monkeypatch.context() as patch:
-                for name in WRITES:
-                    write = getattr(one, name)
-
-                    async def cut(*args: Any, write: Any = write, is_cut: Any = is_cut, **options: Any) -> Any:
-                        nonlocal count
-                        count += 1
-                        if is_cut(count):
-                            raise LogError("the process has ended")
-                        return await write(*args, **options)
-
-                    patch.setattr(one, name, cut)
-                with suppress(RxWorkerError):
-                    await Session(desk.worker).decide(run_id, [ApproveAlways()])
+            run_id = (await one.list())[0].run_id
+            session = Session(desk.worker)
+            paused = await session.load(run_id)
+            with before_writes(one, act), suppress(RxWorkerError):
+                await verb(session, run_id if verb is Session.decide else paused, decisions=[decision])
         async with open_log(address) as two:
             counted = bool([c for c in await two.sent(run_id) if c.kind == "decide"])
             granted = await allowed_now(two, run_id)
-            assert counted or granted == (), number
+            assert counted or (granted, desk.wiped) == ((), 0), number
             if not counted:  # a person denies after the restart, and the next message waits
                 there = Desk(two)
                 await Session(there.worker).decide(run_id, [Deny()])
