@@ -17,17 +17,21 @@ from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
     LogError,
+    RunCancelledError,
     RunHandedOverError,
     RunStatusError,
     RxWorkerError,
 )
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import EventLog, SQLiteLog, dismiss_run, permissions
+from rxworker.log import EventLog, MemoryLog, SQLiteLog, dismiss_run, permissions
 from rxworker.log.values import RunRow
+from rxworker.messages import Message
 from rxworker.providers import Request
-from rxworker.testing import Reply, ScriptedModel, call, fail, say
+from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.runs.entry import ConversationEntry
+from rxworker.ui.web.runs.store import RunStore
 from rxworker.worker import QueuedWorker, work
 
 from .conftest import Body, read_frames
@@ -711,3 +715,36 @@ async def test_a_label_of_a_program_that_is_called_user_hides_no_run_after_a_res
                     listed = (await response.json())["runs"]
                     assert len(listed) == 2 + turn
                     assert {one["conversation"] for one in listed} == {run["conversation"]}
+
+
+async def test_the_grace_of_a_stored_run_begins_again_when_its_last_watcher_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+    call_later = loop.call_later
+
+    def noted(delay: float, act: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        timer = call_later(delay, act, *args)
+        if delay == 1000.0:
+            timers.append(timer)
+        return timer
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([say("...") + stall()]), log=log)
+        store = RunStore(Settings(grace=1000.0), log=log)
+        conversation = ConversationEntry("c-1", "worker")
+        conversation.begin(worker, log)
+        run = conversation.run((Message.user("Hi"),))
+        entry = store.keep(run, conversation, "Hi")
+        for _ in range(2):
+            entry.watching += 1
+            await entry.open()
+            entry.watching -= 1
+            entry.settle()
+        entry._close_idle()  # the replica of a run that nothing looks at is closed, and the run not forgotten
+        assert [timer.cancelled() for timer in timers] == [True, True, False]
+        timers[-1]._run()
+        with pytest.raises(RunCancelledError, match="no watcher for 1000 seconds"):
+            await run
+        store.forget()

@@ -469,27 +469,21 @@ class RunEntry(OpenRun):
             self.changed()
 
     def limit_idle(self) -> None:
-        """Cancel a run that no client watches for the grace period of the settings."""
+        """Cancel a run that no client watches for the grace period of the settings, from now on."""
         grace, here = self.settings.grace, self.here
-        if grace is None or here is None or self.is_added:
+        if grace is None or here is None or self.is_added or here.done():
             return
         if self.log is None:
             here.cancel_when_unobserved(grace=grace)
-        elif self._grace is None and not here.done():
+            return
 
-            def leave() -> None:
-                self._grace = None
-                if not self.watching and not here.done():
-                    here.cancel(reason=f"it had no watcher for {grace:g} seconds")
+        def leave() -> None:
+            if not self.watching:
+                here.cancel(reason=f"it had no watcher for {grace:g} seconds")
 
-            self._grace = asyncio.get_running_loop().call_later(grace, leave)
-
-    def close(self) -> None:
-        """Close the replica, and stop the timers."""
-        super().close()
         if self._grace is not None:
             self._grace.cancel()
-            self._grace = None
+        self._grace = asyncio.get_running_loop().call_later(grace, leave)
 
 
 def without_labels(record: Record) -> Record:
