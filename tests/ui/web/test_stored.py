@@ -23,7 +23,7 @@ from rxworker.errors import (
     RxWorkerError,
 )
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import EventLog, MemoryLog, SQLiteLog, dismiss_run, permissions
+from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, dismiss_run, permissions
 from rxworker.log.values import RunRow
 from rxworker.messages import Message
 from rxworker.providers import Request
@@ -381,6 +381,29 @@ async def test_a_deleted_run_leaves_the_list(sites: Sites) -> None:
             await asyncio.sleep(0.01)
     async with one.http.get(f"{one.server.url}api/runs/{run}/events") as response:
         assert response.status == 404
+
+
+async def test_what_was_read_before_a_deletion_does_not_bring_the_run_back(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = await sites.open()
+    run = (await one.begin("Hi"))["id"]
+    await one.frames(run)
+    listed = one.log.listed
+
+    async def late(run_id: str) -> RunInfo | None:
+        info = await listed(run_id)
+        monkeypatch.undo()
+        await one.log.delete(run_id)
+        async with asyncio.timeout(60):
+            while any(entry.id == run for entry in one.server.state.runs):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        return info
+
+    monkeypatch.setattr(one.log, "listed", late)
+    async with one.http.get(f"{one.server.url}api/runs/{run}") as response:
+        assert response.status == 404
+    assert all(entry.id != run for entry in one.server.state.runs)
 
 
 async def test_users_see_their_own_runs_after_a_restart(tmp_path: Path) -> None:

@@ -434,7 +434,7 @@ class Runs:
         except LeaseHeldError as error:
             raise ApiError(409, "busy", f"a process holds {error.run_id}: try again in a moment") from error
         for entry in entries:
-            self.store.drop(entry)
+            self.store.drop(entry.id)
         return [entry.id for entry in entries]
 
     def _existing(self, conversation: str) -> ConversationEntry:

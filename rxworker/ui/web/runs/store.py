@@ -136,6 +136,9 @@ STOPPING = "the server was stopped"
 MAX_RESUMING = 1000
 """The maximum number of chats of one user for which the server remembers that their clients resume."""
 
+MAX_DELETED = 1000
+"""The maximum number of deleted runs of which the server ignores what was read before."""
+
 OnRun: TypeAlias = Callable[[Run[Any]], object]
 """Called with each run that a client starts or resumes, before the run has emitted more than its first records."""
 
@@ -177,6 +180,7 @@ class RunStore:
         self._storing: set[asyncio.Task[bool]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
         self._resuming: dict[str | None, dict[str, None]] = {}
+        self._deleted: dict[str, None] = {}
         self._observers: dict[abc.ObserverBase[Run[object]], None] = {}
         self._closing = False
         self.runs: Observable[Run[Any]] = Unstaged(self._subscribe)
@@ -312,8 +316,8 @@ class RunStore:
         entry = self._entries.get(info.run_id)
         is_new = entry is None
         if info.status == "deleted":
-            if entry is not None:
-                self.drop(entry)
+            self.drop(info.run_id)
+        if info.run_id in self._deleted:
             return None
         if info.row.outer or self.log is None or (entry is not None and entry.log is None):
             return entry
@@ -560,9 +564,13 @@ class RunStore:
             kept[most] -= 1
             self._drop(entry)
 
-    def drop(self, entry: RunEntry) -> None:
-        """Drop a run that was deleted, and report that."""
-        if self._entries.get(entry.id) is entry:
+    def drop(self, run_id: str) -> None:
+        """Drop a run that was deleted, and report that. Information that was read before it does not bring it back."""
+        self._deleted[run_id] = None
+        if len(self._deleted) > MAX_DELETED:
+            del self._deleted[next(iter(self._deleted))]
+        entry = self._entries.get(run_id)
+        if entry is not None:
             self._drop(entry)
             self.feed(entry.conversation.owner).changed(entry)
 
