@@ -87,13 +87,16 @@ def serve(
         served, "serve needs the function that makes a worker, --provider and --model, --queue, or --demo"
     )
 
+    shown = None if dashboards is None else [dashboard_of(given) for given in dashboards]
+
     def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
         if token_env is not None:
             write_line(f"Open {server.url}?token= with the token of {token_env} after it, once.")
+        if shown:
+            write_line(f"The dashboards are at {server.url}boards/{shown[0].name}")
         write_line("Ctrl-C ends it.")
 
-    shown = None if dashboards is None else [dashboard_of(given) for given in dashboards]
     return run_server(
         workers,
         ready=print_address,

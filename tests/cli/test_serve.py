@@ -10,12 +10,13 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import openai
@@ -220,14 +221,19 @@ def test_the_page_shows_the_dashboards_that_are_named(
 ) -> None:
     shown: list[object] = []
 
-    def run_server(workers: object, *, dashboards: list[object] | None, **_: object) -> int:
+    def run_server(
+        workers: object, *, ready: Callable[[object], None], dashboards: list[object] | None, **_: object
+    ) -> int:
         shown.append(dashboards)
+        ready(SimpleNamespace(url="http://127.0.0.1:1/"))
         return 0
 
     monkeypatch.setattr("rxworker.cli.serve.run_server", run_server)
     given = ["serve", f"{makers}:make_clerk"]
     assert main(given) == 0
+    assert "boards" not in capsys.readouterr().out
     assert main([*given, "--dashboard", "rxworker.panels:RUNS"]) == 0
+    assert "http://127.0.0.1:1/boards/runs\n" in capsys.readouterr().out
     assert shown == [None, [RUNS]]
     assert main([*given, "--dashboard", f"{makers}:cook"]) == 2
     assert "not a Dashboard" in capsys.readouterr().err

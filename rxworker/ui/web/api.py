@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Annotated, Literal, TypeAlias, TypeVar
+from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
@@ -28,9 +29,11 @@ from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
+from rxworker.ui.web.guard import BOARD_PAGE
 from rxworker.ui.web.http.health import health_routes
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.http.responses import (
+    BOARDS,
     FLEET,
     INDEX,
     ApiError,
@@ -64,6 +67,8 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/", partial(get_page, state, INDEX), "page"),
         get("/static/{path:.+}", partial(get_static, state), "static"),
         get("/fleet", partial(get_page, state, FLEET), "fleet-page"),
+        get("/boards", partial(get_first_board, state), "boards-page"),
+        get("/boards/{name}", partial(get_page, state, BOARDS), BOARD_PAGE),
         get("/shared", partial(get_page, state, INDEX), "shared-page"),
         get("/api/info", partial(get_info, state)),
         get("/api/fleet", partial(get_fleet, state)),
@@ -104,14 +109,20 @@ def routes_of(state: ServerState) -> list[Route]:
 
 
 async def get_page(state: ServerState, path: str, request: WebRequest) -> web.Response:
-    """Return a page: that of the runs, or that of all runs of the log."""
+    """Return a page: that of the runs, that of all runs of the log, or that of a dashboard."""
     return state.page.answer(request, path)
+
+
+async def get_first_board(state: ServerState, request: WebRequest) -> web.Response:
+    """Redirect to the page of the first dashboard, with the parameters of the address."""
+    first, query = state.boards.infos()[0].name, urlencode([*request.query.items()])
+    return web.Response(status=302, headers={"Location": f"./boards/{first}{query and '?'}{query}"})
 
 
 async def get_static(state: ServerState, request: WebRequest) -> web.Response:
     """Return a file of the page."""
     path = request.params["path"]
-    if path in (INDEX, FLEET):  # they may need the token
+    if path in (INDEX, FLEET, BOARDS):  # they may need the token
         raise web.HTTPNotFound
     return state.page.answer(request, path)
 

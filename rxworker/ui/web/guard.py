@@ -98,7 +98,10 @@ _HTTP_ERRORS = {
     405: ("wrong_method", "this address takes another method"),
 }
 
-PAGES = frozenset({"page", "fleet-page"})
+BOARD_PAGE = "board-page"
+"""The route of the page of a dashboard, whose address is one level below that of the server."""
+
+PAGES = frozenset({"page", "fleet-page", "boards-page", BOARD_PAGE})
 """The routes of pages, whose address may contain the token."""
 
 OPEN = frozenset({"static", "shared-page"})
@@ -124,7 +127,8 @@ OPENAI = "openai-"
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
-<link rel="stylesheet" href="static/styles/unlock.css"><link rel="icon" href="static/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="{root}static/styles/unlock.css">
+<link rel="icon" href="{root}static/icon.svg" type="image/svg+xml">
 <main><h1>{title}</h1>
 <p>Open this page once with its token: put <code>?token=</code> and the token after the address.</p>
 <p>If you just have, <a href="?">continue</a>.</p></main>
@@ -243,6 +247,8 @@ class Guard:
         if given is None:
             return None
         folder, _, page = request.path.rpartition("/")
+        if request.route == BOARD_PAGE:
+            folder = folder.rpartition("/")[0]
         response = web.Response(status=303, headers={"Location": f"./{page}"})
         if self._token is None:
             return response
@@ -354,7 +360,8 @@ def _refused(request: WebRequest, error: ApiError) -> web.Response:
     """The response to a request that may not come in, or that the server does not understand."""
     if error.code == "token_needed" and request.route in PAGES:
         title = "Token needed" if "token" not in request.query else "Wrong token"
-        response = web.Response(text=UNLOCK.format(title=title), status=401, content_type="text/html")
+        root = "../" if request.route == BOARD_PAGE else ""
+        response = web.Response(text=UNLOCK.format(title=title, root=root), status=401, content_type="text/html")
     else:
         response = _error_response(request)(error.status, error.code, error.message)
     if error.code == "token_needed":

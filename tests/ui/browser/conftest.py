@@ -310,7 +310,8 @@ class Desk:
         await page.evaluate(KEEP, selector)
 
     async def usage(self, page: Page, panel: str, at: str = ".board-figure") -> Locator:
-        """A part of a panel of the usage."""
+        """A part of a panel of the usage, which is folded at first."""
+        await page.evaluate("document.querySelector('#usage-panel details').open = true")
         await self.view(page, "#usage-panel")
         return page.locator(f'#usage-panel .board-panel[aria-label="{panel}"] {at}')
 

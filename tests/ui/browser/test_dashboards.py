@@ -161,7 +161,7 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
             page.on("request", add)
             page.on("requestfailed", lambda request: streams.discard(request.url))
             await page.reload()
-            section = page.locator("#usage-panel, #taken").first
+            section = page.locator("#taken" if path else "#board-panel")
             await section.scroll_into_view_if_needed()
             await expect(section.locator(".board-figure").first).to_be_visible()
             assert streams
@@ -286,7 +286,7 @@ async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: 
 
 async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
-        page = await desk.open()
+        page = await desk.open(width=390)
         await desk.ask(page)
         await desk.status(page, "finished")
 
@@ -295,6 +295,7 @@ async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated:
 
         assert not feeds()
         await page.wait_for_selector(f"#conversation[data-seq='{desk.runs[-1].last_seq}']")
+        await desk.press(page, "Numbers")
         await desk.view(page, "#board-panel")
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         await expect(page.locator("#board .board-panel").nth(0)).to_contain_text("finished")

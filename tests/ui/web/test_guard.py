@@ -292,6 +292,15 @@ async def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(
         assert (await desk.get("api/runs", headers={"Cookie": wrong}))[0] == 401
 
 
+async def test_the_token_in_the_address_of_a_dashboard_is_that_of_the_server(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", settings=LOCKED)
+    async with desk.http.get(desk.url(f"boards/usage?token={TOKEN}"), allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (303, "./usage")
+        assert "Path=/;" in response.headers["Set-Cookie"] + ";"
+    status, text = await desk.get("boards/usage")
+    assert (status, 'href="../static/styles/unlock.css"' in text) == (401, True)
+
+
 async def test_a_wrong_token_in_the_address_gets_no_cookie(open_desk: OpenDesk) -> None:
     desk = await open_desk(settings=LOCKED)
     for wrong in ("", "x", TOKEN[:-1], TOKEN + "x", "%00", "%ff"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.errors import ConfigurationError
-from rxworker.ui.web.http.responses import CONTENT_SECURITY_POLICY, INDEX, Page
+from rxworker.ui.web.http.responses import BOARDS, CONTENT_SECURITY_POLICY, FLEET, INDEX, Page
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -38,16 +38,30 @@ async def test_a_head_answers_as_a_get_would(open_desk: OpenDesk) -> None:
         assert await response.read() == b""
 
 
-async def test_what_the_page_refers_to_is_there_and_nothing_is_inline(open_desk: OpenDesk) -> None:
+@pytest.mark.parametrize("page", [INDEX, FLEET, BOARDS])
+async def test_what_the_page_refers_to_is_there_and_nothing_is_inline(open_desk: OpenDesk, page: str) -> None:
     desk = await open_desk()
-    html = Page().files[INDEX].body.decode()
+    html = Page().files[page].body.decode()
     names = re.findall(r'(?:src|href)="(?:\./)?([^"#:]+)"', html)
     assert any(name.endswith(".js") for name in names)
     for name in names:
-        assert (await desk.get(name))[0] == 200, name
+        assert name.startswith("../") == (page == BOARDS), "which is a level below the others"
+        assert (await desk.get(name.removeprefix("../")))[0] == 200, name
     assert not re.search(r"<script(?![^>]*\bsrc=)[^>]*>\s*\S", html)
     assert not re.search(r"<style|\sstyle=|\son\w+=", html)
     assert "//" not in "".join(names), "nothing comes from elsewhere"
+
+
+async def test_the_page_of_dashboards_is_that_of_the_first_one_with_the_parameters_of_the_address(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk()
+    async with desk.http.get(desk.url("boards?last=900&label=a%3Db"), allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (302, "./boards/usage?last=900&label=a%3Db")
+    for path in ("boards", "boards/usage", "boards/no"):  # the page lists those that there are
+        status, text = await desk.get(path)
+        assert status == 200
+        assert 'src="../static/boards.js"' in text
 
 
 def test_only_files_of_known_kinds_are_served() -> None:

@@ -193,7 +193,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-INDEX, FLEET, DIAGRAM = "index.html", "fleet.html", "diagram.html"
+INDEX, FLEET, BOARDS, DIAGRAM = "index.html", "fleet.html", "boards.html", "diagram.html"
 DIAGRAM_SCRIPT = "diagram.js"
 DIAGRAM_HTML = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Diagram</title>

@@ -47,6 +47,7 @@ export class Commands extends Keys {
       newRun: [!isLink(), () => byId("new-run").click()],
       theme: [true, () => byId("theme").click()],
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
+      boards: [!isLink(), () => byId("boards-link").click()],
       conversation: shown("conversation", "conversation"),
       timeline: shown("timeline", "lanes"),
       wideTrace: [isAlone && byId("trace-wide").checkVisibility(), () => byId("trace-wide").click()],

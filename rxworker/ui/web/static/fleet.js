@@ -231,6 +231,7 @@ class FleetKeys extends Keys {
       shortcuts: [true, () => this.sheet.open()],
       theme: [true, () => byId("theme").click()],
       conversations: [true, () => location.assign("./")],
+      boards: [true, () => location.assign("boards")],
       search: [true, () => form.elements.q.focus()],
       everything: [asked().size > 0, () => byId("reset").click()],
       copyLink: [true, () => copyLink()],

@@ -11,7 +11,7 @@ export const words = {
   commands: {
     title: "Commands", hint: "Search for commands and runs", none: "Nothing fits.", more: "More", linkCopied: "The link is copied.",
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
-    palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs",
+    palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs", boards: "Show the dashboards",
     conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
     pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
@@ -146,6 +146,7 @@ export const words = {
   board: {
     title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", unknown: "unknown", without: "without {names}", read: "read {read} of {total} runs", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
+    skip: "Skip to the panels", pages: "Pages", tab: "{board} · {title}", copyLink: "Copy link", open: "Open", unknownBoard: "The server has no dashboard {name}. It has {known}.",
   },
   xray: {
     show: "X-ray", of: "Operators of {title}", help: "Show the operators of this panel, and what each emits", items: { one: "{n} item", other: "{n} items" }, rate: "{n}/s", lag: "{n} ms behind", micros: "{n} µs an item",

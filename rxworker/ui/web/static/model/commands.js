@@ -14,6 +14,7 @@ export const COMMANDS = [
   { id: "newRun", group: "page", keys: [] },
   { id: "theme", group: "page", keys: [] },
   { id: "fleet", group: "page", keys: [] },
+  { id: "boards", group: "page", keys: [] },
   { id: "search", group: "list", keys: ["/"], at: "list" },
   { id: "next", group: "list", keys: ["ArrowDown"], at: "list" },
   { id: "before", group: "list", keys: ["ArrowUp"], at: "list" },
@@ -38,10 +39,17 @@ export const COMMANDS = [
 
 // Those of the page of all runs.
 export const FLEET_COMMANDS = [
-  ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme"].includes(id)),
+  ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme", "boards"].includes(id)),
   { id: "conversations", group: "page", keys: [] },
   { id: "search", group: "list", keys: ["/"] },
   { id: "everything", group: "list", keys: [] },
+  { id: "copyLink", group: "page", keys: [] },
+];
+
+// Those of the page of a dashboard.
+export const BOARDS_COMMANDS = [
+  ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme", "fleet"].includes(id)),
+  { id: "conversations", group: "page", keys: [] },
   { id: "copyLink", group: "page", keys: [] },
 ];
 

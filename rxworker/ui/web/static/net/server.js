@@ -192,8 +192,12 @@ export class ApiError extends Error {
 // Whether an error is a refusal that a later attempt does not change.
 export const isFinal = ({ status }) => status >= 400 && status < 500 && status !== 408 && status !== 429;
 
+let root = globalThis.document?.baseURI; // the address of the server, or of a page beside it
+
 // An absolute address needs no page around it.
-const at = (path) => new URL(path, globalThis.document?.baseURI);
+export const at = (path) => new URL(path, root);
+// A page below the address of the server names that address.
+export const useServer = (url) => (root = url);
 
 let token = null; // of the read-only link that the page shows
 

@@ -9,9 +9,8 @@ import { el, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
 import { XRayView } from "./xray.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
+import { at } from "../net/server.js";
 import { fill, words } from "../model/language.js";
-
-const SERVER = new URL(".", document.baseURI).href;
 
 // Dashboards of the product that have a place of their own.
 export const OWN_BOARDS = ["usage", "fleet-hour", "fleet-day", "fleet-week"];
@@ -32,6 +31,11 @@ export class DashboardsView {
     for (const button of this.scopes) button.addEventListener("click", () => this.choose(button.value));
     const of = noted("of");
     if (!fixed && this.scopes.some(({ value }) => value === of)) this.press(of);
+    this.fold = section.querySelector("details"); // in which it may be
+    if (this.fold) {
+      this.fold.open = recalled(section.id) === "open";
+      this.fold.addEventListener("toggle", () => this.folded());
+    }
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(section);
     document.addEventListener("visibilitychange", () => this.update());
   }
@@ -67,14 +71,23 @@ export class DashboardsView {
     this.update();
   }
 
+  // Where it is folded, nothing is received. The browser remembers whether it is.
+  folded() {
+    try {
+      localStorage.setItem(`rxworker.${this.section.id}`, this.fold.open ? "open" : "closed");
+    } catch { /* then it lasts as long as the page */ }
+    this.update();
+  }
+
   async load() {
     this.boards = [];
     try {
-      this.boards = await dashboardsOf(SERVER);
+      this.boards = await dashboardsOf(at(".").href);
     } catch (problem) {
       this.boards = null;
       return this.problem(problem);
     }
+    this.loaded(this.boards);
     if (this.fixed) return this.open(this.fixed);
     const others = this.boards.filter(({ name }) => !this.own.includes(name));
     show(this.section, others.length > 0);
@@ -84,6 +97,9 @@ export class DashboardsView {
     this.open(this.choice.value);
   }
 
+  // The dashboards of the server are known.
+  loaded() {}
+
   // Show another one where it is always the same.
   fix(name) {
     this.fixed = name;
@@ -92,18 +108,19 @@ export class DashboardsView {
 
   open(name) {
     const found = this.boards.find((each) => each.name === name);
+    this.section.querySelector("#board-page")?.setAttribute("href", `boards/${name}`);
     this.source?.close();
     this.source = null;
     for (const xray of this.xrays) xray.close();
     this.xrays = [];
     if (!found) return;
-    const makeXRay = (panel) => {
-      const xray = new XRayView(SERVER, found.name, panel);
+    const server = at(".").href, makeXRay = (panel) => {
+      const xray = new XRayView(server, found.name, panel);
       this.xrays.push(xray);
       return xray;
     };
     this.board.open(found.panels, found.xray ? makeXRay : null);
-    this.source = new BoardSource(SERVER, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
+    this.source = new BoardSource(server, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
     this.shown = "";
     this.update();
   }
@@ -118,7 +135,7 @@ export class DashboardsView {
   update() {
     if (this.source === null) return;
     const { scope, time } = this, query = scope === "all" ? {} : scope === "run" ? { run: this.run } : { conversation: this.conversation };
-    const shown = this.isSeen && !document.hidden && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
+    const shown = this.isSeen && (this.fold?.open ?? true) && !document.hidden && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
     if (shown === this.shown) return;
     this.shown = shown;
     for (const xray of this.xrays) xray.show(shown === "" ? null : query, time);
@@ -131,5 +148,13 @@ export class DashboardsView {
   problem(problem) {
     setText(this.note, problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
     show(this.note, this.note.textContent !== "");
+  }
+}
+
+function recalled(id) {
+  try {
+    return localStorage.getItem(`rxworker.${id}`);
+  } catch {
+    return null; // storage may be forbidden
   }
 }

@@ -51,7 +51,7 @@ export class ShareDialog {
   async begin() {
     const [, period] = ENDS.find(([name]) => name === this.until.value), until = period === null ? null : Date.now() / 1000 + period;
     const { path } = await api.makeLink({ ...this.shown, until });
-    this.address.value = new URL(path, document.baseURI).href;
+    this.address.value = api.at(path).href;
     show(this.made, true);
     await Promise.all([this.copy(), this.look()]);
   }

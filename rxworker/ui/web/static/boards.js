@@ -1,0 +1,88 @@
+// The page of a dashboard: its panels over all runs. Its address is boards/NAME, one level below that of the server.
+
+import * as api from "./net/server.js";
+import { BOARDS_COMMANDS } from "./model/commands.js";
+import { fill, translate, words } from "./model/language.js";
+import { address } from "./views/address.js";
+import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
+import { byId, copy, el, setData, setText, show } from "./views/dom.js";
+import { Keys } from "./views/keys.js";
+import { ShareDialog } from "./views/share.js";
+import { banner, clearBanner, initTheme } from "./views/shell.js";
+
+api.useServer(new URL("..", location.href).href);
+const name = decodeURIComponent(location.pathname.split("/").at(-1));
+let title = "rxworker";
+
+function state(problem) {
+  const word = problem === null ? "open" : "lost";
+  setData(byId("link"), "state", word);
+  setText(byId("link"), words.link[word]);
+  banner(problem === null ? "" : problem.status ? problem.message : words.board.lost, problem === null ? "" : "lost");
+}
+
+class Board extends DashboardsView {
+  // All dashboards are links that keep what is asked.
+  loaded(boards) {
+    const found = boards.find((one) => one.name === name);
+    byId("board-names").replaceChildren(...boards.filter((one) => one.name === name || !OWN_BOARDS.slice(1).includes(one.name)).map((one) => el("li", {}, el("a", { href: `./${one.name}`, "data-board": one.name, text: one.title, "aria-current": one.name === name ? "page" : null }))));
+    byId("board-names").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    if (!found) return state({ status: 404, message: fill(words.board.unknownBoard, { name, known: boards.map((one) => one.name).join(", ") }) });
+    setText(byId("board-title"), found.title);
+    naming();
+    state(null);
+  }
+
+  problem(problem) {
+    state(problem);
+    super.problem(null);
+  }
+
+  offer() {
+    share.open({ board: name }, fill(words.share.ofAll, { board: byId("board-title").textContent }), byId("board-share"));
+  }
+}
+
+function naming() {
+  document.title = fill(words.board.tab, { board: byId("board-title").textContent || words.board.title, title });
+}
+
+async function copyLink() {
+  banner((await copy(address())) ? words.commands.linkCopied : words.code.notCopied, "copied");
+  setTimeout(() => clearBanner("copied"), 1_600);
+}
+
+class BoardKeys extends Keys {
+  get table() {
+    return {
+      palette: [true, () => this.palette.open()],
+      shortcuts: [true, () => this.sheet.open()],
+      theme: [true, () => byId("theme").click()],
+      conversations: [true, () => byId("conversations-link").click()],
+      fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
+      copyLink: [true, () => copyLink()],
+    };
+  }
+
+  // The commands, then the other dashboards.
+  rows() {
+    const links = [...byId("board-names").querySelectorAll("a:not([aria-current])")];
+    return [...super.rows(), ...links.map((link) => ({ text: link.textContent, detail: words.board.title, keys: [], act: () => link.click() }))];
+  }
+}
+
+translate(document.body);
+initTheme();
+const board = new Board(byId("boards"), "all", { fixed: name }), share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
+byId("commands").addEventListener("click", () => keys.palette.open());
+byId("board-link").addEventListener("click", copyLink);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  byId("board").focus();
+});
+api.info().then(([info]) => {
+  title = info.title || "rxworker";
+  setText(byId("title"), title);
+  show(byId("fleet-link"), info.has_fleet === true);
+  naming();
+}, state);
