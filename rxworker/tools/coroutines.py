@@ -275,10 +275,12 @@ class _FollowingObservable(Stage[B], Generic[A, B]):
         inner.emit = inner.on_next = following.take
         try:
             source = self._source
-            if isinstance(following, _OneByOne) and isinstance(source, _One):  # nothing comes meanwhile
+            if not isinstance(following, _OneByOne):
+                await inner.follow(source)
+            elif isinstance(source, _One):  # nothing comes meanwhile
                 emitter.emit(await following.function(source.item))
             else:
-                await inner.follow(source)
+                await following.follow(inner, source)
             if (rest := following.finish()) is not None:
                 await rest
         except GeneratorExit:  # this is destroyed, and can await nothing any more
@@ -305,6 +307,7 @@ class _OneByOne(Following[A, B]):
     _begin: asyncio.Handle | None = None  # while items are awaited, and after an error
     _beside: _TaskSubscription[A] | None = None
     _error: Exception | None = None
+    _task: asyncio.Task[object] | None = None  # while it awaits the source
 
     def __init__(
         self, function: Callable[[A], Awaitable[B]], emit: Callable[[B], None], fail: Callable[[Exception], None]
@@ -328,7 +331,27 @@ class _OneByOne(Following[A, B]):
 
     def _on_error(self, error: Exception) -> None:
         self._error = error
-        self._fail(error)
+        if self._task is None:
+            self._fail(error)
+        else:
+            self._task.cancel()
+
+    async def follow(self, emitter: Emitter[A], source: Observable[A]) -> None:
+        """Await the source; the error of an item ends that at once, whatever the source waits for."""
+        task = self._task = asyncio.current_task()
+        assert task is not None  # this is a coroutine
+        cancels = task.cancelling()
+        try:
+            await emitter.follow(source)
+        except asyncio.CancelledError:
+            if self._error is None:
+                raise
+        finally:
+            self._task = None
+        if self._error is not None:
+            if task.uncancel() > cancels:
+                raise asyncio.CancelledError  # not by the error alone
+            raise self._error
 
     def finish(self) -> Rest | None:
         if self._begin is None:
