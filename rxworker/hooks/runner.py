@@ -135,8 +135,6 @@ async def _run(hook: AnyHook, context: HookContext, report: Report, name: str) -
     except HookError as error:
         if error.kind == "verdict" and hook.point is not HookPoint.ON_ABORT:
             raise
-        if hook.chained:  # one of its hooks failed, and that was reported
-            report = ignore
         if undo is not None:
             undo()
             context.prepare()
@@ -275,7 +273,8 @@ def is_going_on(verdict: Verdict) -> bool:
 
 
 def _failed(hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError) -> Verdict | None:
-    report(_event(hook, name, context, "Failed", message_of(error)))
+    if not hook.chained or error.hook == name:  # else one of its hooks has failed, and that was reported
+        report(_event(hook, name, context, "Failed", message_of(error)))
     if hook.on_failure == "abort":
         raise error
     if hook.on_failure == "continue":

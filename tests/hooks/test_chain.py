@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from rxworker import Worker, before_tool_call, hook, on_turn_end, tool
@@ -93,6 +95,26 @@ async def test_a_failure_within_is_reported_once_and_has_the_effect_that_the_cha
     failing, after = stub("a", OSError("x")), stub("b")
     verdict, _, heard = await ask(chain(failing, after, name="c", on_failure="continue"))
     assert (verdict, heard, after.call_count) == (Continue(), [("c/a", "Failed")], 0)
+
+
+def broken(_: ToolCallContext) -> bool:
+    raise OSError("x")
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: chain(stub("a", NEVER), name="c", on_failure="skip", timeout=0.01), ["c Failed", "c Skip"]),
+        (lambda: chain(stub("a"), name="c", on_failure="skip", when=broken), ["c Failed", "c Skip"]),
+        (lambda: chain(stub("a", OSError("x")), name="c", on_failure="skip"), ["c/a Failed", "c Skip"]),
+        (lambda: chain(stub("a", NEVER), name="c", on_failure="continue", timeout=0.01), ["c Failed"]),
+    ],
+)
+async def test_what_fails_of_a_chain_itself_is_reported_and_so_is_what_it_does_about_it(
+    make: Callable[[], HookLike], expected: list[str]
+) -> None:
+    _, _, heard = await ask(make())
+    assert [" ".join(each) for each in heard] == expected
 
 
 async def test_a_foreign_verdict_within_is_an_error_whatever_the_chain_sets() -> None:
