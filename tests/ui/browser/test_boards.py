@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.ui.browser.test_dashboards import BOARD, REPLIES, look
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
+    from playwright.async_api import Page, Request
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
@@ -92,4 +94,83 @@ async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: 
         await page.reload()  # the browser remembers it
         await desk.view(page, "#usage-panel")
         await expect(figures.first).to_be_visible()
+        await desk.close()
+
+
+def asked_of(page: Page, requests: list[str]) -> None:
+    """Write down the parameters of each request for the dashboard, without its address."""
+
+    def add(request: Request) -> None:
+        path, _, query = request.url.partition("?")
+        if "/api/boards/desk" in path:
+            requests.append(f"{'live ' if path.endswith('/events') else ''}{unquote(query)}")
+
+    page.on("request", add)
+
+
+async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
+        page = await desk.open()
+        requests: list[str] = []
+        asked_of(page, requests)
+        await page.goto(f"{desk.url}boards?last=900")
+        await expect(page.locator("#board .board-panel")).to_have_count(7)
+        time = page.get_by_role("combobox", name="Time")
+        await expect(time).to_have_value("900")
+        assert requests == ["live last=900"]
+        await time.select_option("Last 24 hours")
+        await expect(page).to_have_url(re.compile(r"/boards/desk\?last=86400$"))
+        # By the keyboard alone: two labels, of which there may be several, and a status.
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("/")
+        value = page.get_by_label("Value of the filter")
+        await expect(value).to_be_focused()
+        for text in ("tenant=acme", "team=a b"):
+            await page.keyboard.type(text)
+            await page.keyboard.press("Enter")
+        await page.keyboard.press("Shift+Tab")
+        await page.keyboard.type("Stat")
+        await page.keyboard.press("Tab")
+        await page.keyboard.type("fine")
+        await page.keyboard.press("Enter")
+        assert await value.evaluate("(node) => node.validationMessage")
+        await value.fill("failed")
+        await page.keyboard.press("Enter")
+        chips = page.locator(".range-chips li span")
+        await expect(chips).to_have_text(["Label: tenant=acme", "Label: team=a b", "Status: failed"])
+        await expect(page.locator("#board-names a").nth(1)).to_have_attribute("href", re.compile("last=86400.*failed"))
+        assert requests[-1] == "live last=86400&label=tenant=acme&label=team=a+b&status=failed"
+        await page.get_by_role("button", name="Remove the filter Label: tenant=acme").press("Enter")
+        await expect(chips).to_have_count(2)
+        await expect(page.get_by_role("button", name="Remove the filter Label: team=a b")).to_be_focused()
+        await page.get_by_role("button", name="Live").click()
+        await expect(page).to_have_url(re.compile("still=1"))
+        async with page.expect_request(lambda request: "/events" not in request.url):
+            await time.select_option("At a moment")
+        await page.get_by_label("At", exact=True).fill("2026-11-26T12:00")
+        await expect(page).to_have_url(re.compile(r"\?time=\d+&"))
+        assert re.fullmatch(r"label=team=a\+b&status=failed&time=\d+", requests[-1])
+        await page.go_back()
+        await page.go_back()
+        await expect(time).to_have_value("86400")
+        await desk.close()
+
+
+async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.clock.install()
+        requests: list[str] = []
+        asked_of(page, requests)
+        await page.goto(f"{desk.url}boards/desk?last=900")
+        calls = page.locator('#board .board-panel[aria-label="Calls"]')
+        await page.clock.run_for(1_000)
+        await expect(calls).to_contain_text("1 calls")
+        await page.clock.run_for(59_500)
+        await expect(calls).to_contain_text("1 calls")
+        assert requests == ["live last=900"] * 2
         await desk.close()

@@ -18,7 +18,7 @@ STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
 SOURCES = [path for path in sorted(STATIC.rglob("*.js")) if path.parent.name not in ("vendor", "languages")]
 PAGES = sorted(STATIC.glob("*.html"))
-BY_KEY = re.compile(r"^(call|commands|groups|result|share|status|lanes|watchers|link)\.")
+BY_KEY = re.compile(r"^(call|commands|filters|groups|lasts|problems|result|share|status|lanes|watchers|link)\.")
 """Sections of which some texts are looked up by the state that they name."""
 
 

@@ -2,17 +2,19 @@
 
 import * as api from "./net/server.js";
 import { BOARDS_COMMANDS } from "./model/commands.js";
+import { axisOf, isStill, queryOf } from "./model/range.js";
 import { fill, translate, words } from "./model/language.js";
 import { address } from "./views/address.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { byId, copy, el, setData, setText, show } from "./views/dom.js";
 import { Keys } from "./views/keys.js";
+import { RangeBar } from "./views/range_bar.js";
 import { ShareDialog } from "./views/share.js";
 import { banner, clearBanner, initTheme } from "./views/shell.js";
 
 api.useServer(new URL("..", location.href).href);
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
-let title = "rxworker";
+let title = "rxworker", workers = [];
 
 function state(problem) {
   const word = problem === null ? "open" : "lost";
@@ -25,8 +27,9 @@ class Board extends DashboardsView {
   // All dashboards are links that keep what is asked.
   loaded(boards) {
     const found = boards.find((one) => one.name === name);
-    byId("board-names").replaceChildren(...boards.filter((one) => one.name === name || !OWN_BOARDS.slice(1).includes(one.name)).map((one) => el("li", {}, el("a", { href: `./${one.name}`, "data-board": one.name, text: one.title, "aria-current": one.name === name ? "page" : null }))));
+    byId("board-names").replaceChildren(...boards.filter((one) => one.name === name || !OWN_BOARDS.slice(1).includes(one.name)).map((one) => el("li", {}, el("a", { href: `./${one.name}`, text: one.title, "aria-current": one.name === name ? "page" : null }))));
     byId("board-names").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+    linked();
     if (!found) return state({ status: 404, message: fill(words.board.unknownBoard, { name, known: boards.map((one) => one.name).join(", ") }) });
     setText(byId("board-title"), found.title);
     naming();
@@ -41,6 +44,11 @@ class Board extends DashboardsView {
   offer() {
     share.open({ board: name }, fill(words.share.ofAll, { board: byId("board-title").textContent }), byId("board-share"));
   }
+}
+
+// The links to the other dashboards keep the time and the filters.
+function linked() {
+  for (const link of byId("board-names").querySelectorAll("a")) link.search = location.search;
 }
 
 function naming() {
@@ -60,6 +68,7 @@ class BoardKeys extends Keys {
       theme: [true, () => byId("theme").click()],
       conversations: [true, () => byId("conversations-link").click()],
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
+      filter: [true, () => range.value.focus()],
       copyLink: [true, () => copyLink()],
     };
   }
@@ -73,7 +82,13 @@ class BoardKeys extends Keys {
 
 translate(document.body);
 initTheme();
-const board = new Board(byId("boards"), "all", { fixed: name }), share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
+const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000) });
+const range = new RangeBar(byId("range"), (asked) => {
+  board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));
+  linked();
+}, () => workers);
+range.read();
+const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
 byId("board-link").addEventListener("click", copyLink);
 document.querySelector(".skip").addEventListener("click", (event) => {
@@ -82,6 +97,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 api.info().then(([info]) => {
   title = info.title || "rxworker";
+  workers = info.workers.map((worker) => worker.name);
   setText(byId("title"), title);
   show(byId("fleet-link"), info.has_fleet === true);
   naming();

@@ -7,6 +7,7 @@ import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { ago, clip, costWithout, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
+import { local } from "./views/range_bar.js";
 import { ShareDialog } from "./views/share.js";
 import { banner, clearBanner, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
@@ -23,12 +24,6 @@ function readAddress() {
     if (field.tagName === "SELECT" && value) offer(field, [value]);
     field.value = TIMES.includes(name) && value ? local(Number(value)) : value;
   }
-}
-
-// A time in seconds as the value of a field, which has that of the reader's clock.
-function local(time) {
-  const at = new Date((time - 60 * new Date(time * 1000).getTimezoneOffset()) * 1000);
-  return Number.isNaN(at.getTime()) ? "" : at.toISOString().slice(0, 16);
 }
 
 function asked() {

@@ -36,8 +36,9 @@ class PanelElement extends Themed {
       this.setEmpty(false);
       this.report("error", { code: error.code, message });
     };
+    this.#query = {};
     if (board === undefined) return problem({ status: 0, code: "source", message: words.board.source });
-    this.#query = Object.fromEntries(url.searchParams);
+    for (const name of url.searchParams.keys()) this.#query[name] = url.searchParams.getAll(name);
     this.#open(new URL(path, url).href, board, new BoardView(node), problem);
   }
 

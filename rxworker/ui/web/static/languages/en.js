@@ -11,7 +11,7 @@ export const words = {
   commands: {
     title: "Commands", hint: "Search for commands and runs", none: "Nothing fits.", more: "More", linkCopied: "The link is copied.",
     shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
-    palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs", boards: "Show the dashboards",
+    palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs", boards: "Show the dashboards", filter: "Add a filter",
     conversations: "Show the conversations", everything: "Show all runs, without filters", search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", wideTrace: "Timeline at full width, and back", numbers: "Go to the numbers",
     pause: "Pause", cancel: "Cancel…", compare: "Compare with another run", copyLink: "Copy link to this view", share: "Share a read-only link…", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
     play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
@@ -148,6 +148,13 @@ export const words = {
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
     skip: "Skip to the panels", pages: "Pages", tab: "{board} · {title}", copyLink: "Copy link", open: "Open", unknownBoard: "The server has no dashboard {name}. It has {known}.",
   },
+  range: {
+    title: "Time and filters", time: "Time", own: "Time of the dashboard", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", seconds: "Last {n} seconds", live: "Live", liveHelp: "Show what changes as it happens",
+    filters: "Filters", kind: "Filter by", value: "Value of the filter", labelHint: "name=value", add: "Add filter", chip: "{kind}: {value}", remove: "Remove the filter {kind}: {value}",
+  },
+  lasts: { m15: "Last 15 minutes", h1: "Last hour", h6: "Last 6 hours", h24: "Last 24 hours", d7: "Last 7 days", d30: "Last 30 days", d90: "Last 90 days" },
+  filters: { label: "Label", tenant: "Tenant", user: "User", model: "Model", tool: "Tool", status: "Status", worker: "Worker", q: "Text" },
+  problems: { needed: "Write a value.", needsValue: "Write the name of the label, = and its value.", needsStatus: "Write one of {known}." },
   xray: {
     show: "X-ray", of: "Operators of {title}", help: "Show the operators of this panel, and what each emits", items: { one: "{n} item", other: "{n} items" }, rate: "{n}/s", lag: "{n} ms behind", micros: "{n} µs an item",
     last: "last: {value}", from: "from {names}", within: "in {names}", source: "records", waiting: "Counting…", more: { one: "and {n} more operator", other: "and {n} more operators" },

@@ -50,6 +50,7 @@ export const FLEET_COMMANDS = [
 export const BOARDS_COMMANDS = [
   ...COMMANDS.filter(({ id }) => ["palette", "shortcuts", "theme", "fleet"].includes(id)),
   { id: "conversations", group: "page", keys: [] },
+  { id: "filter", group: "page", keys: ["/"] },
   { id: "copyLink", group: "page", keys: [] },
 ];
 

@@ -1,8 +1,9 @@
 // A dashboard of a server: what its panels show now and as it changes, or what they showed at a moment of the past.
 
-import { ApiError, boardAt, boardsAt, eventsAt, isFinal, waitOf } from "./server.js";
+import { ApiError, boardAt, boardsAt, eventsAt, isFinal, parametersOf, waitOf } from "./server.js";
 import { words } from "../model/language.js";
 
+const LEAST = 60, PARTS = 15; // seconds; the server rounds the beginning of the last seconds to so many parts of them
 const LOST = new ApiError(0, "lost", words.board.lost);
 
 // A connection. Those who show the same dashboard of the same runs share one, since a browser opens only six to a server.
@@ -11,6 +12,16 @@ class Feed {
 
   constructor(url, reach, key) {
     Object.assign(this, { url, reach, key, followers: new Set(), states: new Map(), trouble: null, ending: new AbortController(), timer: null, tries: 0 });
+    const last = Number(url.searchParams.get("last"));
+    if (last > 0) this.renewal = setInterval(() => this.renew(), 1000 * Math.max(LEAST, last / PARTS));
+    this.open();
+  }
+
+  // The last seconds are others now. What is shown stays until the states of the new ones are there.
+  renew() {
+    clearTimeout(this.timer);
+    this.ending.abort();
+    this.ending = new AbortController();
     this.open();
   }
 
@@ -47,6 +58,7 @@ class Feed {
     if (this.followers.size > 0) return;
     if (Feed.all.get(this.key) === this) Feed.all.delete(this.key);
     clearTimeout(this.timer);
+    clearInterval(this.renewal);
     this.ending.abort();
   }
 
@@ -63,16 +75,16 @@ export class BoardSource {
     Object.assign(this, { server, path, more: panel === null ? {} : { panel }, handlers, reach, feed: null, asked: 0, wanted: null, isAsking: false });
   }
 
-  // Show the present. `query` names a run or a conversation, or is empty.
+  // Show the present. `query` names a run or a conversation, or a time and filters, or is empty; a value that is a list is repeated.
   follow(query) {
     this.close();
-    const { reach } = this, url = new URL(`api/boards/${this.path}/events?${new URLSearchParams({ ...query, ...this.more })}`, this.server);
+    const { reach } = this, url = new URL(`api/boards/${this.path}/events?${parametersOf({ ...query, ...this.more })}`, this.server);
     const key = reach.fetch ? Symbol("own") : `${url.href} ${reach.token ?? ""}`;
     if (!(this.feed = Feed.all.get(key))) Feed.all.set(key, (this.feed = new Feed(url, reach, key)));
     this.feed.add(this.handlers);
   }
 
-  // Show a moment of the past. While an answer is on its way, only the newest moment waits: a slider that moves asks for no more than the server computes.
+  // Show a moment of the past, or the present without what follows (`time` is null). While an answer is on its way, only the newest moment waits: a slider that moves asks for no more than the server computes.
   async at(query, time) {
     this.leave();
     this.wanted = { ...query, ...this.more, time };

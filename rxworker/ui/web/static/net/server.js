@@ -275,7 +275,9 @@ export const runAt = (server, run, reach) => timed(`${server}${of(run, "").slice
 
 // The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
 export const boardsAt = (server, reach) => ask(`${server}api/boards`, reach);
-export const boardAt = (server, path, query, reach) => ask(`${server}api/boards/${path}?${new URLSearchParams(query)}`, reach);
+export const boardAt = (server, path, query, reach) => ask(`${server}api/boards/${path}?${parametersOf(query)}`, reach);
+// The parameters of an address: a value that is a list is repeated, and null is left out.
+export const parametersOf = (query) => new URLSearchParams(Object.entries(query).flatMap(([name, value]) => [value ?? []].flat().map((one) => [name, one])));
 
 export const fleet = (query) => ask(`api/fleet?${query}`);
 

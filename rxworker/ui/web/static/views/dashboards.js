@@ -18,7 +18,7 @@ export const OWN_BOARDS = ["usage", "fleet-hour", "fleet-day", "fleet-week"];
 export class DashboardsView {
   // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere. `time`: as of `BoardView`.
   constructor(section, scope, { fixed = "", own = [], ...time } = {}) {
-    Object.assign(this, { section, scope, fixed, own, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
+    Object.assign(this, { section, scope, fixed, own, query: {}, isStill: false, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
     this.board = new BoardView(section.querySelector(".board"), time);
     this.note = section.querySelector(".board-note");
     this.choice = section.querySelector("select");
@@ -120,9 +120,14 @@ export class DashboardsView {
       return xray;
     };
     this.board.open(found.panels, found.xray ? makeXRay : null);
-    this.source = new BoardSource(server, found.name, { states: (states) => this.board.draw(states), problem: (problem) => this.problem(problem) });
+    this.source = new BoardSource(server, found.name, { states: (states) => this.draw(states), problem: (problem) => this.problem(problem) });
     this.shown = "";
     this.update();
+  }
+
+  draw(states) {
+    this.board.node.removeAttribute("aria-busy");
+    this.board.draw(states);
   }
 
   // What is selected: a run, its conversation, and the moment of the slider, or null for the present.
@@ -132,15 +137,22 @@ export class DashboardsView {
     this.update();
   }
 
+  // What is shown of all runs: `query` is a time and filters; `isStill` if it is shown as it is now, without what follows.
+  narrow(query, time, isStill) {
+    Object.assign(this, { query, time, isStill });
+    this.update();
+  }
+
   update() {
     if (this.source === null) return;
-    const { scope, time } = this, query = scope === "all" ? {} : scope === "run" ? { run: this.run } : { conversation: this.conversation };
-    const shown = this.isSeen && (this.fold?.open ?? true) && !document.hidden && !Object.values(query).includes("") ? JSON.stringify([query, time]) : "";
+    const { scope, time, isStill } = this, query = scope === "all" ? this.query : scope === "run" ? { run: this.run } : { conversation: this.conversation };
+    const shown = this.isSeen && (this.fold?.open ?? true) && !document.hidden && !Object.values(query).includes("") ? JSON.stringify([query, time, isStill]) : "";
     if (shown === this.shown) return;
     this.shown = shown;
     for (const xray of this.xrays) xray.show(shown === "" ? null : query, time);
     if (shown === "") return this.source.close();
-    if (time === null) this.source.follow(query);
+    this.board.node.setAttribute("aria-busy", "true");
+    if (time === null && !isStill) this.source.follow(query);
     else this.source.at(query, time);
     this.problem(null);
   }
