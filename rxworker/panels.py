@@ -13,7 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar, cast
+from operator import add
+from typing import Any, ClassVar, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,6 +46,7 @@ from rxworker.events import (
     TurnStop,
     is_block_event,
 )
+from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.framing import Decoder
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Prices
@@ -57,12 +59,14 @@ from rxworker.operators import (
     only,
     percentile,
     rate,
+    records_of,
     sliding,
     spans,
+    throttle,
     usage_changes,
 )
 from rxworker.operators.gauges import UsageChanges
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import Kinds, Operator
 from rxworker.operators.window import slide
 from rxworker.providers.models import currency_of, prices_of
 from rxworker.resume.stored import last_input, title_of
@@ -141,6 +145,11 @@ def tool_of(record: Record) -> str | None:
     return event.tool or None if isinstance(event, ToolStop) else None
 
 
+# A panel with these groups need not be given all records.
+vars(run_of)["keeps"] = frozenset[type[object]]()
+vars(tool_of).update(keeps=frozenset[type[object]](), names=frozenset({ToolStart, ToolStop}))
+
+
 def label_of(name: str, default: str | None = None) -> Group:
     """The label of the run of a record, such as its tenant, as a group.
 
@@ -168,7 +177,16 @@ def total(values: Observable[float]) -> Observable[float]:
     [ total ]
     --2--5-----6--|
     """
-    return values.pipe(ops.scan(_add, 0.0))
+    return values.pipe(decode(_Total))
+
+
+class _Total(Decoder[float, float]):
+    def __init__(self) -> None:
+        self._sum = 0.0
+
+    def feed(self, data: float) -> Sequence[float]:
+        self._sum += data
+        return (self._sum,)
 
 
 def count(kind: type[Event], *, nested: bool | None = None) -> Operator[Record, int]:
@@ -307,12 +325,20 @@ def written(records: Observable[Record]) -> Observable[float]:
 
     Also while a response arrives, and where its provider reports none.
     """
-    return records.pipe(ops.map(_tokens_in), ops.filter(bool))
+    return records.pipe(decode(_Written))
+
+
+class _Written(Decoder[Record, float]):
+    reads: ClassVar[Kinds] = frozenset({TextDelta, ThinkingDelta})
+
+    def feed(self, data: Record) -> Sequence[float]:
+        tokens = _tokens_in(data)
+        return (tokens,) if tokens else ()
 
 
 def speed(records: Observable[Record]) -> Observable[float]:
     """The tokens a second that models write, about, over the last two seconds."""
-    return records.pipe(written, rate(2.0))
+    return records.pipe(written, throttle(0.25, add), rate(2.0))
 
 
 def pace(records: Observable[Record]) -> Observable[float]:
@@ -323,35 +349,56 @@ def pace(records: Observable[Record]) -> Observable[float]:
 class _Pace(Decoder[Record, float]):
     """The sums so far, and of each response that is received, since when its text is not in them, and its amount."""
 
+    reads: ClassVar[Kinds]
+
     def __init__(self) -> None:
         self._tokens = self._seconds = 0.0
         self._open: dict[tuple[str, tuple[str, ...]], tuple[float, float]] = {}
 
     def feed(self, data: Record) -> Sequence[float]:
         key, event = (data.run_id, data.path), data.event
-        if isinstance(event, _FRESH):
-            self._open.pop(key, None)
-        elif is_block_event(event):
-            since, tokens = self._open.get(key, (data.time, 0.0))
-            self._open[key] = since, tokens + _tokens_in(data)
-            if isinstance(event, BlockStop) and data.time - since >= SHORTEST:
-                self._tokens += self._open[key][1]
-                self._seconds += data.time - since
-                self._open[key] = data.time, 0.0
-                return (self._tokens / self._seconds,)
+        if event.__class__ not in BLOCK_EVENTS:
+            if event.__class__ in _FRESH:
+                self._open.pop(key, None)
+            return ()
+        since, tokens = self._open.get(key, (data.time, 0.0))
+        self._open[key] = since, tokens + _tokens_in(data)
+        if event.__class__ is BlockStop and data.time - since >= SHORTEST:
+            self._tokens += self._open[key][1]
+            self._seconds += data.time - since
+            self._open[key] = data.time, 0.0
+            return (self._tokens / self._seconds,)
         return ()
 
 
 def waits(records: Observable[Record]) -> Observable[float]:
     """The seconds from each request to the first block of its response."""
+    return records.pipe(decode(_Waits))
 
-    def asked(record: Record) -> str | None:
-        return "request" if isinstance(record.event, AttemptStart) else None
 
-    def answered(record: Record) -> str | None:
-        return "request" if is_block_event(record.event) else None
+class _Waits(Decoder[Record, float]):
+    """When each request was sent whose response has not begun, by run, and by the path of a run inside it."""
 
-    return records.pipe(spans(asked, answered), ops.map(_seconds_of))
+    reads: ClassVar[Kinds]
+
+    def __init__(self) -> None:
+        self._sent: dict[str, dict[tuple[str, ...], float]] = {}
+
+    def feed(self, data: Record) -> Sequence[float]:
+        event, of_run = data.event, self._sent.get(data.run_id)
+        if isinstance(event, AttemptStart):
+            self._sent.setdefault(data.run_id, {})[data.path] = data.time
+        elif of_run is None:  # as for nearly every delta
+            return ()
+        elif isinstance(event, _ENDS):  # of the run, or of one inside it
+            of_run.pop(data.path, None)
+            if not data.path:
+                del self._sent[data.run_id]
+        elif is_block_event(event) and (sent := of_run.pop(data.path, None)) is not None:
+            if not of_run:
+                del self._sent[data.run_id]
+            return (data.time - sent,)
+        return ()
 
 
 def tool_stops(records: Observable[Record]) -> Observable[ToolStop]:
@@ -364,6 +411,8 @@ def tool_stops(records: Observable[Record]) -> Observable[ToolStop]:
 
 class _ToolStops(Decoder[Record, ToolStop]):
     """The tools that are running."""
+
+    reads: ClassVar[Kinds] = frozenset({ToolStart, ToolStop})
 
     def __init__(self) -> None:
         self._running: tuple[RunningTool, ...] = ()
@@ -398,7 +447,7 @@ def run_seconds(records: Observable[Record]) -> Observable[float]:
     def over(record: Record) -> str | None:
         return None if record.path or not isinstance(record.event, _ENDS) else "run"
 
-    return records.pipe(spans(begun, over), ops.map(_seconds_of))
+    return records.pipe(records_of(*_STARTS, *_ENDS), spans(begun, over), ops.map(_seconds_of))
 
 
 def spread(values: Observable[float]) -> Observable[dict[str, float]]:
@@ -455,7 +504,7 @@ def in_flight(records: Observable[Record]) -> Observable[int]:
         return running - {record.run_id} if isinstance(record.event, _ENDS) else running
 
     start: frozenset[str] = frozenset()
-    return records.pipe(ops.scan(step, start), ops.map(len), ops.distinct_until_changed())
+    return records.pipe(records_of(*_BEGINS, *_ENDS), ops.scan(step, start), ops.map(len), ops.distinct_until_changed())
 
 
 def status(records: Observable[Record]) -> Observable[str]:
@@ -464,7 +513,9 @@ def status(records: Observable[Record]) -> Observable[str]:
     ``queued``, ``running``, ``paused``, ``finished``, ``failed``, ``cancelled``, ``stopped`` (by a limit) or
     ``aborted`` (by a hook).
     """
-    return records.pipe(ops.map(_status_of), ops.filter(bool), ops.distinct_until_changed())
+    return records.pipe(
+        records_of(*_STATUSES, RunAbort), ops.map(_status_of), ops.filter(bool), ops.distinct_until_changed()
+    )
 
 
 def runs_by_status(records: Observable[Record]) -> Observable[dict[str, int]]:
@@ -477,6 +528,8 @@ def runs_by_status(records: Observable[Record]) -> Observable[dict[str, int]]:
 
 class _RunsByStatus(Decoder[Record, dict[str, int]]):
     """The runs that are not over, and how many are over by their status."""
+
+    reads: ClassVar[Kinds]
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
@@ -623,11 +676,13 @@ def queue_seconds(records: Observable[Record]) -> Observable[float]:
     def was_queued(span: Span) -> bool:
         return isinstance(span.end.event, RunRecover)
 
-    return records.pipe(spans(begun, taken), ops.filter(was_queued), ops.map(_seconds_of))
+    return records.pipe(records_of(*_NO_BLOCKS), spans(begun, taken), ops.filter(was_queued), ops.map(_seconds_of))
 
 
 class _Recoveries(Decoder[Record, float]):
     """The runs whose next process is their first."""
+
+    reads: ClassVar[Kinds]
 
     def __init__(self) -> None:
         self._new: set[str] = set()
@@ -762,12 +817,12 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
 
     return Dashboard(
         [
-            chart("Ended runs", _each(_has_ended)),
-            chart("Failed runs", _each(_has_failed)),
+            chart("Ended runs", _each(_has_ended, RunStop, RunAbort)),
+            chart("Failed runs", _each(_has_failed, RunAbort)),
             chart("Tokens read", _tokens_of("input_tokens")),
             chart("Tokens written", _tokens_of("output_tokens")),
             panel("Cost", costs, view="bar", unit=_currency(prices)),
-            chart("Tools", _each(_is_call)),
+            chart("Tools", _each(_is_call, ToolStart)),
             chart("Failed tools", failed),
             chart("Recoveries", recoveries),
             panel("Tools, 95 %", slow, unit="s"),
@@ -780,11 +835,11 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
     )
 
 
-def _each(is_one: Callable[[Record], bool]) -> Operator[Record, float]:
-    """1 for each record of a kind."""
+def _each(is_one: Callable[[Record], bool], *kinds: type[Event]) -> Operator[Record, float]:
+    """1 for each record of a kind, of events of these types."""
 
     def pipeline(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(ops.filter(is_one), ops.map(lambda _: 1.0))
+        return records.pipe(records_of(*kinds), ops.filter(is_one), ops.map(lambda _: 1.0))
 
     return pipeline
 
@@ -832,10 +887,6 @@ def _coster(prices: Mapping[str, Prices] | None) -> Callable[[UsageChange], floa
     return cost_of
 
 
-def _add(one: float, other: float) -> float:
-    return one + other
-
-
 def _one_more(so_far: int, _: object) -> int:
     return so_far + 1
 
@@ -846,7 +897,7 @@ def _seconds_of(span: Span) -> float:
 
 def _tokens_in(record: Record) -> float:
     event = record.event
-    return len(event.text) / PER_TOKEN if isinstance(event, TextDelta | ThinkingDelta) else 0.0
+    return len(event.text) / PER_TOKEN if isinstance(event, _TEXTS) else 0.0
 
 
 def _status_of(record: Record) -> str:
@@ -865,6 +916,7 @@ _STARTS = (RunStart, RunResume, RunRequeue, Fork)
 _BEGINS = (*_STARTS, RunRecover)
 _ENDS = (RunStop, RunAbort, RunPause)
 _FRESH = (AttemptStart, *_ENDS)
+_TEXTS = (TextDelta, ThinkingDelta)
 _STATUSES: dict[type[Event], str] = {
     RunStart: "running",
     RunResume: "running",
@@ -874,6 +926,10 @@ _STATUSES: dict[type[Event], str] = {
     RunPause: "paused",
     RunStop: "finished",
 }
+_Pace.reads = _Waits.reads = BLOCK_EVENTS | {*_FRESH}
+_RunsByStatus.reads = frozenset({*_STATUSES, RunAbort})
+_NO_BLOCKS: list[Any] = [each.type for each in EVENT_KINDS if each.type not in BLOCK_EVENTS]
+_Recoveries.reads = frozenset(_NO_BLOCKS)
 _ORDER = ("queued", "running", "paused", "finished", *END_WORDS.values())
 
 USAGE = usage()

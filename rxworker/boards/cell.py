@@ -9,7 +9,7 @@ clock does not know whose timer it was. Neither stops another panel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import isfinite
 from typing import Any, cast
@@ -18,6 +18,7 @@ import msgspec
 import reactivex
 from msgspec import Struct
 from reactivex import abc
+from reactivex.internal import noop
 
 from rxworker.boards.clock import Action, PanelClock, RecordClock
 from rxworker.boards.operator_names import explained
@@ -32,6 +33,8 @@ from rxworker.boards.panel import (
     Partial,
     RunGroup,
     Shown,
+    kept_kinds,
+    named_kinds,
 )
 from rxworker.boards.xray import XRay, source_of
 from rxworker.errors import ConfigurationError
@@ -39,7 +42,7 @@ from rxworker.events import Record
 from rxworker.messages import JsonObject
 from rxworker.operators import Span
 from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import Sink, Source, connect
+from rxworker.operators.kernel import NO_KINDS, Kinds, Sink, Source, connect, reads_of
 
 MAX_GROUPS = 100
 """The maximum number of groups that are shown.
@@ -162,21 +165,29 @@ class Cell:
     Attributes:
         panel: The panel.
         version: How often what it shows has changed.
+        reads: The classes of the events whose records it takes notice of; ``None`` for all. The others may be left out.
+        on_reads: Called when ``reads`` has changed.
     """
 
     def __init__(
         self, panel: Panel, clock: RecordClock, on_alert: Callable[[AlertChange], object], board: str = ""
     ) -> None:
         self.panel = panel
+        self.on_reads: Callable[[], object] = noop
+        self._read_by_lanes: Kinds | None = NO_KINDS
+        self.reads: Kinds | None = named_kinds(panel.group)
         self._board = board
         self.version = 0
         self._on_alert = on_alert
         self._through, group = panel.through, panel.group
         has_state = isinstance(group, LabelGroup | RunGroup | ModelGroup)
         self._group = group.begin() if has_state else group
+        self._is_plain = group is None and panel.through is None and not isinstance(panel.pipeline, XRay)
         self._column = "" if group is None else _column(group)
-        self._clock = PanelClock(clock, self._run)
-        self._most = MAX_GROUPS if panel.view in NUMBERS else MAX_KEPT
+        self._board_clock, self._clock = clock, PanelClock(clock, self._run)
+        self._is_number = panel.view in NUMBERS
+        self._has_course = panel.view in ("line", "area")
+        self._most = MAX_GROUPS if self._is_number else MAX_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
         self._lanes: dict[str, Source[Record] | None] = {}
         self._subscriptions: dict[str, abc.DisposableBase] = {}
@@ -207,6 +218,10 @@ class Cell:
         """Take the next record; the clock has its time."""
         self._emitted, self._taken = 0, record.time
         try:
+            lane = self._lanes.get("") if self._is_plain else None
+            if lane is not None:  # as for nearly every record
+                lane.push(record)
+                return
             if self._through is not None:
                 record = self._through(record)
             found = "" if self._group is None else self._group(record)
@@ -240,10 +255,20 @@ class Cell:
 
     # Pipelines
 
+    def _note_reads(self, observers: Iterable[abc.ObserverBase[Record]]) -> None:
+        """A pipeline has subscribed to its records. The first record opens it, since none reads before its time."""
+        reads, so_far = reads_of(observers), self._read_by_lanes
+        found = self._read_by_lanes = None if reads is None or so_far is None else so_far | reads
+        if found is not None:
+            found = kept_kinds(self.panel.group, found)
+        if reads != NO_KINDS and found != self.reads:
+            self.reads = found
+            self.on_reads()
+
     def _open(self, name: str) -> str:
         """The name of the group, whose pipeline runs from now on."""
         lanes = self._lanes
-        is_sum = self._most == MAX_GROUPS
+        is_sum = self._is_number
         if name in lanes:
             if not is_sum:
                 lanes[name] = lanes.pop(name)
@@ -257,6 +282,7 @@ class Cell:
             del lanes[oldest]
         pipeline = self.panel.pipeline
         lane = lanes[name] = source_of(pipeline)
+        lane.served = self._note_reads
         sink = Sink[Any](partial(self._put, name), partial(self._stop, name), partial(self._end, name))
         try:
             result = pipeline(lane)
@@ -271,6 +297,9 @@ class Cell:
         """The pipeline emits nothing more: what it has emitted stays."""
         if name in self._lanes:
             self._lanes[name] = None
+            if self._is_plain:
+                self.reads = NO_KINDS
+                self.on_reads()
         subscription = self._subscriptions.pop(name, None)
         if subscription is not None:
             subscription.dispose()
@@ -285,7 +314,7 @@ class Cell:
         self._note()
 
     def _note(self) -> None:
-        self._changed = self._clock.to_seconds(self._clock.now)
+        self._changed = self._board_clock.seconds
         self.version += 1
 
     # Values
@@ -296,14 +325,11 @@ class Cell:
         self._emitted += 1
         if self._emitted > MAX_EMITTED:
             raise ConfigurationError("the pipeline emits without end: give it a period above 0")
-        if panel.view in NUMBERS:
-            missing: tuple[str, ...] = ()
-            if isinstance(value, Partial):
-                value, missing = cast("object", value.value), value.missing
-                self._missing[name] = missing
-            elif self._missing:
-                self._missing.pop(name, None)
-            self._put_numbers(name, value, missing)
+        if self._is_number:
+            if isinstance(value, int | float) and not self._missing:  # as for nearly every delta
+                self._put_number(name, value)
+            else:
+                self._put_numbers(name, value)
         elif panel.view == "table":
             self._put_rows(name, value)
         elif panel.view == "lane":
@@ -314,28 +340,41 @@ class Cell:
             raise misfit(panel, value, "texts")
         self._note()
 
-    def _put_numbers(self, name: str, value: object, missing: tuple[str, ...]) -> None:
-        panel, found = self.panel, dict[str, float | None]()
-        now = self._clock.to_seconds(self._clock.now)
-        # The time of the record that is taken, also if the clock was past it when it came; without one, of the timer.
-        cause = self._taken or now
-        is_grouped = panel.group is not None
-        if isinstance(value, Mapping):
-            found = self._greatest(cast("Mapping[object, object]", value), missing)
-            if is_grouped:
-                found = {f"{name}: {key}": number for key, number in found.items()}
-            known = self._keys.get(name, ()) if is_grouped else self._values
-            for gone in [key for key in known if key not in found]:
-                self._alerts.end(gone, cause)
-                del self._values[gone]
-            self._keys[name] = (*found,)
+    def _put_numbers(self, name: str, value: object) -> None:
+        missing: tuple[str, ...] = ()
+        if isinstance(value, Partial):
+            value, missing = cast("object", value.value), value.missing
+            self._missing[name] = missing
         else:
-            found[name] = None if value is None and missing else _number(panel, value)
-        self._values.update(found)
+            self._missing.pop(name, None)
+        if not isinstance(value, Mapping):
+            self._put_number(name, value, is_whole=not missing)
+            return
+        found = self._greatest(cast("Mapping[object, object]", value), missing)
+        is_grouped = self.panel.group is not None
+        if is_grouped:
+            found = {f"{name}: {key}": number for key, number in found.items()}
+        known = self._keys.get(name, ()) if is_grouped else self._values
+        for gone in [key for key in known if key not in found]:
+            self._alerts.end(gone, self._cause)
+            del self._values[gone]
+        self._keys[name] = (*found,)
         for key, number in found.items():
-            if number is not None and panel.view in ("line", "area"):
-                self._add_point(key, now, number)
-            self._alerts.take(key, number, cause, is_whole=not missing)
+            self._put_number(key, number, is_whole=not missing)
+
+    def _put_number(self, key: str, value: object, *, is_whole: bool = True) -> None:
+        """Show a number; ``None`` is one that is not known, if it is not whole."""
+        number = None if value is None and not is_whole else _number(self.panel, value)
+        self._values[key] = number
+        if self._has_course and number is not None:
+            self._add_point(key, self._board_clock.seconds, number)
+        if self.panel.alert is not None:
+            self._alerts.take(key, number, self._cause, is_whole=is_whole)
+
+    @property
+    def _cause(self) -> float:
+        """The time of the record that is taken, also if the clock was past it when it came; else that of the timer."""
+        return self._taken or self._board_clock.seconds
 
     def _greatest(self, given: Mapping[object, object], missing: tuple[str, ...]) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""

@@ -39,6 +39,9 @@ class RecordClock(HistoricalScheduler):
     A pipeline on it computes the same live, and when its records are folded again later. The pipelines of a panel have
     it as a `PanelClock`.
 
+    Attributes:
+        seconds: The time, in seconds since the epoch.
+
     >>> clock = RecordClock()
     >>> _ = clock.schedule_relative(5.0, lambda *_: print("rings"))
     >>> clock.move_to(4.0)
@@ -49,15 +52,26 @@ class RecordClock(HistoricalScheduler):
     _queue: PriorityQueue[ScheduledItem]
 
     def __init__(self) -> None:
+        self.seconds = 0.0
+        self._date: datetime | None = None
         super().__init__()
-        self._moment: datetime = self.now
+        self._moment = 0.0
         self._grid = timedelta()
         self._runs = 0
+        self._next: ScheduledItem | None = None
+        self._next_due = 0.0
 
     @property
     def now(self) -> datetime:
         """The time. Operators with windows read it for each item: it is not converted again."""
-        return self._clock  # pyright: ignore[reportReturnType] - in this class it is not a number
+        if self._date is None:
+            self._date = _moment_of(self.seconds)
+        return self._date
+
+    def _set(self, date: datetime) -> None:
+        self._date, self.seconds = date, self.to_seconds(date)
+
+    _clock = property(lambda self: self.now, _set)  # pyright: ignore[reportAssignmentType] - made when it is read
 
     @property
     def due(self) -> float | None:
@@ -76,7 +90,7 @@ class RecordClock(HistoricalScheduler):
         if self._grid:
             self._grid = timedelta()
             self.move_to(seconds)  # what waited for the grid
-        self._moment = self.now
+        self._moment = self.seconds
 
     def move_to(self, seconds: float) -> None:
         """Run what is due until then, in order, and let it be that time. Time never goes back.
@@ -84,6 +98,10 @@ class RecordClock(HistoricalScheduler):
         Args:
             seconds: Seconds since the epoch.
         """
+        if not self._grid and (not (items := self._queue.items) or seconds < self._due_of(items[0][0])):
+            if self.seconds < seconds < LATEST:  # nothing is due, as for nearly every record
+                self.seconds, self._date = round(seconds, 6), None  # as a date has it
+            return
         end = _moment_of(seconds)
         here = 0
         while self._queue and (at := self._runs_at(item := self._queue.peek())) <= end:
@@ -96,16 +114,21 @@ class RecordClock(HistoricalScheduler):
                 here, item.action = 0, _without_end
             self._runs += 1
             if not self._runs % AS_DUE:
-                self._grid = (self.now - self._moment) * 2 / AS_DUE
+                self._grid = (self.now - _moment_of(self._moment)) * 2 / AS_DUE
             item.invoke()
         if end > self.now:
             self._clock = end
+
+    def _due_of(self, item: ScheduledItem) -> float:
+        if item is not self._next:
+            self._next, self._next_due = item, self.to_seconds(item.duetime)
+        return self._next_due
 
     def _runs_at(self, item: ScheduledItem) -> datetime:
         due = item.duetime
         if not self._grid or due >= _LAST:
             return due
-        return due + (self._moment - due) % self._grid
+        return due + (_moment_of(self._moment) - due) % self._grid
 
 
 class PanelClock(HistoricalScheduler):
@@ -126,7 +149,7 @@ class PanelClock(HistoricalScheduler):
     @property
     def now(self) -> datetime:
         """The time of the board."""
-        return self._board._clock  # pyright: ignore[reportReturnType] - as there
+        return self._board.now
 
     _clock = now  # pyright: ignore[reportAssignmentType] - in this class it is not set
 

@@ -173,12 +173,18 @@ class Fold:
     Attributes:
         clock: The clock of all panels.
         cells: The panels by their names.
+        unread: The classes of the events that no panel reads, as far as it is known; their records may be left out.
     """
 
     def __init__(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object] | None = None) -> None:
         self._alerts: list[AlertChange] = []
         self.clock, note = RecordClock(), on_alert or self._alerts.append
         self.cells = {each.name: Cell(each, self.clock, note, dashboard.name) for each in dashboard.panels}
+        self.unread: set[type[object]] = set()
+        self._readers: dict[type[object], tuple[tuple[str, Cell], ...]] = {}
+        self._last = 0.0
+        for cell in self.cells.values():
+            cell.on_reads = self._forget
 
     @property
     def alerts(self) -> tuple[AlertChange, ...]:
@@ -187,19 +193,39 @@ class Fold:
 
     def take(self, record: Record) -> None:
         """Take the next record."""
-        self.clock.note(record.time)
-        clock = watchdog.clock
-        for name, cell in self.cells.items():
-            begun = clock() - watchdog.reported  # as `begin` does it, and `end`, since all panels come by here
+        self._last = time = record.time
+        kind = record.event.__class__
+        readers = self._readers.get(kind)
+        if readers is None:
+            readers = self._readers[kind] = self._find(kind)
+        if not readers:
+            return
+        self.clock.note(time)
+        clock, dog = watchdog.clock, watchdog
+        begun = clock() - dog.reported  # as `begin` does it, and `end`, since all panels come by here
+        for name, cell in readers:
             cell.take(record)
-            if clock() - watchdog.reported - begun > watchdog.limit:
-                watchdog.end(begun, "panel", name)
-        self.clock.move_to(record.time)  # what the pipelines have scheduled for this moment
+            ended = clock() - dog.reported
+            if ended - begun > dog.limit:
+                dog.end(begun, "panel", name)
+                ended = dog.begin()
+            begun = ended
+        self.clock.move_to(time)  # what the pipelines have scheduled for this moment
+
+    def _find(self, kind: type[object]) -> tuple[tuple[str, Cell], ...]:
+        """The panels that take notice of the records of these events."""
+        found = [(name, each) for name, each in self.cells.items() if each.reads is None or kind in each.reads]
+        if not found:
+            self.unread.add(kind)
+        return tuple(found)
+
+    def _forget(self) -> None:
+        self.unread.clear()
+        self._readers.clear()
 
     def at(self, time: float | None) -> tuple[PanelState, ...]:
         """What the panels show then, or at the last record; it takes no more records."""
-        if time is not None:
-            self.clock.move_to(time)
+        self.clock.move_to(self._last if time is None else time)
         for cell in self.cells.values():
             cell.dispose()
         return tuple(cell.state for cell in self.cells.values())
@@ -262,7 +288,7 @@ class Board:
         self._clock = scheduler or loop_clock()
         panels = [replace(each, pipeline=explain(each.pipeline)) if xray else each for each in dashboard.panels]
         self._fold = Fold(replace(dashboard, panels=panels), self._alert)
-        self._cells = self._fold.cells
+        self._cells, self._unread = self._fold.cells, self._fold.unread
         self._began = self._now()
         self._earlier: dict[tuple[str, str], AlertChange] = {}
         self._shown = dict.fromkeys(self._cells, 0)
@@ -392,7 +418,7 @@ class Board:
             self._runs.on_next(item)
 
     def _take(self, record: Record) -> None:
-        if self._is_over:
+        if record.event.__class__ in self._unread or self._is_over:
             return
         is_old = self._note(record)
         if is_old or self._is_beginning or self._past:
@@ -405,7 +431,7 @@ class Board:
 
     def _take_stored(self, record: Record) -> None:
         """Take a record in the order of all times."""
-        if self._is_over:
+        if record.event.__class__ in self._unread or self._is_over:
             return
         self._note(record)
         self._fold.take(record)

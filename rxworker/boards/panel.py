@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from rxworker.events import AttemptStart, ConversationCompact, Fork, Record, Run
 from rxworker.messages import Json
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import Kinds, Operator
 from rxworker.views.amounts import duration, money
 
 View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "text", "state"]
@@ -31,13 +31,35 @@ MAX_RUNS = 10_000
 """The maximum number of runs whose labels a group keeps: of further ones the oldest are dropped."""
 
 
+def named_kinds(group: Group | None) -> Kinds | None:
+    """The classes of the events of which a group has some; ``None`` for all."""
+    return getattr(group, "names", None)
+
+
+def kept_kinds(group: Group | None, read: Kinds) -> Kinds | None:
+    """The classes of the events that a panel has to be given, of which its pipelines read some; ``None`` for all.
+
+    A function of the program may read any record.
+    """
+    if group is None:
+        return read
+    keeps: Kinds | None = getattr(group, "keeps", None)
+    names = named_kinds(group)
+    return None if keeps is None else keeps | (read if names is None else read & names)
+
+
 class LabelGroup:
     """The label of the run of a record, as a group. Made by `label_of`.
 
     Args:
         name: The name of the label.
         default: The group of a run without it.
+
+    Attributes:
+        keeps: The classes of the events by which it knows the label, which it must be given.
     """
+
+    keeps: ClassVar[Kinds] = frozenset({RunStart, RunResume, Fork})
 
     def __init__(self, name: str, default: str | None) -> None:
         self._name = name
@@ -67,9 +89,13 @@ class RunGroup:
     """The run of a record, as a group: a run that resumes a paused one belongs to that one.
 
     Made by `begin`; see `rxworker.panels.RUNS`.
+
+    Attributes:
+        keeps: As of `LabelGroup`.
     """
 
     name = "run"
+    keeps: ClassVar[Kinds] = frozenset({RunResume})
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -95,9 +121,13 @@ class ModelGroup:
     """The model of the request that a record belongs to, as a group, of each run on its own.
 
     See `rxworker.panels.model_of`.
+
+    Attributes:
+        keeps: As of `LabelGroup`.
     """
 
     name = "model"
+    keeps: ClassVar[Kinds] = frozenset({AttemptStart, ConversationCompact})
 
     def __init__(self, known: dict[str, dict[tuple[str, ...], str]] | None = None) -> None:
         self._known = known

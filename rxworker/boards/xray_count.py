@@ -283,9 +283,10 @@ class Tap(Struct, frozen=True):
         is_source = producer is live.source
         push_one = from_source if is_source else on_next
         guard = Guard[object](push_one, on_error, observer.on_completed)
-        if is_guarded:
-            return Sink[object](push_one, guard.on_error, guard.on_completed, on_many), guard
-        return Sink[object](push_one, on_error, observer.on_completed, on_many), guard
+        ends = (guard.on_error, guard.on_completed) if is_guarded else (on_error, observer.on_completed)
+        sink = Sink[object](push_one, *ends, on_many)
+        sink.kinds, sink.reads = getattr(observer, "kinds", None), getattr(observer, "reads", None)
+        return sink, guard
 
     def _go_on(self, push: Callable[[A], None], pushed: A, last: object, clock: abc.SchedulerBase) -> None:
         """Push what is timed, several items, or an observable."""

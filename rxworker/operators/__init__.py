@@ -8,10 +8,10 @@ from rxworker.operators.hold_back import hold_back
 from rxworker.operators.json import ToolInput, partial_json, partial_values, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_in_order
-from rxworker.operators.pace import coalesce, merge_deltas
+from rxworker.operators.pace import coalesce, merge_deltas, throttle
 from rxworker.operators.recovery import error_to_exception, fail_on_error, retry_before_first, time_out
 from rxworker.operators.runs import Records, merge_runs
-from rxworker.operators.select import events, only, reject, split_meta
+from rxworker.operators.select import events, only, records_of, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans
 from rxworker.operators.text import lines, sentences, text_deltas, thinking_deltas
 from rxworker.operators.think_tags import think_tags
@@ -21,6 +21,7 @@ __all__ = [
     # choosing
     "events",
     "only",
+    "records_of",
     "reject",
     "split_meta",
     "text_deltas",
@@ -54,6 +55,7 @@ __all__ = [
     "map_in_order",
     "merge_deltas",
     "retry_before_first",
+    "throttle",
     "time_out",
     # several runs
     "Link",

@@ -26,7 +26,8 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
     source; then ``finish`` of the decoder is not called.
 
     Args:
-        make: Makes a decoder, for example its class.
+        make: Makes a decoder, for example its class. One of records may have ``reads``, a frozenset of the classes of
+            events whose records it takes notice of: a dashboard then gives it no others.
 
     >>> from reactivex import of
     >>> class Lines:
@@ -79,6 +80,8 @@ def decoding(
                 push(item)
             ending.on_completed()
 
-        return Sink(on_next, ending.on_error, on_completed)
+        sink = Sink(on_next, ending.on_error, on_completed)
+        sink.reads = getattr(decoder, "reads", None)
+        return sink
 
     return observing(start, verb, *given, takes_events=takes_events)

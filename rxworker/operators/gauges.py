@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import add
 from types import UnionType
-from typing import Any, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, Union, cast, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import fields, replace
@@ -30,7 +30,7 @@ from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decoding
 from rxworker.operators.expect import no_amount, no_record, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, Source, connect
+from rxworker.operators.kernel import Ending, Kinds, Operator, Scheduler, Sink, Source, connect
 from rxworker.operators.window import Fold, slide
 from rxworker.state.inner import OF_REQUESTS, RequestTokens, step_request
 
@@ -352,6 +352,8 @@ def usage_changes() -> Operator[Record, UsageChange]:
 class _Changes(Decoder[Record, UsageChange]):
     """The last requests of runs that have not ended, by run, and by the path of a run inside it."""
 
+    reads: ClassVar[Kinds]
+
     def __init__(self) -> None:
         self._open: dict[str, dict[tuple[str, ...], RequestTokens]] = {}
         self._prices: dict[str, dict[str, Prices | None]] = {}
@@ -397,6 +399,6 @@ class _Changes(Decoder[Record, UsageChange]):
 UsageChanges = _Changes
 """For what counts tokens beside other things."""
 
-_COUNTED = OF_REQUESTS | {ConversationCompact, RunResume}
+_COUNTED = _Changes.reads = OF_REQUESTS | {ConversationCompact, RunResume}
 _NO_USAGE = Usage()
 _NO_PRICES: Mapping[str, Prices | None] = {}

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from types import BuiltinFunctionType, NoneType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
@@ -165,14 +165,18 @@ class Sink(abc.ObserverBase[A]):
         on_completed: Called when the stream is complete.
         on_many: Takes several items that arrived together, as a list in which a `Deltas` stands for adjacent deltas;
             without it, each item goes through ``on_next``.
+        kinds: Of an observer of events, the classes of those that it takes notice of; of all, if it is not set.
+        reads: Of an observer of records, the same of their events: see `reads_of`.
     """
 
     # The slots stand in for the base class's abstract methods; the names below only declare their types.
-    __slots__ = ("on_completed", "on_error", "on_many", "on_next")
+    __slots__ = ("kinds", "on_completed", "on_error", "on_many", "on_next", "reads")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
     on_error: Callable[[Exception], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
     on_completed: Callable[[], None]  # pyright: ignore[reportIncompatibleMethodOverride] - a slot
+    kinds: Kinds | None
+    reads: Kinds | None
 
     def __init__(
         self,
@@ -185,6 +189,26 @@ class Sink(abc.ObserverBase[A]):
         self.on_error = on_error
         self.on_completed = on_completed
         self.on_many = on_many
+
+
+Kinds: TypeAlias = frozenset[type[object]]
+"""Classes of events."""
+
+NO_KINDS: Kinds = frozenset()
+
+
+def reads_of(observers: Iterable[abc.ObserverBase[Any]]) -> Kinds | None:
+    """The classes of the events whose records an observer of these takes notice of; ``None`` for all classes.
+
+    The records of others need not be pushed to them.
+    """
+    found = NO_KINDS
+    for observer in observers:
+        reads: Kinds | None = getattr(observer, "reads", None)
+        if reads is None:
+            return None
+        found |= reads
+    return found
 
 
 def many(observer: abc.ObserverBase[A]) -> Many[A]:
@@ -497,6 +521,7 @@ class Source(Stage[A]):
     Attributes:
         push: What `on_next` calls: the function of the subscriber itself, where there is one. To be looked up for each
             item, since it changes when subscribers come and go.
+        served: Called with the observers, if it is set, when one has come or gone.
 
     >>> numbers = Source[int]()
     >>> subscription = numbers.subscribe(print)
@@ -508,6 +533,7 @@ class Source(Stage[A]):
     _observers: tuple[abc.ObserverBase[A], ...] = ()
     _pushes: tuple[Callable[[A], None], ...] = ()
     push: Callable[[A], None] = staticmethod(noop)
+    served: Callable[[tuple[abc.ObserverBase[A], ...]], object] | None = None
     _over = False
     _error: Exception | None = None
 
@@ -539,6 +565,8 @@ class Source(Stage[A]):
             self._pushes = tuple([o.on_next for o in observers])
             # Not a method: a source that held itself would wait for the garbage collector.
             self.push = partial(_push_to_each, self._pushes) if observers else noop
+        if self.served is not None:
+            self.served(observers)
 
     def on_next(self, value: A) -> None:
         """Push an item to all subscribers."""

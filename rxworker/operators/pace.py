@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -12,9 +12,10 @@ from rxworker.events import Event, InputJsonDelta, InputValueDelta, RefusalDelta
 from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
 from rxworker.operators.disposables import Both, SerialDisposable
-from rxworker.operators.expect import EVENTS, expect_scheduler, no_event, operator, scheduler_of
+from rxworker.operators.expect import EVENTS, expect_callable, expect_scheduler, no_event, operator, scheduler_of
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
+A = TypeVar("A")
 E = TypeVar("E", bound=Event)
 
 
@@ -135,3 +136,90 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
         return Both(timer, connect(source, sink, default))
 
     return operator(subscribe, "coalesce(...)", seconds, takes_events=True)
+
+
+def throttle(
+    seconds: float, combine: Callable[[A, A], A] | None = None, scheduler: abc.SchedulerBase | None = None
+) -> Operator[A, A]:
+    """The first item at once, and then at most one in an interval: the last, or all of it combined.
+
+        -1-2-3-------4-|       the interval is 4 columns
+        [ throttle(4) ]
+        -1---3-------4-|
+
+    What follows an item within the interval waits for its end; completion and error let it out. Nothing of a sum is
+    lost with ``combine=operator.add``.
+
+    Args:
+        seconds: The interval.
+        combine: Two items in one, the older first; by default the newer is kept.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
+
+    Raises:
+        ConfigurationError: The interval is not a number above 0, or ``combine`` is not a function. As ``on_error``:
+            there is no scheduler, or what ``combine`` raises.
+
+    >>> from operator import add
+    >>> from reactivex import of
+    >>> from reactivex.scheduler import HistoricalScheduler
+    >>> of(1, 2, 3).pipe(throttle(0.1, add, HistoricalScheduler())).subscribe(print) and None
+    1
+    5
+    """
+    if combine is not None:
+        expect_callable("throttle(combine)", combine, "a function of two items")
+    check_number("throttle(seconds)", seconds, above=0)
+    expect_scheduler("throttle(...)", scheduler, optional=True)
+
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
+        clock = scheduler_of("throttle(...)", scheduler, default)
+        push = observer.on_next
+        timer, upstream = SerialDisposable(), SerialDisposable()
+        held: list[A] = []
+        is_waiting = False
+
+        def let_out() -> None:
+            if held:
+                push(held.pop())
+
+        def ring(_: abc.SchedulerBase, __: object = None) -> None:
+            nonlocal is_waiting
+            is_waiting = False
+            if held:
+                wait()
+                let_out()
+
+        def wait() -> None:
+            nonlocal is_waiting
+            is_waiting = True
+            timer.put(clock.schedule_relative(seconds, ring))
+
+        ending = Ending(observer, timer.dispose)
+
+        def on_next(item: A) -> None:
+            if ending.is_over:
+                return
+            if not is_waiting:
+                wait()
+                push(item)
+            elif held and combine is not None:
+                try:
+                    held[0] = combine(held[0], item)
+                except Exception as error:
+                    upstream.dispose()
+                    ending.on_error(error)
+            else:
+                held[:] = (item,)
+
+        def on_error(error: Exception) -> None:
+            let_out()
+            ending.on_error(error)
+
+        def on_completed() -> None:
+            let_out()
+            ending.on_completed()
+
+        upstream.put(connect(source, Sink(on_next, on_error, on_completed), default))
+        return Both(timer, upstream)
+
+    return operator(subscribe, "throttle(...)", *filter(None, (seconds, combine)))

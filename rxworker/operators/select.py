@@ -17,9 +17,9 @@ from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
 from rxworker.events.meta import Meta
 from rxworker.operators.disposables import Both
-from rxworker.operators.expect import EVENTS, no_event, no_record, observing, operator
+from rxworker.operators.expect import EVENTS, entries_given, no_event, no_record, observing, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Ending, Joined, Operator, Scheduler, Sink, Source, connect, many, to_blocks
+from rxworker.operators.kernel import Ending, Joined, Kinds, Operator, Scheduler, Sink, Source, connect, many, to_blocks
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 
@@ -74,9 +74,58 @@ def events(*, nested: bool = False) -> Operator[Record, Event]:
                     found.append(record.event)
             push_many(found)
 
-        return Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        sink = Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        sink.reads = getattr(observer, "kinds", None)
+        return sink
 
     return observing(make, "events()")
+
+
+def records_of(*types: type[Event]) -> Operator[Record, Record]:
+    """Pass on the records of events of these types, and no others, also of runs inside the run.
+
+        -p-t-u-t-|             p Ping, t TextDelta, u Usage
+        [ records_of(TextDelta) ]
+        ---t---t-|
+
+    As the first operator of a panel it makes the panel cheap: a dashboard gives it no other records.
+
+    Raises:
+        ConfigurationError: No types are given, or one is not a type of events. As ``on_error``: an item is not a
+            record.
+
+    >>> from reactivex import of
+    >>> from rxworker.events import Ping, TextDelta
+    >>> records = [Record(seq, "r", 1, 1, 0.0, event) for seq, event in enumerate([Ping(), TextDelta(0, "Hi")], 1)]
+    >>> of(*records).pipe(records_of(TextDelta)).subscribe(lambda record: print(record.seq)) and None
+    2
+    """
+    verb = f"records_of({', '.join(getattr(kind, '__name__', '?') for kind in types)})"
+    kinds: Kinds = frozenset(types)
+    if not kinds or not kinds <= EVENTS:
+        raise ConfigurationError(f"{verb} takes types of events, for example records_of(ToolStart)")
+
+    def make(observer: abc.ObserverBase[Record]) -> Sink[Record]:
+        push = observer.on_next
+        ending = Ending(observer)
+
+        def on_next(record: Record) -> None:
+            nonlocal push
+            event: Any = record.event if record.__class__ is Record else None
+            if event.__class__ in kinds:
+                push(record)
+            elif event is None:
+                push = noop
+                ending.on_error(no_record(verb, record))
+            elif event.__class__ is Deltas:
+                push = noop
+                ending.on_error(entries_given(verb))
+
+        sink = Sink(on_next, ending.on_error, ending.on_completed)
+        sink.reads = kinds
+        return sink
+
+    return observing(make, verb)
 
 
 A = TypeVar("A")
@@ -259,6 +308,9 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
             if chooses:
                 push(item)
 
-        return Sink(on_next, ending.on_error, ending.on_completed)
+        sink = Sink(on_next, ending.on_error, ending.on_completed)
+        if takes_events and passes:
+            sink.kinds = frozenset(types)
+        return sink
 
     return observing(make, verb, takes_events=not takes_records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from rxworker.framing import Decoder
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decoding
 from rxworker.operators.expect import entries_given, expect_callable, no_record
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import Kinds, Operator
 
 Marker: TypeAlias = Callable[[Record], Hashable | None]
 """A name for what begins, or ends, with a record; ``None`` where nothing does."""
@@ -182,6 +182,8 @@ def lineage() -> Operator[Record, Link]:
 class _Lineage(Decoder[Record, Link]):
     """The relations that were emitted already, for the runs that are running."""
 
+    reads: ClassVar[Kinds]
+
     def __init__(self) -> None:
         self._told: dict[str, set[tuple[str, ...]]] = {}
 
@@ -212,4 +214,4 @@ class _Lineage(Decoder[Record, Link]):
         return (Link("call", record.run_id, path, call.name),)
 
 
-_TELLING = frozenset({RunStart, RunResume, ToolStart, RunPause, RunStop, RunAbort})
+_TELLING = _Lineage.reads = frozenset({RunStart, RunResume, ToolStart, RunPause, RunStop, RunAbort})

@@ -385,7 +385,8 @@ def test_a_board_without_x_ray_runs_the_pipelines_as_they_are() -> None:
 
     board, source = board_of(Dashboard([panel("Number", pipeline)]), xray=False)
     source.on_next(record(1))
-    assert [type(each) for each in seen] == [Source]
+    assert len(seen) == 1
+    assert isinstance(seen[0], Source)
     with pytest.raises(ConfigurationError, match="use show\\(records, xray=True\\)"):
         board.xray("number")
     with pytest.raises(ConfigurationError, match="no panel 'numbers'; did you mean"):

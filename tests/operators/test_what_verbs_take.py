@@ -61,6 +61,7 @@ from rxworker.operators import (
     partial_json,
     partial_values,
     rate,
+    records_of,
     reject,
     retry_before_first,
     scan_scope,
@@ -71,6 +72,7 @@ from rxworker.operators import (
     text_deltas,
     think_tags,
     thinking_deltas,
+    throttle,
     time_out,
     tool_calls,
     tool_inputs,
@@ -180,6 +182,7 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "partial_json": ("partial_json()", partial_json, {"texts"}),
     "partial_values": ("partial_values()", partial_values, {"events"}),
     "rate": ("rate(...)", lambda: rate(1.0, CLOCK), {"numbers"}),
+    "records_of": ("records_of(Ping)", lambda: records_of(Ping), {"records"}),
     "reject": ("reject(Ping)", lambda: reject(Ping), {"events"}),
     "retry_before_first": ("", lambda: retry_before_first(give_up, CLOCK), ANYTHING),
     "scan_scope": ("scan_scope(...)", lambda: scan_scope(count, 0), {"blocks"}),
@@ -189,6 +192,7 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "split_meta": ("split_meta(...)", lambda: split_meta(passed, passed), {"events"}),
     "text_deltas": ("text_deltas()", text_deltas, {"events"}),
     "thinking_deltas": ("thinking_deltas()", thinking_deltas, {"events"}),
+    "throttle": ("", lambda: throttle(1.0, scheduler=CLOCK), ANYTHING),
     "time_out": ("", lambda: time_out(1.0, 1.0, CLOCK), ANYTHING),
     "tool_calls": ("tool_calls()", tool_calls, {"events"}),
     "tool_inputs": ("tool_inputs()", tool_inputs, {"events"}),
@@ -238,7 +242,7 @@ ITEMS: dict[str, tuple[Kind | None, Callable[[], list[Any]]]] = {
 }
 
 # What is not among the items of its kind that a verb takes.
-REFUSES = {("spans", "entries")}
+REFUSES = {("records_of", "entries"), ("spans", "entries")}
 
 
 def from_iterable(items: Iterable[Any]) -> Observable[Any]:
