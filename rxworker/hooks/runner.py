@@ -11,6 +11,7 @@ The run itself being cancelled is none of these: it goes through, also where a h
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -160,7 +161,9 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     def is_cancelled() -> bool:
         return task is not None and task.cancelling() > cancels
 
-    call = _answer(hook, context, report, name)
+    # A hook that is abandoned, and still runs, writes into a context of its own.
+    own = context if hook.timeout is None else copy.copy(context)
+    call = _answer(hook, own, report, name)
     try:
         if hook.timeout is not None:
             call = within(_kept(call), hook.timeout, grace=GRACE)
@@ -178,6 +181,9 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
         raise _error(hook, name, f"it took longer than {hook.timeout:g} s") from error
     except Exception as error:
         raise _raised(hook, name, error) from error
+    finally:
+        if own is not context:
+            context.__dict__.update(own.__dict__, reached=[*own.reached])
     # A hook that catches its cancellation does not keep the run.
     if is_cancelled():
         raise asyncio.CancelledError

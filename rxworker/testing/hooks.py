@@ -115,7 +115,8 @@ class HookStub(Hook[Any]):
         settings: Those of any hook; it is called ``stub`` where no name is given.
 
     Attributes:
-        contexts: The contexts that it received, in order, with the later changes of other hooks and the worker.
+        contexts: The contexts that it received, in order, with the later changes of other hooks and the worker,
+            unless it has a time-out.
         contents: The content of each, at the time when the hook ran.
         cancelled: How often it was cancelled while it hung.
 

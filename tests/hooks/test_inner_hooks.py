@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -15,7 +16,8 @@ from rxworker.hooks import Abort, Finish, Hooks, Pause, Skip, ToolCallContext, T
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.registry import chain
-from rxworker.testing import ScriptedModel, call
+from rxworker.testing import ScriptedModel, call, call_context
+from rxworker.tools.coroutines import pass_through
 from rxworker.turn.result import Paused
 
 
@@ -173,3 +175,40 @@ async def test_an_abort_hook_that_was_abandoned_speaks_in_its_own_name(monkeypat
     seen: list[Event] = []
     run.events.subscribe(seen.append, lambda _: None)
     assert [event.hook for event in seen if isinstance(event, HookMessage)] == ["first"]
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+async def test_a_hook_that_was_abandoned_changes_nothing_that_the_hooks_after_it_see(
+    is_chain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rxworker.hooks.runner.GRACE", 0.0)
+    released, done = asyncio.Event(), asyncio.Event()
+
+    @before_tool_call
+    def inner(context: ToolCallContext) -> None:
+        context.set_variable("inner", context.hook)
+
+    async def stubborn(context: ToolCallContext) -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        context.input = {"path": "/"}
+        if is_chain:  # the next hook of the chain runs, since this one has failed
+            asyncio.get_running_loop().call_soon(done.set)
+            raise ValueError
+        await pass_through(Hooks([inner]).operator("before_tool_call"), context)
+        done.set()
+
+    async def last(context: ToolCallContext) -> Pause:
+        released.set()
+        await done.wait()
+        await asyncio.sleep(0)
+        return Pause(f"{context.get_variable('inner')}, then {context.hook}")
+
+    failing = before_tool_call(stubborn, on_failure="continue", timeout=None if is_chain else 0.01)
+    abandoned = chain(failing, inner, name="slow", on_failure="continue", timeout=0.01) if is_chain else failing
+    context = call_context("read")
+    answer = await pass_through(Hooks([abandoned, before_tool_call(last)]).operator("before_tool_call"), context)
+    assert answer == Pause("slow/inner, then last" if is_chain else "inner, then last")
+    names = ["slow/stubborn", "slow/inner"] if is_chain else ["stubborn"]
+    assert (context.hook, context.reached, context.input) == ("last", [*names, "last"], {})
