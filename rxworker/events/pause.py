@@ -20,6 +20,8 @@ RECOVERY = "recovery"
 It is stored as well.
 """
 
+BY_CALLER = "pause"
+"""The hook name in a pause that the application requested. It is stored as well."""
 QUESTION = "question"
 """The hook name in a pause for calls whose tools have a question, which a person answers. It is stored as well."""
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from rxworker.errors import ConfigurationError
-from rxworker.events.pause import CLIENT_TOOL, QUESTION, RECOVERY
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL, QUESTION, RECOVERY
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint
 from rxworker.messages.settings import check_number
@@ -32,7 +32,7 @@ FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
     HookPoint.ON_TURN_END: ("abort", "continue"),
     HookPoint.ON_ABORT: ("continue",),
 }
-RESERVED = (CLIENT_TOOL, QUESTION, RECOVERY, REQUIRES_APPROVAL)
+RESERVED = (BY_CALLER, CLIENT_TOOL, QUESTION, RECOVERY, REQUIRES_APPROVAL)
 """What `PauseState.hook` is where no hook has paused the run."""
 MATCHED = (HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TURN_END)
 ABORT_SECONDS = 5.0

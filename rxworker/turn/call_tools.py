@@ -46,7 +46,7 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.pause import CLIENT_TOOL
+from rxworker.events.pause import BY_CALLER, CLIENT_TOOL
 from rxworker.hooks import HookPoint
 from rxworker.hooks.runner import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
@@ -75,7 +75,6 @@ from rxworker.turn.context import (
     ignore,
     let_watchers_act,
 )
-from rxworker.turn.journal import BY_CALLER
 from rxworker.turn.permit import HookScope, permit, refused, revise, shown
 
 A = TypeVar("A")
@@ -427,7 +426,7 @@ def _pause(
         reason = f"{', '.join(dict.fromkeys(each.paused.call.name for each in left))} runs in the client"
     calls = tuple([each.paused for each in left])
     pause = PauseState(hook, calls, required, reason, dict(sorted(results.items())), scope.pause.key)
-    if hook == BY_CALLER and not required:
+    if hook == BY_CALLER:
         context.pause_request.take(emit, pause)
     else:
         emit(RunPause(pause))

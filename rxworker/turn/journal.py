@@ -28,6 +28,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.events.deltas import Deltas, Parts
+from rxworker.events.pause import BY_CALLER
 from rxworker.hub import Hub
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
@@ -282,10 +283,6 @@ def not_delivered(delivered: asyncio.Future[None], error: Exception | None = Non
     if not delivered.done():
         delivered.set_exception(error or LocalProtocolError(TOO_LATE))
         delivered.exception()
-
-
-BY_CALLER = "pause"
-"""The hook name in a `PauseState` for a pause that the application requested."""
 
 
 class PauseRequest(Struct, eq=False):

@@ -87,10 +87,10 @@ async def test_skip_ends_the_chain_and_is_reported_with_the_hooks_name() -> None
 
 async def test_a_coroutine_function_is_waited_for() -> None:
     @before_tool_call
-    async def pause(context: ToolCallContext) -> BeforeToolCallVerdict:
+    async def permit(context: ToolCallContext) -> BeforeToolCallVerdict:
         return Pause("ask someone")
 
-    assert await ask_call(pause) == Pause("ask someone")
+    assert await ask_call(permit) == Pause("ask someone")
 
 
 async def test_a_matcher_fits_the_whole_name_of_the_tool() -> None:
@@ -482,7 +482,7 @@ def test_a_hook_sends_messages_to_the_watchers_under_its_name() -> None:
     ] == ROWS
 
 
-@pytest.mark.parametrize("name", ["client_tool", "question", "recovery", "requires_approval"])
+@pytest.mark.parametrize("name", ["client_tool", "pause", "question", "recovery", "requires_approval"])
 def test_a_hook_cannot_have_the_name_of_a_pause_that_no_hook_requests(name: str) -> None:
     def permit(context: HookContext) -> None: ...
 

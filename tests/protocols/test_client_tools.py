@@ -98,7 +98,7 @@ def skip(_: ToolCallContext) -> BeforeToolCallVerdict | None:
 
 
 @before_tool_call(matcher="open_tab")
-def pause(_: ToolCallContext) -> BeforeToolCallVerdict | None:
+def permit(_: ToolCallContext) -> BeforeToolCallVerdict | None:
     return Pause("may it?")
 
 
@@ -125,10 +125,10 @@ CASES: dict[str, tuple[Any, Decision | None, list[Any], list[Any]]] = {
     "skip": (skip, None, [], []),
     "edit": (edit, None, [ALLOWED], []),
     "abort": (abort, None, [], []),
-    "pause, then approved": (pause, Approve(), [], [FORBIDDEN]),
-    "pause, then approved with other arguments": (pause, Approve(dict(ALLOWED)), [], [ALLOWED]),
-    "pause, then denied": (pause, Deny("no"), [], []),
-    "pause, then answered": (pause, Answer("it is open"), [], []),
+    "pause, then approved": (permit, Approve(), [], [FORBIDDEN]),
+    "pause, then approved with other arguments": (permit, Approve(dict(ALLOWED)), [], [ALLOWED]),
+    "pause, then denied": (permit, Deny("no"), [], []),
+    "pause, then answered": (permit, Answer("it is open"), [], []),
     "edit and pause, then approved": (edit_and_pause, Approve(), [], [ALLOWED]),
     "edit and pause, then denied": (edit_and_pause, Deny("no"), [], []),
 }

@@ -224,14 +224,14 @@ async def test_hooks_run_again_for_an_approved_call_only_if_it_was_edited() -> N
 
 async def test_a_validator_behind_a_pause_at_the_end_of_a_turn_sees_the_answer() -> None:
     @on_turn_end
-    def pause(context: TurnEndContext) -> Pause:
+    def review(context: TurnEndContext) -> Pause:
         return Pause()
 
     @on_turn_end
     def validate(context: TurnEndContext) -> ContinueWithMessages | None:
         return None if context.text == "right" else ContinueWithMessages.user("Try again.")
 
-    worker = guarded("wrong", "right", hooks=(pause, validate))
+    worker = guarded("wrong", "right", hooks=(review, validate))
     await worker.run("go")
     again = await worker.resume()
     assert isinstance(again, Paused)
@@ -537,18 +537,6 @@ async def test_a_matcher_at_the_end_of_a_turn_knows_tools_whose_calls_a_hook_has
     assert ASKED == ["Done."]
 
 
-@pytest.mark.parametrize("decision", [Approve(), Approve(input={"command": "rm -rf /"})])
-async def test_a_hook_with_the_name_of_a_pause_by_the_caller_runs(decision: Decision) -> None:
-    worker = guarded(LS, "Done.", hooks=(asked("pause", Skip("no")),))
-    run = worker.run("Clean up.")
-    run.pause()
-    paused = await run
-    assert isinstance(paused, Paused)
-    assert ASKED == []
-    await worker.resume(decisions=[decision])
-    assert (ASKED, RAN) == (["pause"], [])
-
-
 @pytest.mark.parametrize("left", ["nonsense", "another name"])
 @pytest.mark.parametrize("verdict", [None, Skip("no"), Pause("?")])
 async def test_a_call_that_a_hook_has_broken_is_seen_before_the_next_hook(
@@ -608,28 +596,3 @@ async def test_hooks_do_not_run_again_for_a_call_whose_tool_had_a_question() -> 
     assert isinstance(result, Finished)
     assert ran == ["plant"]
     assert "planted, accept" in str(result.conversation)
-
-
-async def test_a_hook_with_a_name_that_pauses_have_leaves_no_call_agreed_to_that_no_hook_has_seen() -> None:
-    ran: list[str] = []
-
-    @tool
-    async def act(which: str) -> str:
-        ran.append(which)
-        return which
-
-    def pauses(context: ToolCallContext) -> Pause | None:
-        return Pause("may it?") if context.input["which"] == "a" else None
-
-    def guard(context: ToolCallContext) -> Skip | None:
-        return Skip("no") if context.input["which"] == "b" else None
-
-    hooks = [Hook(pauses, "before_tool_call", name="pause"), Hook(guard, "before_tool_call", name="guard")]
-    worker = Worker(ScriptedModel([call("act", which="a") + call("act", which="b"), "Done."]), tools=[act], hooks=hooks)
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
-    assert paused.reason == "may it?"
-    assert not any(each.is_approved or each.spared for each in paused.pause.calls[1:])
-    first, second = paused.pending
-    await worker.resume(decisions={first.id: Answer("known"), second.id: Approve()})
-    assert "b" not in ran

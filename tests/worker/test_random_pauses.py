@@ -14,8 +14,7 @@ from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
 from rxworker.worker import Decision, load_paused, save_paused
 
-NAMES = ["guard", "pause", "approve", "stop", "ask"]
-"""Two are also what a pause without a hook is called."""
+NAMES = ["guard", "permit", "approve", "stop", "ask"]
 
 Told = tuple[str, str, str]
 """The id of a call, its tool, and its argument."""
@@ -75,7 +74,7 @@ class Walk:
         def mask(context: ToolResultContext) -> None:
             context.set_content(context.result.text.replace("secret", "***"))
 
-        @on_turn_end(name="pause")
+        @on_turn_end(name="review")
         def stop(_: TurnEndContext) -> Pause | None:
             return Pause("?") if self.random.random() < 0.4 else None
 
