@@ -34,7 +34,10 @@ def mistakes() -> Iterator[tuple[str, str, str]]:
         if "templates" in path.parts:
             continue
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if not any(f"{name}(" in text for name in (*RAISED, *CHECKS)):
+            continue  # to parse all takes twice as long
+        tree = ast.parse(text)
         local = {
             name.id: texts(node.value, {})
             for node in ast.walk(tree)

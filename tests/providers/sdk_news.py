@@ -71,9 +71,10 @@ SOURCES: list[tuple[str, str, str]] = [
 def news() -> list[str]:
     """The names that stand in no source of their provider, sorted, a line each."""
     found: set[str] = set()
+    words = {provider: _words(ROOT / "rxworker" / "providers" / provider) for provider, _, _ in SOURCES}
     for provider, kind, where in SOURCES:
         module, _, name = where.partition(":")
-        known = _words(ROOT / "rxworker" / "providers" / provider)
+        known = words[provider]
         if module == BEDROCK:
             names = _names_of_aws(module, name)
         else:

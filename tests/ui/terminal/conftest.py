@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from textual import _wait, screen
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
@@ -24,6 +25,10 @@ from rxworker.ui.terminal.app import TerminalApp
 from rxworker.ui.terminal.bars import Composer
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.ui.terminal.view import LaneView
+
+# After each key a test waits until the app does nothing for a while, in which it draws what has changed. Half of both
+# of Textual's times: the tests spend most of theirs in such waits.
+_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE, screen.UPDATE_PERIOD = 1 / 100, 1 / 2000, 1 / 120  # type: ignore[misc]
 
 PATIENCE = 60.0
 STILL = 1.5
