@@ -131,7 +131,10 @@ def copy_arguments(given: JsonObject | str) -> JsonObject | str:
 def _copied(value: Json) -> Json:
     if isinstance(value, dict):
         return {name: _copied(each) for name, each in value.items()}
-    return [_copied(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list | tuple):
+        copied = map(_copied, value)
+        return [*copied] if isinstance(value, list) else (*copied,)
+    return value
 
 
 def text_parameter(meta: ToolMeta) -> str | None:

@@ -219,7 +219,7 @@ def _is_turned(message: Message, before: Message) -> bool:
 def _differs(one: Json, other: Json) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return [*one] != [*other] or any(map(_differs, one.values(), other.values()))
-    if isinstance(one, list) and isinstance(other, list):
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return any(map(_differs, one, other))
     return one.__class__ is not other.__class__
 

@@ -10,7 +10,7 @@ import pytest
 from rxworker import Worker, on_message_send, tool
 from rxworker.errors import HookError
 from rxworker.hooks import Hook, MessageSendContext, chain
-from rxworker.messages import Conversation, Message, Text, ToolCall, ToolResult, validate
+from rxworker.messages import Conversation, Json, Message, Text, ToolCall, ToolResult, validate
 from rxworker.testing import ScriptedModel, call
 
 BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
@@ -152,3 +152,19 @@ async def test_a_conversation_that_was_broken_before_may_be_repaired_in_part() -
     context.messages.append(Message.user(""))
     with pytest.raises(HookError, match="it is empty"):
         context.check()
+
+
+@pytest.mark.parametrize("value", [{"b": 1}, [{"b": 1}], ({"b": 1},), [({"b": 1},)]], ids=repr)
+def test_what_a_hook_changes_in_place_within_arguments_is_noted_and_stays_in_the_request(value: Json) -> None:
+    """Arguments with a tuple come from a program; JSON has none."""
+    made = ToolCall("x", "look", {"a": value})
+    said = (Message.user("Hi"), Message("assistant", (made,)), Message("user", (ToolResult("x", "1.0"),)))
+    context, before = MessageSendContext(conversation=Conversation(said), emit=print), repr(made)
+    inner: Any = context.messages[1].tool_calls[0].input
+    inner = inner["a"]
+    while not isinstance(inner, dict):
+        inner = inner[0]
+    inner["b"] = 1.0
+    context.note("turn")
+    assert repr(made) == before
+    assert [hook for hook, _, _ in context.edits] == ["turn"]
