@@ -41,7 +41,6 @@ from rxworker.errors import ConfigurationError, DecisionError, InvalidArgumentEr
 from rxworker.events import Event, MessageAdd, PausedCall, PauseState, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
-from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.runner import names_in, numbered
 from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
@@ -356,7 +355,7 @@ def _spared(pause: PauseState, hooks: Hooks) -> tuple[SparedHooks, SparedHooks]:
     For the call or turn that it paused at, and for a call that a person has edited.
     """
     reached = pause.spared if pause.at is None else pause.calls[pause.at].spared
-    if not reached or reached[-1][0] != pause.hook or pause.hook == REQUIRES_APPROVAL:
+    if not reached or reached[-1][0] != pause.hook:  # no hook has paused it
         return reached, ()
     point = HookPoint.BEFORE_TOOL_CALL if pause.calls else HookPoint.ON_TURN_END
     is_here = reached[-1] in numbered(names_in(hooks.at(point)))
