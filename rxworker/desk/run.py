@@ -21,7 +21,7 @@ from rxworker.decisions import Decided, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError, RunStatusError
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
-from rxworker.log.values import OPEN, RunRow, resumed_id
+from rxworker.log.values import OPEN, Command, RunRow, resumed_id
 from rxworker.messages import Message
 from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
@@ -136,6 +136,11 @@ class OpenRun:
         return self.info.row.resumes or None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has records. A run that resumes another one has none before a process takes it."""
+        return self.here is not None or self.info.last_seq > 0 or not self.info.row.resumes
+
+    @property
     def is_running_here(self) -> bool:
         """Whether this process runs it."""
         return self.here is not None and not self.here.done()
@@ -161,7 +166,7 @@ class OpenRun:
     def status(self) -> RunStatus:
         """Its status; what is shown may be ahead of the list. One that was cancelled while it was paused is aborted."""
         status = self.info.status
-        if status == "running" and self.shown is not None and self.shown.done():
+        if status in OPEN and self.shown is not None and self.shown.done():
             status = self.shown.state.status
         return "running" if status in ("queued", "running", "new", "deleted") else status
 
@@ -313,13 +318,14 @@ class OpenRun:
             await self._cancel(self.log, when, reason)
 
     async def _cancel(self, log: EventLog, when: Literal["now", "after_turn"], reason: str) -> None:
-        replica = self._followed(log)
-        await replica.cancel(when, reason=reason)
+        # What is sent to a paused run is carried over to the one that resumes it, which is not in the log yet.
+        stored = self.id if self.has_begun else self.info.row.resumes
+        await log.send(stored, Command("cancel", {"reason": reason, "when": when}))
         if self.here is not None and isinstance(self.here.session, QueuedSession):
             await asyncio.wait({self.here.hand_over()})
         await self.refresh()
         if self.waits_for == "queued":
-            await end_cancelled(log, self.id)
+            await end_cancelled(log, stored)
         if when == "now":
             try:
                 async with asyncio.timeout(STOP_SECONDS):

@@ -366,6 +366,12 @@ def will_be_cancelled(stored: LoadedRun, sent: Iterable[Command]) -> bool:
     return any(each.kind == "cancel" and each.number not in stored.taken for each in sent)
 
 
+def cancelled_by(stored: LoadedRun, sent: Iterable[Command]) -> Command | None:
+    """The command that ends it at once, and that no process has taken."""
+    wanted = (each for each in sent if each.kind == "cancel" and each.data.get("when") != "after_turn")
+    return next((each for each in wanted if each.number not in stored.taken), None)
+
+
 def ending_of(stored: LoadedRun, sent: Sequence[Command], progress: int) -> Continuation | None:
     """How a run ends that does not go on: it was cancelled, or its process ends again and again at one place.
 
@@ -376,11 +382,9 @@ def ending_of(stored: LoadedRun, sent: Sequence[Command], progress: int) -> Cont
         sent: The commands to it. A cancellation that no process has taken is taken with the end.
         progress: The number of the last record that was progress.
     """
-    for command in sent:
-        is_now = command.kind == "cancel" and command.data.get("when") != "after_turn"
-        if is_now and command.number not in stored.taken:
-            error = RunCancelledError(reason_in(command))
-            return Continuation([CommandTaken(command.number, "cancel")], error=error)
+    if (command := cancelled_by(stored, sent)) is not None:
+        error = RunCancelledError(reason_in(command))
+        return Continuation([CommandTaken(command.number, "cancel")], error=error)
     # It may have been cancelled when its process ended, and put back after that.
     own = [r.event for r in stored.records if not r.path and r.seq > stored.copied]
     is_cancelled = False

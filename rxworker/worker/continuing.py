@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -16,10 +16,11 @@ from rxworker.log.base import EventLog, claim_or_release, release_shielded
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, RunInfo, RunRow, recorded_labels
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, recorded_labels
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.resume.recovery import (
     Continuation,
+    cancelled_by,
     continue_run,
     ending_of,
     is_forked,
@@ -220,10 +221,12 @@ async def forked(
     return await recovered(session, log, new, reason or f"forked from {run_id}", None, output)
 
 
-async def load_paused(session: SessionBase, run_id: str, given: Decided) -> tuple[Paused[None], RunRow]:
+async def load_paused(
+    session: SessionBase, run_id: str, given: Decided, sent: Sequence[Command] = ()
+) -> tuple[Paused[None], RunRow]:
     """A stored paused run, and what a list shows of it.
 
-    The decisions fit it, and there are the tools of the calls that will run.
+    The decisions fit it, and there are the tools of the calls that will run, unless a command cancels the run.
     """
     stored, row = await load(session, run_id)
     if row.outer:
@@ -237,7 +240,7 @@ async def load_paused(session: SessionBase, run_id: str, given: Decided) -> tupl
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
     _, scope = resume_turn(paused, given, worker.hooks, worker.tools)
     session._check_matchers()
-    if session._performs:
+    if session._performs and cancelled_by(stored, sent) is None:
         waiting = [each.call.name for each in scope.waiting]
         check_tools(stored.tools, worker.tools, run_id, waiting)
     return paused, row
@@ -271,9 +274,10 @@ async def recovered(
     try:
         claim = claim or await claim_or_release(log, run_id)
     except RunStatusError as error:
-        if error.status == "paused" and (decided := decision_of(await log.sent(run_id))):
+        sent = await log.sent(run_id) if error.status == "paused" else []
+        if decided := decision_of(sent):
             decided = replace(decided, add=session.worker.mapped(decided.add))
-            paused, row = await load_paused(session, run_id, decided)
+            paused, row = await load_paused(session, run_id, decided, sent)
             return await _applied(session, log, paused, decided, output, row, held)
         raise LocalProtocolError(
             f"{run_id} is {error.status}, not cut off: load({run_id!r}) returns its result, and resume(...) "

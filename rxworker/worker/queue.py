@@ -340,13 +340,17 @@ class _QueueModel:
 
 
 async def end_cancelled(log: EventLog, run_id: str) -> None:
-    """End a queued run that was cancelled, unless another process has taken it meanwhile.
+    """End a queued run that was cancelled, or a paused one that was decided about, unless another process has taken it.
 
     Raises:
         LogError: The log cannot be read or written.
     """
-    with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
-        await Worker(_QueueModel(""), log=log).recover(run_id)
+    try:
+        with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
+            await Worker(_QueueModel(""), log=log).recover(run_id)
+    except LogError:
+        if await log.listed(resumed_id(run_id)) is None:  # else another process was faster
+            raise
 
 
 async def work(

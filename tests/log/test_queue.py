@@ -6,14 +6,14 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rxworker import Approve, Run, Worker, before_tool_call, tool
-from rxworker.errors import ConfigurationError
+from rxworker import Approve, Finished, Run, Worker, before_tool_call, tool
+from rxworker.errors import ConfigurationError, RunCancelledError, RunStatusError
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
 from rxworker.log.recover import RunSource
@@ -21,7 +21,7 @@ from rxworker.log.values import Command
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.worker import submit, work
-from rxworker.worker.queue import begin
+from rxworker.worker.queue import begin, end_cancelled
 from tests.log.conftest import OpenLog
 
 Make = Callable[[RunInfo], Worker | None]
@@ -356,3 +356,28 @@ async def test_the_process_that_decides_resumes_the_run(open_store: OpenLog, mon
             run = await worker.decide(paused.id, [Approve()]).started()
             assert (await run).text == "So."
         assert made == []
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_run_that_another_process_has_resumed_meanwhile_is_ended_there(is_over: bool) -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        begun.set()
+        await gate.wait()
+        return "paid"
+
+    async with MemoryLog() as log:
+        worker = Worker(ScriptedModel([call("pay"), "Done."]), tools=[pay], log=log)
+        paused = await worker.run("Pay.")
+        resumed = worker.decide(paused.run_id, [Approve()])
+        await begun.wait()
+        if is_over:
+            gate.set()
+            await resumed
+        with suppress(RunStatusError):  # it has ended
+            await log.send(paused.run_id, Command("cancel"))
+        await end_cancelled(log, paused.run_id)
+        with nullcontext() if is_over else pytest.raises(RunCancelledError):
+            assert isinstance(await resumed, Finished)

@@ -453,7 +453,8 @@ async def get_events(state: ServerState, request: WebRequest) -> web.Response | 
     entry = await state.runs_of(request).find(request.params["id"])
     given = request.headers.get("Last-Event-ID") or request.query.get("after")
     after = read_last_event_id(given)
-    await entry.open()
+    if entry.has_begun:
+        await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
     frames = entry.frames if request.link is None else entry.shared_frames

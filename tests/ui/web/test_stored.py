@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -480,6 +480,48 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
             await there.http.close()
+
+
+@asynccontextmanager
+async def working(site: Site) -> AsyncGenerator[None]:
+    """A process that takes queued runs, with the worker of a site."""
+    task = asyncio.create_task(work(site.log, lambda _: site.worker()))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("decision", [APPROVE, {"type": "approve", "always": True}])
+async def test_a_queued_run_that_resumes_another_one_is_watched_and_cancelled_before_a_process_takes_it(
+    sites: Sites, decision: Body
+) -> None:
+    desk, _ = await sites.open(Settings(heartbeat=0.02), queues=True)
+    there, _ = await sites.open()
+    begun = await desk.begin("delete it")
+    async with working(there):
+        paused = await paused_at_delete(desk, begun["id"])
+    await there.server.__aexit__(None, None, None)  # which would take it, too
+    body = {"decisions": {paused["pause"]["paused_at"]: decision}}
+    status, resumed = await desk.post(f"api/runs/{begun['id']}/resume", body)
+    assert (status, resumed["status"], resumed["cause"]) == (201, "running", "queued")
+    url, removal = f"api/runs/{resumed['id']}", f"api/conversations/{begun['conversation']}/delete"
+    assert (await desk.post(removal, {}))[0] == 409
+    async with asyncio.timeout(60), desk.http.get(f"{desk.server.url}{url}/events") as response:
+        assert response.status == 200
+        while not (await response.content.readline()).startswith(b":"):
+            pass  # until a comment keeps it alive
+        status, told = await desk.post(f"{url}/cancel", {"reason": "a mistake"})
+        assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
+        assert "a mistake" in told["reason"]
+        frames = read_frames((await response.read()).decode())
+    assert is_gapless(frames)
+    assert json.loads(frames[-1]["data"])["status"] == "aborted"
+    async with working(there):
+        await desk.frames((await desk.begin("Hello"))["id"])
+    assert (there.deleted, (await desk.get(url))["status"]) == ([], "aborted")
+    assert (await desk.post(removal, {}))[0] == 200
 
 
 async def test_what_is_always_allowed_is_kept_by_the_log_until_it_is_revoked(sites: Sites) -> None:
