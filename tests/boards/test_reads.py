@@ -89,12 +89,9 @@ def first_ping(records: Observable[Record]) -> Observable[float]:
 
 OWN = [
     panel("Status", status, view="state", group=run_of),
-    panel("In flight", in_flight),
-    panel("Speed", speed, view="area"),
-    panel("Rate of ends", ends_a_second),
-    panel("First tool", first_tool),
-    panel("Later", later),
-]
+    panel("In flight", in_flight), panel("Speed", speed, view="area"), panel("Rate of ends", ends_a_second),
+    panel("First tool", first_tool), panel("Later", later),
+]  # fmt: skip
 
 
 def of_all(given: Panel) -> Panel:

@@ -222,11 +222,8 @@ def test_runs_shows_a_line_for_each_run() -> None:
     rows = states["runs"].value
     assert isinstance(rows, list)
     assert [(row["status"], row["turns"], row["tools"]) for row in rows] == [
-        ("finished", 2, 2),
-        ("finished", 2, 1),
-        ("failed", 1, 0),
-        ("finished", 1, 0),
-    ]
+        ("finished", 2, 2), ("finished", 2, 1), ("failed", 1, 0), ("finished", 1, 0),
+    ]  # fmt: skip
     assert [row["run"] for row in rows] == list(dict.fromkeys(r.run_id for r in RECORDS))
     assert rows[3]["tokens"] == 150
     assert [row["title"] for row in rows] == ["?"] * 4

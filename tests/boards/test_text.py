@@ -39,12 +39,9 @@ def order(records: Observable[Record]) -> Observable[bool]:
 
 
 BOARD = Dashboard(
-    [
-        panel("Last", ops.map(seq_of)),
-        panel("By run", ops.map(seq_of), view="bar", group=run_of),
-        panel("In order", order),
-    ]
-)
+    [panel("Last", ops.map(seq_of)), panel("By run", ops.map(seq_of), view="bar", group=run_of),
+     panel("In order", order)]
+)  # fmt: skip
 
 
 def shown(view: View, value: Any, **more: Any) -> list[str]:

@@ -37,22 +37,14 @@ class Terminal:
         self._ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (30, columns))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rxworker", *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-            cwd=folder,
+            [sys.executable, "-m", "rxworker", *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True, cwd=folder,
             env={
-                **os.environ,
-                "TERM": kind,
-                "XDG_STATE_HOME": str(folder / "state"),
-                "ANTHROPIC_API_KEY": "none",
-                "NO_COLOR": "1",
-                "PYTHONUTF8": "1",
+                **os.environ, "TERM": kind, "XDG_STATE_HOME": str(folder / "state"), "ANTHROPIC_API_KEY": "none",
+                "NO_COLOR": "1", "PYTHONUTF8": "1",
                 "PYTHONUNBUFFERED": "1",  # as in containers: a write may end early
             },
-        )
+        )  # fmt: skip
         os.close(theirs)
         self.shown = ""
         self._data = b""

@@ -49,14 +49,9 @@ def edit_with(node: str, *steps: list[Any], options: list[str]) -> Any:
 def test_the_client_of_npm_edits_cancels_and_loads_a_session(node: str, tmp_path: Path) -> None:
     options = ["--log", f"sqlite:{tmp_path / 'runs.db'}"]
     seen = edit_with(
-        node,
-        ["new", "/home/me"],
-        ["prompt", "edit"],
-        ["cancel after", "Well", "wait"],
-        ["raw", "session/nothing", {}],
-        ["prompt", "hi"],
-        options=options,
-    )
+        node, ["new", "/home/me"], ["prompt", "edit"], ["cancel after", "Well", "wait"], ["raw", "session/nothing", {}],
+        ["prompt", "hi"], options=options,
+    )  # fmt: skip
     opened, edited, cancelled, unknown, greeted = seen["results"]
     assert edited == greeted == {"stopReason": "end_turn"}
     assert cancelled == {"stopReason": "cancelled"}

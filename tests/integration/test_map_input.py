@@ -285,13 +285,9 @@ def none_of(message: Message) -> None: ...
 
 
 REFUSING: dict[str, Any] = {
-    "raised ValueError": refuse,
-    "write no passwords": explain,
-    "returned a NoneType": none_of,
-    "returned a str": text_of,
-    "return a Message of that role": other_role,
-    "left nothing": nothing,
-}
+    "raised ValueError": refuse, "write no passwords": explain, "returned a NoneType": none_of,
+    "returned a str": text_of, "return a Message of that role": other_role, "left nothing": nothing,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("problem", REFUSING)

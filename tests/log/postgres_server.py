@@ -21,12 +21,9 @@ WAITS = 60.0
 SETTINGS = {
     # The directory is deleted at the end: nothing need survive a loss of power.
     "fsync": "off",
-    "full_page_writes": "off",
-    "shared_buffers": "32MB",
-    "max_connections": "200",
-    "max_wal_size": "4GB",
+    "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "200", "max_wal_size": "4GB",
     "listen_addresses": "127.0.0.1",
-}
+}  # fmt: skip
 
 
 def find_programs() -> Path | None:
@@ -83,18 +80,9 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = 0
         self._run(
-            "initdb",
-            "--no-sync",
-            "-A",
-            "trust",
-            "-U",
-            USER,
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "-D",
+            "initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "-D",
             str(self.folder / "data"),
-        )
+        )  # fmt: skip
         # By the socket without a password, by the network with one.
         rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         (self.folder / "data" / "pg_hba.conf").write_text(rules)

@@ -52,14 +52,9 @@ class Older:
 @asynccontextmanager
 async def older(folder: Path, address: str) -> AsyncGenerator[Older]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(PROGRAM),
-        address,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        cwd=folder,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+        sys.executable, str(PROGRAM), address, env={**os.environ, "PYTHONPATH": str(folder)}, cwd=folder,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
     try:
         yield Older(process)
     finally:

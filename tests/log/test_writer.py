@@ -33,13 +33,8 @@ class OddError(BaseException):
 
 
 ERRORS: list[type[BaseException]] = [
-    ValueError,
-    OddError,
-    SystemExit,
-    KeyboardInterrupt,
-    asyncio.CancelledError,
-    GeneratorExit,
-]
+    ValueError, OddError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit,
+]  # fmt: skip
 
 
 def replace_call(log: EventLog, name: str, before: Callable[[], Awaitable[object]], first: int = 0) -> None:

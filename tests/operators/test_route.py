@@ -13,11 +13,8 @@ from rxworker.operators.kernel import Source, many
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
-    "u": Usage(1),
-    "s": BlockStart(0, BlockType.TEXT),
-    "d": TextDelta(0, "hello"),
-    "t": TurnStart(),
-}
+    "u": Usage(1), "s": BlockStart(0, BlockType.TEXT), "d": TextDelta(0, "hello"), "t": TurnStart(),
+}  # fmt: skip
 
 
 def name_meta(source: Observable[Meta]) -> Observable[str]:

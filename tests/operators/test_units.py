@@ -34,26 +34,13 @@ from rxworker.testing.marbles import Marbles
 START, STOP = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
 ABORT = BlockAbort(0, BlockType.TEXT, "cut")
 ROW: dict[str, Event] = {
-    "s": START,
-    "e": STOP,
-    "x": ABORT,
-    "u": Usage(1, 1),
-    "k": BlockStart(1, BlockType.TOOL_USE),
-    "j": InputJsonDelta(1, "{}"),
-    "n": Status(ResponseStatus.STARTED),
-    "f": Status(ResponseStatus.FAILED),
-    "m": Status(ResponseStatus.COMPLETED),
-    "r": AttemptRetract("later"),
-    "t": AttemptStart(),
-    "a": TextDelta(0, "an old po"),
-    "b": TextDelta(0, "nd\na fr"),
-    "c": TextDelta(0, "og"),
-    "A": TextDelta(0, "an old pond\n"),
-    "B": TextDelta(0, "a frog"),
-    "C": TextDelta(0, "a fr"),
-    "D": TextDelta(0, "nd\n"),
-    "h": ThinkingDelta(0, "hm"),
-}
+    "s": START, "e": STOP, "x": ABORT, "u": Usage(1, 1), "k": BlockStart(1, BlockType.TOOL_USE),
+    "j": InputJsonDelta(1, "{}"), "n": Status(ResponseStatus.STARTED), "f": Status(ResponseStatus.FAILED),
+    "m": Status(ResponseStatus.COMPLETED), "r": AttemptRetract("later"), "t": AttemptStart(),
+    "a": TextDelta(0, "an old po"), "b": TextDelta(0, "nd\na fr"), "c": TextDelta(0, "og"),
+    "A": TextDelta(0, "an old pond\n"), "B": TextDelta(0, "a frog"), "C": TextDelta(0, "a fr"),
+    "D": TextDelta(0, "nd\n"), "h": ThinkingDelta(0, "hm"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

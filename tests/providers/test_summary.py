@@ -25,14 +25,10 @@ from rxworker.views import summarise
 
 def test_nothing_is_an_empty_summary() -> None:
     assert account_json(summarise([]), OpenAIChat("m")) == {
-        "text": "",
-        "thinking": "",
-        "tool_calls": [],
-        "stop_reason": None,
+        "text": "", "thinking": "", "tool_calls": [], "stop_reason": None,
         "usage": {"input_tokens": None, "output_tokens": None, "cache_read": None, "cache_creation": None},
-        "error": None,
-        "truncated": False,
-    }
+        "error": None, "truncated": False,
+    }  # fmt: skip
 
 
 def test_calls_have_their_arguments_or_their_results() -> None:
@@ -53,16 +49,9 @@ def test_calls_have_their_arguments_or_their_results() -> None:
 
 def test_a_second_start_retracts_what_came_before() -> None:
     summary = summarise(
-        [
-            Status(ResponseStatus.STARTED, "1"),
-            BlockStart(0, BlockType.TEXT),
-            TextDelta(0, "old"),
-            Usage(1, 1),
-            Status(ResponseStatus.STARTED, "2"),
-            BlockStart(0, BlockType.TEXT),
-            TextDelta(0, "new"),
-        ]
-    )
+        [Status(ResponseStatus.STARTED, "1"), BlockStart(0, BlockType.TEXT), TextDelta(0, "old"), Usage(1, 1),
+         Status(ResponseStatus.STARTED, "2"), BlockStart(0, BlockType.TEXT), TextDelta(0, "new")]
+    )  # fmt: skip
     assert (summary.text, summary.response_id, summary.usage) == ("new", "2", None)
 
 

@@ -53,12 +53,9 @@ def page_tells(runs: Sequence[Sequence[Record]], **more: object) -> Any:
         **more,
     }
     done = subprocess.run(
-        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
-        input=msgspec.json.encode(asked),
-        capture_output=True,
-        timeout=50,
-        check=False,
-    )
+        [NODE, str(Path(__file__).parent / "fold_cli.mjs")], input=msgspec.json.encode(asked), capture_output=True,
+        timeout=50, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout)
 
@@ -410,21 +407,10 @@ async def test_tokens_that_no_provider_has_reported_are_estimated_and_then_repla
 
 def test_results_are_summed_up_as_in_the_terminal() -> None:
     texts = [
-        '[{"a": 1, "b": "x"}, {"a": 2, "c": null}]',
-        '[{"a": 1}, {"a": {"b": 1}}]',
-        "[[1, 2], [3]]",
-        json.dumps([{f"c{n}": n for n in range(41)}]),
-        '{"a": 12, "b": [], "{rows}": 0.10}',
-        '{"one": {}}',
-        ' [{"name\\u0000": 1}]',
-        "{}",
-        "[]",
-        '"text"',
-        '{"a": 1',
-        "[" * 50_000,
-        json.dumps(["x" * 100_000]),
-        "rain",
-    ]
+        '[{"a": 1, "b": "x"}, {"a": 2, "c": null}]', '[{"a": 1}, {"a": {"b": 1}}]', "[[1, 2], [3]]",
+        json.dumps([{f"c{n}": n for n in range(41)}]), '{"a": 12, "b": [], "{rows}": 0.10}', '{"one": {}}',
+        ' [{"name\\u0000": 1}]', "{}", "[]", '"text"', '{"a": 1', "[" * 50_000, json.dumps(["x" * 100_000]), "rain",
+    ]  # fmt: skip
     script = (
         "const { outlineOf } = await import(process.argv[1]);"
         'const texts = JSON.parse((await import("node:fs")).readFileSync(0, "utf8"));'
@@ -432,12 +418,9 @@ def test_results_are_summed_up_as_in_the_terminal() -> None:
     )
     assert NODE is not None
     found = subprocess.run(
-        [NODE, "--input-type=module", "-e", script, (STATIC / "model/recognise.js").as_uri()],
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        [NODE, "--input-type=module", "-e", script, (STATIC / "model/recognise.js").as_uri()], input=json.dumps(texts),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert json.loads(found.stdout) == [outline_json(text) for text in texts]
     assert outline_json(texts[0]) == "2 rows \N{MULTIPLICATION SIGN} 3 columns: a, b, c"
 

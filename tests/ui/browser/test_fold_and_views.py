@@ -35,18 +35,10 @@ Shown = list[tuple[list[str], list[Item]]]
 
 PHASES = {"open": "open", "stopped": "done", "aborted": "stopped"}
 STATES = {
-    "writing": "open",
-    "waiting": "waiting",
-    "paused": "waiting",
-    "running": "running",
-    "done": "done",
-    "provider": "done",
-    "failed": "failed",
-    "skipped": "refused",
-    "not run": "refused",
-    "stopped": "stopped",
+    "writing": "open", "waiting": "waiting", "paused": "waiting", "running": "running", "done": "done",
+    "provider": "done", "failed": "failed", "skipped": "refused", "not run": "refused", "stopped": "stopped",
     "cut": "stopped",
-}
+}  # fmt: skip
 """The page's names for the phases of blocks and the states of calls, and those of the views."""
 
 
@@ -59,12 +51,9 @@ def page_shows(runs: Sequence[Sequence[Record]]) -> list[Shown]:
         "shown": True,
     }
     done = subprocess.run(
-        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
-        input=msgspec.json.encode(request),
-        capture_output=True,
-        timeout=50,
-        check=False,
-    )
+        [NODE, str(Path(__file__).parent / "fold_cli.mjs")], input=msgspec.json.encode(request), capture_output=True,
+        timeout=50, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     shown = msgspec.json.decode(done.stdout, type=list[Shown])
     for scopes in shown:
