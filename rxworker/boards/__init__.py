@@ -8,6 +8,7 @@ are shown. A `Dashboard` is a list of panels, and a value. A `Board` computes it
 from rxworker.boards.dashboard import Board, Dashboard
 from rxworker.boards.panel import Alert, AlertChange, Panel, PanelState, Partial, View, above, below, panel
 from rxworker.boards.publish import Keep, Published, WatchItems, publish
+from rxworker.boards.selection import Selection, read_selection
 from rxworker.boards.stored import fold_alerts, fold_log, log_records
 from rxworker.boards.text import board_text
 from rxworker.boards.webhook import Webhook
@@ -25,6 +26,7 @@ __all__ = [
     "PanelState",
     "Partial",
     "Published",
+    "Selection",
     "View",
     "WatchItems",
     "Webhook",
@@ -38,4 +40,5 @@ __all__ = [
     "log_records",
     "panel",
     "publish",
+    "read_selection",
 ]

@@ -238,6 +238,14 @@ class Cell:
             except Exception as error:
                 self._stop(name, error)
 
+    def pass_by(self, record: Record) -> None:
+        """Take notice of a record before the time that is shown: its group may know later ones by it."""
+        if self._group is not None:
+            try:
+                self._group(record if self._through is None else self._through(record))
+            except Exception as error:
+                self._stop(None, error)
+
     def _run(self, timer: Action, clock: abc.SchedulerBase, state: Any) -> abc.DisposableBase | None:
         self._emitted, self._taken = 0, 0.0
         try:

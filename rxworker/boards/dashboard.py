@@ -17,10 +17,11 @@ from reactivex.internal import noop
 from rxworker.boards.cell import Cell
 from rxworker.boards.clock import RecordClock
 from rxworker.boards.panel import AlertChange, Panel, PanelState, one_name, read_name
+from rxworker.boards.selection import EVERYTHING, Selecting, Selection
 from rxworker.boards.xray import XRay, explain
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Record
-from rxworker.messages.settings import Settings, check_number
+from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.kernel import Sink, Source, Stage, connect
@@ -60,7 +61,9 @@ class Dashboard(Settings, frozen=True):
         panels: The panels, in order.
         title: The title that users see.
         name: Its name in addresses; by default made from the title.
-        reach: Seconds: of all runs of a log, a server shows those that began in this time.
+        reach: Seconds: of all runs of a log, a server shows those that began in this time, unless a client selects
+            another one.
+        selection: Which records it is computed over; by default all.
 
     Raises:
         ConfigurationError: ``reach`` is not a number above 0, there is no panel, an item is not a panel, two have the
@@ -88,6 +91,7 @@ class Dashboard(Settings, frozen=True):
     title: str = "Dashboard"
     name: str = ""
     reach: float = 86400.0
+    selection: Selection = EVERYTHING
 
     def __post_init__(self) -> None:
         panels = tuple(self.panels) if isinstance(self.panels, list | tuple) else ()
@@ -100,6 +104,7 @@ class Dashboard(Settings, frozen=True):
         if twice is not None:
             raise ConfigurationError(f"two panels have the name {twice!r}: give one of them name=")
         check_number("reach", self.reach, above=0)
+        check_type("selection", self.selection, Selection, 'Selection(model="...")')
         force_setattr(self, "panels", panels)
         force_setattr(self, "name", read_name("dashboard", self.name, self.title))
 
@@ -181,6 +186,10 @@ class Fold:
         self.clock, note = RecordClock(), on_alert or self._alerts.append
         self.cells = {each.name: Cell(each, self.clock, note, dashboard.name) for each in dashboard.panels}
         self.unread: set[type[object]] = set()
+        selection = dashboard.selection
+        self._selecting = Selecting(selection) if selection.filters_runs else None
+        self._since = float("-inf") if selection.since is None else selection.since
+        self._until = selection.until
         self._readers: dict[type[object], tuple[tuple[str, Cell], ...]] = {}
         self._last = 0.0
         for cell in self.cells.values():
@@ -192,8 +201,25 @@ class Fold:
         return tuple(sorted(self._alerts, key=attrgetter("time")))
 
     def take(self, record: Record) -> None:
-        """Take the next record."""
-        self._last = time = record.time
+        """Take the next record; it is left out, if it is not selected."""
+        if self._selecting is None:
+            self._take(record)
+        else:
+            found = self._selecting.feed(record)
+            if found:  # what was held counts from now on, as on a board that has shown the time until now
+                self.clock.note(record.time)
+            for each in found:
+                self._take(each)
+
+    def _take(self, record: Record) -> None:
+        time = record.time
+        if time < self._since:
+            for cell in self.cells.values():
+                cell.pass_by(record)
+            return
+        if self._until is not None and time >= self._until:
+            return
+        self._last = time
         kind = record.event.__class__
         readers = self._readers.get(kind)
         if readers is None:
@@ -215,7 +241,7 @@ class Fold:
     def _find(self, kind: type[object]) -> tuple[tuple[str, Cell], ...]:
         """The panels that take notice of the records of these events."""
         found = [(name, each) for name, each in self.cells.items() if each.reads is None or kind in each.reads]
-        if not found:
+        if not found and self._selecting is None:
             self.unread.add(kind)
         return tuple(found)
 

@@ -15,6 +15,7 @@ from reactivex.internal import noop
 
 from rxworker.boards.dashboard import TURN, Dashboard, Fold, Progress, StoredFirst
 from rxworker.boards.panel import AlertChange, PanelState
+from rxworker.boards.selection import EVERYTHING, Selection
 from rxworker.errors import LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand
@@ -124,7 +125,7 @@ async def _folded(
     dashboard: Dashboard, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None
 ) -> tuple[tuple[PanelState, ...], tuple[AlertChange, ...]]:
     fold = Fold(dashboard)
-    async with aclosing(_in_order(log, since, runs)) as records:
+    async with aclosing(_in_order(log, since, runs, dashboard.selection)) as records:
         async for record in records:
             if time is not None and record.time > time:
                 break
@@ -151,21 +152,27 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
     Raises:
         LogError: As ``on_error``: the log cannot be read.
     """
-    return all_records(log, since, noop)
+    return all_records(log, since, EVERYTHING, noop)
 
 
-def all_records(log: EventLog, since: float | None, on_read: Callable[[], object]) -> Observable[Record]:
-    """As `log_records`; calls a function when the stored records have been emitted."""
-    return _LogRecords(log, since, on_read)
+def all_records(
+    log: EventLog, since: float | None, selection: Selection, on_read: Callable[[], object]
+) -> Observable[Record]:
+    """As `log_records`; calls a function when the stored records have been emitted.
+
+    Runs that have nothing of the selection are not read.
+    """
+    return _LogRecords(log, since, selection, on_read)
 
 
 class _LogRecords(StoredFirst):
     """The records of a log."""
 
-    def __init__(self, log: EventLog, since: float | None, on_read: Callable[[], object]) -> None:
+    def __init__(self, log: EventLog, since: float | None, selection: Selection, on_read: Callable[[], object]) -> None:
         super().__init__()
         self._log = log
         self._since = since
+        self._selection = selection
         self._on_read = on_read
 
     def _subscribe_core(
@@ -181,7 +188,7 @@ class _LogRecords(StoredFirst):
         progress: Progress = noop,
     ) -> abc.DisposableBase:
         """Subscribe, with functions for what is stored, and for how many runs are read, of how many."""
-        log, since = self._log, self._since
+        log, since, selection = self._log, self._since, self._selection
         last: dict[str, int] = {}
         subscription = SerialDisposable()
 
@@ -196,14 +203,14 @@ class _LogRecords(StoredFirst):
 
         async def read() -> None:
             try:
-                async with aclosing(_in_order(log, since, None, progress)) as records:
+                async with aclosing(_in_order(log, since, None, selection, progress)) as records:
                     async for record in records:
                         last[record.run_id] = record.seq
                         stored(record)
                 progress(0, 0)
                 self._on_read()
                 sink = Sink(push, observer.on_error, observer.on_completed)
-                runs = log.runs(since=since).pipe(ops.map(later))
+                runs = log.runs(since=since, where=selection.may_have).pipe(ops.map(later))
                 subscription.put(connect(merge_runs(runs), sink, scheduler))
             except Exception as error:  # also what opens the log anew, or a function that is called
                 observer.on_error(error)
@@ -213,7 +220,7 @@ class _LogRecords(StoredFirst):
 
 
 async def _in_order(
-    log: EventLog, since: float | None, runs: Sequence[str] | None, progress: Progress = noop
+    log: EventLog, since: float | None, runs: Sequence[str] | None, selection: Selection, progress: Progress = noop
 ) -> AsyncGenerator[Record, None]:
     """The stored records of runs, in the order of their times.
 
@@ -221,7 +228,7 @@ async def _in_order(
     read.
     """
     count, unread, end = 0, list[LogError](), perf_counter() + TURN
-    waiting = await _begun(log, since, runs)  # the first to begin is the last
+    waiting = await _begun(log, since, runs, selection)  # the first to begin is the last
     total = len(waiting)
     progress(0, total)
     heap: list[tuple[float, str, int, Record, AsyncGenerator[Record, None]]] = []
@@ -251,7 +258,9 @@ async def _in_order(
             await records.aclose()
 
 
-async def _begun(log: EventLog, since: float | None, runs: Sequence[str] | None) -> list[tuple[float, str, str]]:
+async def _begun(
+    log: EventLog, since: float | None, runs: Sequence[str] | None, selection: Selection
+) -> list[tuple[float, str, str]]:
     """When the runs began at the earliest, their ids, and of forks the run that they copy, the last to begin first.
 
     Records of nested runs are in those of the outer ones.
@@ -262,7 +271,7 @@ async def _begun(log: EventLog, since: float | None, runs: Sequence[str] | None)
     found = [
         (info.created - SLACK, info.run_id, info.row.fork_of)
         for info in infos
-        if since is None or info.created >= since
+        if (since is None or info.created >= since) and selection.may_have(info)
     ]
     return sorted(found, reverse=True)
 

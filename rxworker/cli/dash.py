@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rxworker.boards import board_text, explain, fold_log
+from rxworker.boards import board_text, explain, fold_log, read_selection
 from rxworker.cli.process import CommandError, run_async, write_line
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
@@ -25,7 +24,9 @@ def dash(
     *,
     runs: Sequence[str] | None = None,
     at: float | None = None,
-    max_age: float | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    where: Sequence[tuple[str, str]] | None = None,
     width: int | None = None,
     explained: bool = False,
 ) -> int:
@@ -38,6 +39,7 @@ def dash(
 
     Raises:
         CommandError: There is no such log, or the name is not that of a dashboard.
+        ConfigurationError: There is no such filter, or its value is not valid.
         LogError: There is no such run, or the log cannot be read.
     """
     scheme, _, path = address.partition(":")
@@ -47,11 +49,11 @@ def dash(
     if explained:
         panels = [replace(each, pipeline=explain(each.pipeline)) for each in found.panels]
         found = replace(found, panels=panels)
-    since = None if max_age is None else time.time() - max_age
+    found = replace(found, selection=read_selection(where or (), since=since, until=until))
 
     async def main() -> None:
         async with open_log(address) as log:
-            states = await fold_log(found, log, time=at, since=since, runs=runs)
+            states = await fold_log(found, log, time=at, runs=runs)
         write_line(clean(board_text(found, states, width=width or shutil.get_terminal_size().columns)))
         for panel in found.panels if explained else ():
             write_line(redact(clean(f"\n{panel.title}\n{panel.pipeline}")))

@@ -6,6 +6,7 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import inf
@@ -204,6 +205,7 @@ examples:
   rxworker dash --log sqlite:runs.db my_boards:board
   rxworker dash --log sqlite:runs.db my_boards:board --run run-4fd5696ea3b4
   rxworker dash --log sqlite:runs.db my_boards:board --at 2026-11-26T12:00:00
+  rxworker dash --log sqlite:runs.db my_boards:board --since 24h --where tenant=acme --where status=failed
   rxworker dash --log sqlite:runs.db my_boards:board --explain
 
 The name is that of a Dashboard in a module of the current directory, or of an installed one such as
@@ -302,10 +304,12 @@ def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, text: st
     )
 
 
-def _add_several(parser: Parser, option: str, dest: str, metavar: str, about: str) -> None:
+def _add_several(
+    parser: Parser, option: str, dest: str, metavar: str, about: str, read: Callable[[str], object] = str
+) -> None:
     """Add an option whose values become a list."""
     text = f"{about}; may be given several times"
-    parser.add_argument(option, dest=dest, metavar=metavar, action="append", help=text)
+    parser.add_argument(option, dest=dest, metavar=metavar, action="append", type=read, help=text)
 
 
 def _add_demo(demo: Parser) -> None:
@@ -456,8 +460,11 @@ def _add_dash(dash: Parser) -> None:
         "the moment that is shown: seconds since the epoch, or a date and a time; by default that of the last record"
     )
     add("--at", type=_moment, metavar="TIME", help=about)
-    about = "only runs that began in this time, such as 24h, 30d"
-    add("--max-age", type=_duration, metavar="AGE", help=about)
+    about = "only what was recorded then or later: a time as for --at, or an age such as 24h, 30d"
+    add("--since", type=_moment, metavar="TIME", help=about)
+    add("--until", type=_moment, metavar="TIME", help="only what was recorded before")
+    about = "only runs with this: tenant=acme, user=, label=NAME=VALUE, worker=, model=, tool=, status=, text="
+    _add_several(dash, "--where", "where", "NAME=VALUE", about, _filter)
     add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
     about = "also the operators of each panel: what they have emitted, their times and errors"
     add("--explain", dest="explained", action="store_true", help=about)
@@ -572,11 +579,20 @@ def _duration(text: str) -> float:
 def _moment(text: str) -> float:
     from rxworker.cli.dash import read_moment
 
+    if text[-1:] in UNITS:
+        return time.time() - _duration(text)
     try:
         return read_moment(text)
     except ValueError:
-        about = "a moment, such as 2026-11-26T12:00:00 or seconds since the epoch"
+        about = "a moment, such as 2026-11-26T12:00:00, an age such as 24h, or seconds since the epoch"
         raise argparse.ArgumentTypeError(f"{text!r} is not {about}") from None
+
+
+def _filter(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a filter, such as tenant=acme or label=NAME=VALUE")
+    return name, value
 
 
 def _bytes(text: str) -> int:

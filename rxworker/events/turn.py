@@ -41,6 +41,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
         output_format: The form of the answer, if a type was requested.
         labels: The labels of the run, such as its tenant, by which panels group it; without those by which a server
             finds its conversation.
+        worker: The name of the worker.
     """
 
     conversation: Conversation
@@ -49,6 +50,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     traceparent: str = ""
     output_format: OutputFormat | None = None
     labels: dict[str, str] = {}
+    worker: str = ""
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -351,6 +353,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         tools: Digests of the tools, as in `RunStart`.
         own_tools: The names of the tools that the worker runs itself, as in `AttemptStart`.
         labels: The labels of the run, as in `RunStart`.
+        worker: The name of the worker.
     """
 
     conversation: Conversation
@@ -370,6 +373,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     tool_durations: tuple[int, ...] = ()
     usage_by_model: dict[str, Usage] = {}
     prices: dict[str, Prices | None] = {}
+    worker: str = ""
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -456,11 +460,13 @@ class Fork(Struct, frozen=True, tag="fork", omit_defaults=True):
         source: The id of that run.
         seq: The number of the last record that was copied.
         labels: The labels of the run, as in `RunStart`: its panels begin with this record.
+        worker: The name of the worker.
     """
 
     source: str
     seq: int
     labels: dict[str, str] = {}
+    worker: str = ""
 
 
 TurnEvent: TypeAlias = (

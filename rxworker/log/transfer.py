@@ -206,7 +206,7 @@ async def fork_run(
     new = name or f"run-{uuid.uuid4().hex[:12]}"
     given = dict(info.row.labels if labels is None else labels)
     last = record_of(entries[-1], run_id)
-    begin = Fork(run_id, seq, recorded_labels(given))
+    begin = Fork(run_id, seq, recorded_labels(given), info.row.worker)
     fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), begin)
     state = fold_run(records_of(entries, run_id))
     row = replace(

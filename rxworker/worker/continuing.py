@@ -111,11 +111,12 @@ def resumed(
     scope.variables = dict(waiting.variables)
     stored, run = None, new_id()
     labels = session.run_labels if source is None else session._labels_after(source)
-    first[0] = replace(first[0], labels=recorded_labels(labels))
+    worker = session.name if source is None else source.worker or session.name
+    first[0] = replace(first[0], labels=recorded_labels(labels), worker=worker)
     if session.log is not None:
         row = session._row(title_of(last_input(waiting.conversation.messages)), resumes=waiting.run_id)
         if source is not None:
-            row = replace(row, labels=labels, worker=source.worker or row.worker)
+            row = replace(row, labels=labels, worker=worker)
         stored = LoggedRun(session.log, row, held, before=waiting.conversation)
         first[0] = replace(first[0], tools=digests_of(session.worker.tools))
         # Two processes that resume one paused run make one id of it: the log takes the first.

@@ -277,7 +277,7 @@ class SessionBase:
         digests = {} if stored is None else digests_of(self.worker.tools)
         form = None if output is None else output.format
         labels = recorded_labels(self.run_labels)
-        start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels)
+        start = RunStart(conversation, len(added), digests, self._traceparent(), form, labels, self.name)
         begin = Beginning(
             (start,), TurnScope(), allowed=self.allowed, output=output, shared_state=self.shared_state, stored=stored
         )

@@ -11,6 +11,7 @@ import pytest
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, fold_log, log_records, panel
+from rxworker.boards.selection import EVERYTHING
 from rxworker.boards.stored import _in_order  # pyright: ignore[reportPrivateUsage]
 from rxworker.errors import LogError
 from rxworker.events import Record, RunStart, TextDelta
@@ -154,7 +155,7 @@ async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_on
         for run in runs:
             await run
         gone = runs.pop(which)
-        async with aclosing(_in_order(log, None, None)) as records:
+        async with aclosing(_in_order(log, None, None, EVERYTHING)) as records:
             seen = {key(await anext(records))}
             await log.delete(gone.id)
             seen |= {key(record) async for record in records}

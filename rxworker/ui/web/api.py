@@ -541,6 +541,7 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     """Return what the panels of a dashboard show of a run, a conversation or all runs, now or at an earlier time."""
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     query = read_query(request, BoardQuery)
+    dashboard = query.narrow(dashboard, of_link=request.link is not None)
     states = await state.boards.at(dashboard, state.runs_of(request), query)
     return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
 
@@ -558,7 +559,7 @@ async def get_operators(state: ServerState, request: WebRequest) -> web.Response
     """
     dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
     query = read_query(request, BoardQuery)
-    found = await state.boards.explain(dashboard, state.runs_of(request), query)
+    found = await state.boards.explain(query.narrow(dashboard), state.runs_of(request), query)
     return bytes_response(b"[" + found + b"]")
 
 
@@ -577,6 +578,7 @@ async def _follow_board(
     query, runs = read_query(request, BoardQuery), state.runs_of(request)
     if query.time is not None:
         raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
+    dashboard = query.narrow(dashboard, of_link=request.link is not None)
     with state.streams.take(), state.streams.endless():
         entries = await state.boards.open(runs, query)
         with feed_of(dashboard, runs, query, entries) as feed:

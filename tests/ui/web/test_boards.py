@@ -26,6 +26,7 @@ from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.boards.boards import ExplainedFeed
+from rxworker.ui.web.http.request import Shown
 
 States = dict[str, Any]
 
@@ -578,3 +579,70 @@ async def test_a_server_may_show_no_operators_and_a_link_never_does() -> None:
         board, *_ = (await client.get("api/boards", 200, **headers))["boards"]
         assert board["xray"] is False
         await client.get("api/boards/desk/explain?panel=deltas", 403, **headers)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_client_selects_a_time_and_runs(is_stored: bool) -> None:
+    def make(request: WebRequest) -> Worker:
+        labels = {"tenant": request.headers.get("X-Tenant", "none"), "kind": "a=b"}
+        return Worker(ScriptedModel(["An old pond.", "A frog."], model="tiny"), labels=labels)
+
+    async with (
+        MemoryLog() as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer({"desk": make}, port=0, dashboards=[BOARD], log=log if is_stored else None) as server,
+    ):
+        client = Client(server, http)
+        ids: dict[str, str] = {}
+        for tenant in ("acme", "beta"):
+            run = await client.begin(f"Hello {tenant}", headers={"X-Tenant": tenant})
+            await client.ended(run)
+            ids[tenant] = run["id"]
+        entry = await server.state.runs.find(ids["beta"])
+        begun = (await anext(aiter(entry.run.watch()))).time
+        both, beta = dict.fromkeys(ids.values(), 3), {ids["beta"]: 3}
+        shown: dict[str, object] = {
+            "": both,
+            "tenant=beta": beta,
+            "label=tenant=beta&label=kind=a%3Db": beta,
+            "label=tenant=beta&label=kind=other": None,
+            "q=HELLO+beta": beta,
+            "worker=desk": both,
+            "worker=other": None,
+            "model=tiny&status=finished": both,
+            "status=failed": None,
+            "tool=look": None,
+            f"since={begun}": beta,
+            f"until={begun}": {ids["acme"]: 3},
+            f"since={begun - 100}&until={begun - 50}": None,
+            "last=900": both,
+            f"last=900&time={begun - 5000}": None,
+        }
+        for query, expected in shown.items():
+            assert (await client.states(f"?{query}"))["deltas"].get("value") == expected, query
+            if "time=" not in query:
+                async with client.follow(f"?{query}") as states:
+                    await until(states, lambda known: known["deltas"].get("value") == expected)  # noqa: B023
+                assert (await client.get(f"api/boards/desk/explain?panel=deltas&{query}"))[0]["operators"]
+        assert len(server.state.boards.feeds) == 1  # what was selected is not computed any more
+        for query in ("status=fail", "since=5&until=4", "last=60&since=5", "last=0", "label=x", "tenant=", "last=soon"):
+            error = (await client.get(f"api/boards/desk?{query}", 400))["error"]
+            assert query.partition("=")[0] in error["message"], query
+
+
+async def test_clients_share_what_is_computed_of_the_last_minutes() -> None:
+    async with serving() as client, client.follow("?last=9000") as one, client.follow("?last=9000") as other:
+        for states in (one, other):
+            await anext(states)
+        assert len(client.server.state.boards.feeds) == 1
+
+
+async def test_a_link_may_be_narrowed_by_time_and_not_by_what_records_have() -> None:
+    async with serving() as client:
+        link = await client.server.state.links.make(Shown(board="desk"))
+        headers = {"Authorization": f"Bearer {link.token}"}
+        assert await client.states("?last=900", **headers)
+        for query in ("tenant=acme", "q=secret", "model=tiny"):
+            answer = await client.get(f"api/boards/desk?{query}", 403, **headers)
+            assert answer["error"]["code"] == "not_shared"
+            await client.get(f"api/boards/desk/events?{query}", 403, **headers)

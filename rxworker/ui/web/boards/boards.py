@@ -18,19 +18,31 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from math import isnan
 from time import perf_counter
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, ClassVar, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
 
-from rxworker.boards import AlertChange, Board, Dashboard, OperatorState, PanelState, View, XRay, explain, fold_log
-from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
+from rxworker.boards import (
+    AlertChange,
+    Board,
+    Dashboard,
+    OperatorState,
+    PanelState,
+    View,
+    XRay,
+    explain,
+    fold_log,
+    read_selection,
+)
+from rxworker.boards.dashboard import IN_ORDER, NEVER, TURN, Fold
+from rxworker.boards.selection import EVERYTHING
 from rxworker.boards.stored import all_records
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
 from rxworker.hub.history import expand
@@ -46,6 +58,8 @@ from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.streams.streams import Followed
 
+GRID = 15
+MAX_LAST = 400 * 86400.0
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
 
@@ -100,11 +114,60 @@ class BoardQuery(Struct, frozen=True):
         run: The id of a run.
         conversation: The id of a conversation. Without one and without a run: all runs.
         time: A moment of the past, in seconds since the epoch.
+        last: So many seconds before the moment, or before now. Its beginning is then on a grid of a fifteenth of it, so
+            that clients share what is computed.
+        since: Only records of this time or later, in seconds since the epoch.
+        until: Only records before this time.
+        label: Only runs with these labels, such as ``customer=c-17``.
+        tenant: Only runs of this tenant.
+        user: Only runs of this user.
+        worker: Only runs of this worker.
+        model: As of `Selection`, and so are the others.
     """
+
+    several: ClassVar[tuple[str, ...]] = ("label",)
 
     run: str = ""
     conversation: str = ""
     time: float | None = None
+    last: Annotated[float, Meta(gt=0, le=MAX_LAST)] | None = None
+    since: float | None = None
+    until: float | None = None
+    label: tuple[str, ...] = ()
+    tenant: str | None = None
+    user: str | None = None
+    worker: str | None = None
+    model: str | None = None
+    tool: str | None = None
+    status: str | None = None
+    text: str | None = field(default=None, name="q")
+
+    def narrow(self, dashboard: Dashboard, *, of_link: bool = False) -> Dashboard:
+        """The dashboard over the records that are selected.
+
+        Args:
+            dashboard: The dashboard.
+            of_link: Whether a read-only link shows it: then its time may be chosen, and nothing else, since what a
+                filter lets through shows what the records have.
+
+        Raises:
+            ApiError: The parameters are not valid, or the link does not show that.
+        """
+        since, until = self.since, self.until
+        if self.last is not None:
+            if since is not None or until is not None:
+                raise ApiError(400, "bad_query", "give last=, or since= and until=")
+            step = self.last / GRID
+            since = (time.time() // step * step if self.time is None else self.time) - self.last
+        names = ("tenant", "user", "worker", "model", "tool", "status", "text")
+        filters = [("label", each) for each in self.label]
+        filters += [(name, value) for name in names if (value := getattr(self, name)) is not None]
+        if of_link and filters:
+            raise ApiError(403, "not_shared", "this link does not show that")
+        try:
+            return replace(dashboard, selection=read_selection(filters, since=since, until=until))
+        except ConfigurationError as error:
+            raise ApiError(400, "bad_query", message_of(error)) from error
 
     @property
     def scope(self) -> str:
@@ -399,7 +462,7 @@ class Boards:
             LogError: The log cannot be read.
         """
         log = self._log_of(runs, query)
-        now = time.time()
+        now = min(time.time(), dashboard.selection.until or NEVER)
         if query.time is not None:
             if isnan(query.time):
                 raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
@@ -407,7 +470,7 @@ class Boards:
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
         entries = await self._entries(runs, query)
-        key = f"{dashboard.name} {runs.owner} {query.scope}", query.time
+        key = f"{_key_of(dashboard)} {runs.owner} {query.scope}", query.time
         known = self._past.get(key)
         if known is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
@@ -441,7 +504,7 @@ class Boards:
         Of the past: what they showed then, computed once for all who want it at the same time, and for one moment after
         the other.
         """
-        feed = self.feeds.get((None, dashboard.name, ""))
+        feed = self.feeds.get((None, _key_of(dashboard), ""))
         if feed is not None and feed.board.error is None:
             if moment is None and feed.history.is_set():
                 return feed.board.states
@@ -451,9 +514,9 @@ class Boards:
 
         async def fold() -> tuple[PanelState, ...]:
             async with self._turn:
-                return await fold_log(dashboard, log, time=now, since=began - dashboard.reach)
+                return await fold_log(dashboard, log, time=now, since=_created_since(dashboard, began))
 
-        return await self._shared((dashboard.name, moment), fold)
+        return await self._shared((_key_of(dashboard), moment), fold)
 
     async def _shared(
         self, key: tuple[str, float | None], fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
@@ -498,13 +561,14 @@ class Boards:
             query: The scope.
             entries: The runs that are in it now; see `open`.
         """
-        key = runs.owner, dashboard.name, query.scope
+        key = runs.owner, _key_of(dashboard), query.scope
         feed = self.feeds.get(key)
         if self._log_of(runs, query) is not None:
             feed = self._of_all(dashboard)
         elif feed is None or feed.board.error is not None:
             feed = self.feeds[key] = BoardFeed(dashboard.show(self._source(runs, query, entries)))
-        with self._client(key, feed, is_lasting=not query.scope and runs.owner is None):
+        is_lasting = not query.scope and runs.owner is None and dashboard.selection == EVERYTHING
+        with self._client(key, feed, is_lasting=is_lasting):
             yield feed
 
     @contextmanager
@@ -522,11 +586,11 @@ class Boards:
             query: The scope.
             entries: As for `feed`.
         """
-        key = runs.owner, f"{dashboard.name} {dashboard.panels[0].name}", query.scope
+        key = runs.owner, f"{_key_of(dashboard)} {dashboard.panels[0].name}", query.scope
         feed = self.feeds.get(key)
         if feed is None or feed.board.error is not None:
             is_all = self._log_of(runs, query) is not None
-            records = self._all_records(dashboard.reach, noop) if is_all else self._source(runs, query, entries)
+            records = self._all_records(dashboard, noop) if is_all else self._source(runs, query, entries)
             feed = self.feeds[key] = ExplainedFeed(dashboard.show(records, xray=True))
         with self._client(key, feed, is_lasting=False):
             yield feed
@@ -586,13 +650,13 @@ class Boards:
         return feed.board.states if feed.history.is_set() else ()
 
     def _of_all(self, dashboard: Dashboard) -> BoardFeed:
-        feed = self.feeds.get((None, dashboard.name, ""))
+        feed = self.feeds.get((None, _key_of(dashboard), ""))
         return self._begin(dashboard) if feed is None or feed.board.error is not None else feed
 
     def _begin(self, dashboard: Dashboard) -> BoardFeed:
         """Compute a dashboard over all runs."""
-        is_read, key = asyncio.Event(), (None, dashboard.name, "")
-        feed = BoardFeed(dashboard.show(self._all_records(dashboard.reach, is_read.set)), is_read)
+        is_read, key = asyncio.Event(), (None, _key_of(dashboard), "")
+        feed = BoardFeed(dashboard.show(self._all_records(dashboard, is_read.set)), is_read)
         before, self.feeds[key] = self.feeds.get(key), feed
         if before is not None and not before.clients:  # otherwise its last client closes it
             before.close()
@@ -656,12 +720,22 @@ class Boards:
         later = self._store.runs.pipe(ops.filter(is_new), ops.map(_unseen))
         return merge_runs(later.pipe(ops.start_with(*shown)))
 
-    def _all_records(self, reach: float, on_read: Callable[[], object]) -> Observable[Record]:
+    def _all_records(self, dashboard: Dashboard, on_read: Callable[[], object]) -> Observable[Record]:
         """The records of all runs of all users."""
         log = self._store.log
         if log is not None:
-            return all_records(log, time.time() - reach, on_read)
+            return all_records(log, _created_since(dashboard, time.time()), dashboard.selection, on_read)
         return merge_runs(self._store.runs.pipe(ops.map(_unseen)))
+
+
+def _key_of(dashboard: Dashboard) -> str:
+    """A name for what is computed of a dashboard, also over other records."""
+    return f"{dashboard.name} {dashboard.selection.key}".rstrip()
+
+
+def _created_since(dashboard: Dashboard, now: float) -> float | None:
+    """Since when the runs of a log have begun that are read; ``None`` where the selection has a time."""
+    return now - dashboard.reach if dashboard.selection.since is None else None
 
 
 def _for_links(dashboard: Dashboard) -> Dashboard:

@@ -400,6 +400,8 @@ export interface RunStart {
   output_format?: OutputFormat | null;
   /** The labels of the run, such as its tenant, by which panels group it; without those by which a server finds its conversation. */
   labels?: { [key: string]: string };
+  /** The name of the worker. */
+  worker?: string;
 }
 
 /** A turn begins: one request, and the tools that its response calls. */
@@ -724,6 +726,8 @@ export interface RunResume {
   usage_by_model?: { [key: string]: Usage };
   /** Their prices so far, by their names, where requests have recorded them; ``None`` if they are not known. */
   prices?: { [key: string]: Prices | null };
+  /** The name of the worker. */
+  worker?: string;
 }
 
 /** The run finished. */
@@ -793,6 +797,8 @@ export interface Fork {
   seq: number;
   /** The labels of the run, as in `RunStart`: its panels begin with this record. */
   labels?: { [key: string]: string };
+  /** The name of the worker. */
+  worker?: string;
 }
 
 /** One event of a run, with where and when. */

@@ -155,12 +155,16 @@ def decode_body(body: bytes, read: Callable[[bytes], A]) -> A:
 def read_query(request: WebRequest, kind: type[S]) -> S:
     """Read the parameters of the address as a value of this type.
 
-    Unknown parameters are ignored, and of several with one name the first counts.
+    Unknown parameters are ignored, and of several with one name the first counts, except for those that a class
+    variable ``several`` of the type names.
 
     Raises:
         ApiError: They do not match the type. The error names what a parameter may be, if its type does.
     """
-    given = dict(request.query)
+    given: dict[str, object] = dict(request.query)
+    for name in getattr(kind, "several", ()):
+        if name in given:
+            given[name] = request.query.getall(name)
     try:
         read = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:

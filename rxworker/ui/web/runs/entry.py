@@ -165,8 +165,7 @@ class ConversationEntry:
     def begin(self, worker: Worker, log: EventLog | None) -> None:
         """Begin a session of a worker. Its runs are in the log of the worker, or else in that of the server."""
         session = worker.new_session(log=worker.log or log)
-        if log is not None:
-            session.name = self.name or session.name
+        session.name = self.name or session.name
         session.labels.update(self.labels)
         self.use(session)
 
