@@ -13,6 +13,7 @@ from rxworker.decisions import Decided, PendingCalls, granted_by
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
 from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
+from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
@@ -145,14 +146,7 @@ async def decided(
 ) -> Beginning:
     """What the run begins with that resumes a stored one, after the decisions are stored.
 
-    Args:
-        session: The session.
-        log: The log.
-        run_id: The id of the paused run.
-        given: What is decided.
-        output: As for ``resume``.
-        known: The paused run, if the caller has it. It may be of another log, or of none.
-        claim: As for ``resume``.
+    A paused run that the caller has may be ``known`` to another log, or to none.
     """
     _check_performs(session)
     if known is None:
@@ -163,10 +157,7 @@ async def decided(
         info = await log.listed(run_id)
         if info is None:
             return resumed(session, known, given, output, claim=claim)
-        if info.status != "paused":
-            why = f": {info.row.reason}" if info.row.reason else ""
-            text = f"{run_id} is {info.status}{why}, so that it cannot be resumed; fork it"
-            raise RunStatusError(text, run_id=run_id, status=info.status)
+        check_status(run_id, info.status, ("paused",))
         # Also what the program has allowed in the session since.
         paused, row = known, replace(info.row, allowed=tuple(dict.fromkeys((*info.row.allowed, *session.allowed))))
     session._check_waits(run_id)
