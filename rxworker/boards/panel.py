@@ -239,6 +239,8 @@ class Panel(Struct, frozen=True):
         group: The group of a record, if there is a pipeline for each group.
         alert: The limit of its values.
         through: A function through which each record passes before its group and the pipeline.
+        width: Its columns on a page, 1 to 4; 0 for those that its view usually has.
+        height: Its rows on a page, 1 to 3.
     """
 
     title: str
@@ -249,6 +251,8 @@ class Panel(Struct, frozen=True):
     group: Group | None = None
     alert: Alert | None = None
     through: Callable[[Record], Record] | None = None
+    width: int = 0
+    height: int = 1
 
 
 class PanelState(Struct, frozen=True, omit_defaults=True):
@@ -331,6 +335,8 @@ def panel(
     group: Group | None = None,
     alert: Alert | None = None,
     name: str = "",
+    width: int | None = None,
+    height: int = 1,
 ) -> Panel:
     """A panel: an operator over records, and how its values are shown.
 
@@ -358,10 +364,12 @@ def panel(
             column with the name, unless its rows have one.
         alert: A limit of its numbers: `above` or `below`.
         name: Its name in addresses and metrics; by default made from the title.
+        width: Its columns on the page of a dashboard, 1 to 4; by default 1, and of a table and lanes all.
+        height: Its rows there, 1 to 3.
 
     Raises:
         ConfigurationError: The pipeline is not an operator, there is no such view, the name is not made of letters,
-            digits and dashes, or an alert is on texts or rows.
+            digits and dashes, an alert is on texts or rows, or the size is not one of these.
 
     >>> from reactivex import operators as ops
     >>> panel("Last record", ops.map(lambda record: record.seq)).name
@@ -377,8 +385,10 @@ def panel(
     check_plain("panel(group)", group)
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
+    if width not in (None, 1, 2, 3, 4) or height not in (1, 2, 3):
+        raise ConfigurationError(f"width={width!r}, height={height!r}: a panel has 1 to 4 columns and 1 to 3 rows")
     name = read_name("panel", name, title)
-    return Panel(title, pipeline, view, name, unit, group, alert)
+    return Panel(title, pipeline, view, name, unit, group, alert, width=width or 0, height=height)
 
 
 def ranked(panel: Panel, state: PanelState, most: int = MAX_SHOWN) -> list[tuple[str, float | str | None]]:

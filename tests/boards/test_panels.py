@@ -373,6 +373,8 @@ def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> 
         (lambda: panel("A", COUNT, view="text", alert=above(1)), "shows no numbers"),
         (lambda: panel("数", COUNT), "give the panel '数' a name"),
         (lambda: panel("A", COUNT, name="a b"), "of a-z, 0-9 and dashes"),
+        (lambda: panel("A", COUNT, width=5), "1 to 4 columns and 1 to 3 rows"),
+        (lambda: panel("A", COUNT, height=0), "1 to 4 columns and 1 to 3 rows"),
         (lambda: above("1"), "limit"),  # pyright: ignore[reportArgumentType]
         (lambda: below(1, lasting=-1), "lasting"),
         (lambda: Dashboard([]), "takes a list of panels"),

@@ -64,6 +64,7 @@ PACKAGES = [
     Vendored("katex", "katex", "MIT AND OFL-1.1", "dist"),
     Vendored("markdown-it", "markdown-it", "MIT", "dist/browser"),
     Vendored("speed-highlight", "@speed-highlight/core", "CC0-1.0", "dist"),
+    Vendored("uplot", "uplot", "MIT", "dist"),
 ]
 
 

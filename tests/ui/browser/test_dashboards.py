@@ -82,7 +82,7 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk,
         await expect(panels.nth(1)).to_contain_text("1 calls")
         await expect(panels.nth(1)).to_have_attribute("data-alert", "yes")
         await expect(panels.nth(2).locator("tr")).to_contain_text("look")
-        await expect(panels.nth(3).locator("svg path")).to_have_count(2)
+        await expect(panels.nth(3).locator("canvas")).to_have_count(1)
         await expect(panels.nth(4).locator("tbody tr")).to_have_count(1)
         for name, side in (("title", "left"), ("turns", "right")):  # as the values below it
             head = panels.nth(4).get_by_role("columnheader", name=name)

@@ -18,7 +18,7 @@ from reactivex.disposable import Disposable
 from yarl import URL
 
 from rxworker import Worker
-from rxworker.boards import Dashboard, fold_log, panel
+from rxworker.boards import Dashboard, below, fold_log, panel
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
@@ -122,6 +122,14 @@ async def test_the_server_lists_its_dashboards() -> None:
         assert board["title"] == "Desk"
         assert board["panels"][0] == {"name": "deltas", "title": "Deltas", "view": "bar", "unit": ""}
         assert (await client.get("api/boards/dusk", 404))["error"]["code"] == "no_board"
+
+
+async def test_a_panel_is_listed_with_its_limit_and_its_size() -> None:
+    spent = panel("Spent", count(TextDelta), alert=below(0.5, lasting=60), width=2, height=3)
+    async with serving(dashboards=[Dashboard([spent], title="Desk")]) as client:
+        [listed] = (await client.get("api/boards"))["boards"][0]["panels"]
+        assert listed["alert"] == {"limit": 0.5, "is_above": False, "lasting": 60.0}
+        assert (listed["width"], listed["height"]) == (2, 3)
 
 
 async def test_without_dashboards_the_ready_ones_are_served() -> None:

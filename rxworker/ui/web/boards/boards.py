@@ -32,6 +32,7 @@ from rxworker.boards import (
     Board,
     Dashboard,
     OperatorState,
+    Panel,
     PanelState,
     View,
     XRay,
@@ -40,6 +41,7 @@ from rxworker.boards import (
     read_selection,
 )
 from rxworker.boards.dashboard import IN_ORDER, NEVER, TURN, Fold
+from rxworker.boards.panel import Alert
 from rxworker.boards.selection import EVERYTHING
 from rxworker.boards.stored import all_records
 from rxworker.errors import ConfigurationError, message_of
@@ -82,13 +84,26 @@ LOOK = 0.5
 """Seconds between two looks at the operators of a panel."""
 
 
-class PanelInfo(Struct, frozen=True):
-    """A panel in a few words."""
+class PanelInfo(Struct, frozen=True, omit_defaults=True):
+    """A panel in a few words.
+
+    Attributes:
+        name: Its name.
+        title: Its title.
+        view: How its values are shown.
+        unit: The unit of its numbers.
+        alert: Their limit.
+        width: Its columns on the page.
+        height: Its rows on the page.
+    """
 
     name: str
     title: str
     view: View
     unit: str
+    alert: Alert | None = None
+    width: int = 0
+    height: int = 1
 
 
 class BoardInfo(Struct, frozen=True):
@@ -391,9 +406,7 @@ class Boards:
     def infos(self) -> list[BoardInfo]:
         """The dashboards in a few words."""
         return [
-            BoardInfo(
-                each.name, each.title, [PanelInfo(p.name, p.title, p.view, p.unit) for p in each.panels], self._has_xray
-            )
+            BoardInfo(each.name, each.title, [_info_of(one) for one in each.panels], self._has_xray)
             for each in self._served.values()
         ]
 
@@ -736,6 +749,10 @@ def _key_of(dashboard: Dashboard) -> str:
 def _created_since(dashboard: Dashboard, now: float) -> float | None:
     """Since when the runs of a log have begun that are read; ``None`` where the selection has a time."""
     return now - dashboard.reach if dashboard.selection.since is None else None
+
+
+def _info_of(panel: Panel) -> PanelInfo:
+    return PanelInfo(panel.name, panel.title, panel.view, panel.unit, panel.alert, panel.width, panel.height)
 
 
 def _for_links(dashboard: Dashboard) -> Dashboard:

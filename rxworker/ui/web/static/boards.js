@@ -82,12 +82,13 @@ class BoardKeys extends Keys {
 
 translate(document.body);
 initTheme();
-const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000) });
+const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (id) => `../#${encodeURIComponent(id)}` });
 const range = new RangeBar(byId("range"), (asked) => {
   board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));
   linked();
 }, () => workers);
 range.read();
+for (const type of ["range", "pick"]) byId("board").addEventListener(type, ({ detail: { since, until } }) => range.narrow(since, until));
 const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
 byId("board-link").addEventListener("click", copyLink);

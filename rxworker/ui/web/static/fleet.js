@@ -194,19 +194,10 @@ function showPeriod(period) {
   for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(button.value === period));
 }
 
-// The runs that ran in a time. A bar is a link, so that its address can be copied and opened in another tab; a click stays here.
-function linkTo(since, until) {
-  const url = new URL(location.href);
-  for (const [name, value] of [["since", since], ["until", until]]) url.searchParams.set(name, value);
-  return url;
-}
-
-byId("taken").addEventListener("click", (event) => {
-  const { since, until } = event.target.dataset;
-  if (!since || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  form.elements.since.value = local(Number(since));
-  form.elements.until.value = local(Number(until));
+// The runs that ran in the time of a bar, or in one that is selected.
+for (const type of ["pick", "range"]) byId("taken").addEventListener(type, ({ detail: { since, until } }) => {
+  form.elements.since.value = local(since);
+  form.elements.until.value = local(until);
   limit = STEP;
   open();
   byId("rows-title").scrollIntoView();
@@ -241,9 +232,9 @@ class FleetKeys extends Keys {
 }
 
 const PERIODS = { "fleet-hour": 3_600, "fleet-day": 86_400, "fleet-week": 604_800 }; // seconds
-const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", linkTo, during: () => PERIODS[taken.fixed] });
+const taken = new DashboardsView(byId("taken"), "all", { fixed: "fleet-hour", span: () => [Date.now() / 1000 - PERIODS[taken.fixed], Date.now() / 1000] });
 if ([...byId("periods").children].some(({ value }) => value === noted("period"))) showPeriod(noted("period"));
-const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1) }), share = new ShareDialog();
+const dashboards = new DashboardsView(byId("board-panel"), "all", { own: OWN_BOARDS.slice(1), runs: (id) => `./#${encodeURIComponent(id)}` }), share = new ShareDialog();
 dashboards.share = (...shown) => share.open(...shown);
 const keys = new FleetKeys(FLEET_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());

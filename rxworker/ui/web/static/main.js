@@ -46,7 +46,7 @@ const wide = new WideTrace(lanes);
 const views = {
   lanes,
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
-  watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage" }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
+  watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage" }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS, runs: isShared ? null : (id) => writeLink({ run: id }) }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),

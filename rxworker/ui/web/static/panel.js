@@ -7,13 +7,14 @@ import { BoardSource, dashboardsOf } from "./net/board.js";
 import { fill, locale, words } from "./model/language.js";
 import { define, sheetsOf, Themed } from "./views/host.js";
 
-const sheets = await sheetsOf(["theme", "board"]);
+const sheets = await sheetsOf(["theme", "../vendor/uplot/uPlot.min", "board"]);
 
 class PanelElement extends Themed {
   static observedAttributes = ["src", "panel", "at", "theme", "token"];
 
   #source = null; // until it ends
   #query = {};
+  #view = null;
   #isOpen = false; // whether its panels are known
 
   constructor() {
@@ -39,7 +40,8 @@ class PanelElement extends Themed {
     this.#query = {};
     if (board === undefined) return problem({ status: 0, code: "source", message: words.board.source });
     for (const name of url.searchParams.keys()) this.#query[name] = url.searchParams.getAll(name);
-    this.#open(new URL(path, url).href, board, new BoardView(node), problem);
+    this.#view = new BoardView(node);
+    this.#open(new URL(path, url).href, board, this.#view, problem);
   }
 
   async #open(server, board, view, problem) {
@@ -79,6 +81,7 @@ class PanelElement extends Themed {
   end() {
     this.#source?.close();
     this.#source = null;
+    this.#view?.close();
   }
 }
 

@@ -144,10 +144,13 @@ export const words = {
     refused: "The server refused: {message}", unreachable: "The server cannot be reached, or does not allow this page. Trying again.",
   },
   board: {
-    title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", unknown: "unknown", without: "without {names}", read: "read {read} of {total} runs", more: "and {n} more", stopped: "Stopped: {error}", most: "at most {value}", over: "over {time}", rows: "Rows",
+    title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", unknown: "unknown", without: "without {names}", read: "read {read} of {total} runs", more: "and {n} more", stopped: "Stopped: {error}", fewer: "show fewer", rows: "Rows", spans: "{n}, {time} in all", groups: { one: "{n} group", other: "{n} groups" },
+    above: "above {limit}", below: "below {limit}", lasting: "{what} for {time}", firing: "Alert: {what}, since {time}", beyond: "beyond the limit", actions: "Actions of {title}", asTable: "Show as a table", asChart: "Show as a picture", saveCsv: "Save as CSV", savePng: "Save as PNG",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
-    skip: "Skip to the panels", pages: "Pages", tab: "{board} · {title}", copyLink: "Copy link", open: "Open", unknownBoard: "The server has no dashboard {name}. It has {known}.",
+    skip: "Skip to the panels", panels: "Panels", pages: "Pages", tab: "{board} · {title}", copyLink: "Copy link", open: "Open", unknownBoard: "The server has no dashboard {name}. It has {known}.",
   },
+  chart: { role: "chart", legend: "Legend" },
+  table: { find: "Find", findIn: "Find in {title}", found: "{n} of {total} rows", time: "time", group: "group", lane: "lane", from: "from", to: "to", took: "seconds" },
   range: {
     title: "Time and filters", time: "Time", own: "Time of the dashboard", between: "From – to", moment: "At a moment", since: "From", until: "To", at: "At", seconds: "Last {n} seconds", live: "Live", liveHelp: "Show what changes as it happens",
     filters: "Filters", kind: "Filter by", value: "Value of the filter", labelHint: "name=value", add: "Add filter", chip: "{kind}: {value}", remove: "Remove the filter {kind}: {value}",

@@ -33,6 +33,7 @@ class Feed {
       if (!signal.aborted) this.report(LOST);
     } catch (problem) {
       if (signal.aborted) return;
+      if (problem.status === undefined) globalThis.reportError?.(problem); // of a follower
       this.report(problem);
       if (isFinal(problem)) return;
     }

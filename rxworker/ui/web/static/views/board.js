@@ -1,35 +1,36 @@
-// The panels of a dashboard, drawn from their states: numbers, lines, bars, tables, lanes and texts.
+// The panels of a dashboard, drawn from their states: figures, bars, tables, lanes, texts and charts over time.
 
-import { el, morph, setData, setText, show } from "./dom.js";
-import { amount, money, seconds } from "../model/format.js";
-import { fill, locale, words } from "../model/language.js";
+import { aligned, Chart, moment } from "./chart.js";
+import { el, morph, save, setData, setText, show } from "./dom.js";
+import { Menu } from "./palette.js";
+import { csvOf, TableView } from "./table.js";
+import { amount, money, plural, seconds } from "../model/format.js";
+import { fill, words } from "../model/language.js";
 
-const SVG = "http://www.w3.org/2000/svg", WIDTH = 300, HEIGHT = 72, LINES = 5, MAX = 12;
-
-function svg(name, attributes, ...children) {
-  const node = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  node.append(...children);
-  return node;
-}
+const WIDE = ["table", "lane"];
+const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
-  // For the bars of charts over time, `linkTo(since, until)` returns the address of the runs of a time, in seconds since the epoch, and `during()` how many seconds they
-  // show, up to now; without it they begin with the first bar.
-  constructor(node, { linkTo = null, during = null } = {}) {
+  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run.
+  constructor(node, { span = () => null, runs = null } = {}) {
     this.node = node;
-    this.time = { linkTo, during };
+    this.options = { span, runs };
     this.panels = new Map();
   }
 
-  // `panels`: [{ name, title, view, unit }]. `makeXRay` makes what shows the operators of a panel, if they may be seen.
+  // `panels`: as the server describes them. `makeXRay` makes what shows the operators of a panel, if they may be seen.
   open(panels, makeXRay = null) {
-    this.panels.clear();
+    this.close();
     this.node.replaceChildren(...panels.map((panel) => {
-      const view = new PanelView(panel, this.time, makeXRay?.(panel) ?? null);
+      const view = new PanelView(panel, this.options, makeXRay?.(panel) ?? null);
       this.panels.set(panel.name, view);
       return view.node;
     }));
+  }
+
+  close() {
+    for (const view of this.panels.values()) view.close();
+    this.panels.clear();
   }
 
   draw(states) {
@@ -38,130 +39,166 @@ export class BoardView {
 }
 
 class PanelView {
-  constructor(panel, time, xray) {
-    this.panel = panel;
-    this.time = time;
+  constructor(panel, options, xray) {
+    const { title, view, alert = null, width = WIDE.includes(view) ? 4 : 1, height = 1 } = panel;
+    Object.assign(this, { panel, options, state: {}, chart: null, table: null, isTable: false, isWhole: false, reading: null, most: MOST[height - 1] ?? MOST[0] });
+    this.limit = alert === null ? "" : el("p", { class: "board-limit" }, el("span", { class: "board-mark", "aria-hidden": "true", text: alert.is_above ? "▲" : "▼" }), (this.limitText = el("span", { role: "status" })));
     this.value = el("div", { class: "board-value", part: "value" });
+    this.body = el("div", { class: "board-body", hidden: true });
+    this.read = el("div", { class: "hidden" });
     this.about = el("p", { class: "board-none", hidden: true });
     this.error = el("p", { class: "board-error", role: "status", hidden: true });
-    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": panel.view, "aria-label": panel.title }, el("div", { class: "board-head" }, el("h3", { part: "title", text: panel.title }), xray?.button ?? ""), this.value, this.about, this.error, xray?.node ?? "");
+    if (alert !== null) this.drawLimit({});
+    const menu = el("div", { class: "board-menu", popover: "" }), more = el("button", { class: "board-menu-button", type: "button", text: "⋯", "aria-label": fill(words.board.actions, { title }) });
+    more.popoverTargetElement = menu;
+    new Menu(menu, () => this.actions(), more);
+    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": view, "data-width": width, "data-height": height, "aria-label": title, onclick: ({ target }) => target.closest(".board-more") && this.open() },
+      el("div", { class: "board-head" }, el("h3", { part: "title", text: title }), xray?.button ?? "", more, menu), this.value, this.body, this.read, this.limit, this.about, this.error, xray?.node ?? "");
   }
 
-  draw({ value = null, points = {}, alerts = {}, error = "", missing = {}, reading = null }) {
-    const { panel, node } = this, groups = Object.keys(alerts);
-    setData(node, "alert", groups.length > 0 ? "yes" : "no");
+  draw(state) {
+    this.state = state;
+    const { panel } = this, { value = null, alerts = {}, error = "", missing = {}, reading = null } = state, beyond = new Set(Object.keys(alerts));
+    setData(this.node, "alert", beyond.size > 0 ? "yes" : "no");
+    if (this.limit !== "") this.drawLimit(alerts);
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
-    const without = Object.entries(missing).map(([group, names]) => (group ? `${group}: ` : "") + fill(words.board.without, { names: names.join(", ") }));
-    const about = [...(reading ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...without].join(" · ");
+    const about = [...(reading?.[1] > 0 ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...withoutOf(missing)].join(" · ");
     setText(this.about, about);
     show(this.about, about !== "");
-    const held = node.getRootNode().activeElement, since = this.value.contains(held) ? held.dataset.since : undefined;
-    morph(this.value, value === null ? [el("p", { class: "board-none", text: without.length > 0 ? words.board.unknown : words.board.none })] : DRAW[panel.view](value, { ...panel, points, alerts: new Set(groups), ...this.time }));
-    if (since !== undefined) focusOn(this.value.querySelector(`[data-since="${since}"]`) ?? this.value.querySelector("[data-since]"));
+    const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
+    const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && panel.view === "table");
+    const most = this.isWhole ? Infinity : course ? LINES : this.most;
+    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course }));
+    show(this.body, isTable || course !== null);
+    if (isTable) this.drawTable();
+    else if (course !== null) this.drawChart(course, most);
+    if (course !== null && !isTable) this.drawRead();
   }
+
+  drawLimit(alerts) {
+    const { alert, unit } = this.panel, since = Object.values(alerts), names = Object.keys(alerts).filter(Boolean), what = limitOf(alert, unit);
+    setText(this.limitText, since.length === 0 ? what : fill(words.board.firing, { what, time: moment(Math.min(...since)) }) + (names.length > 0 ? `: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ` ${fill(words.board.more, { n: names.length - 3 })}` : ""}` : ""));
+  }
+
+  drawChart({ series, ...course }, most) {
+    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead() });
+    if (this.body.firstChild !== this.chart.node) this.body.replaceChildren(this.chart.node);
+    this.chart.draw({ ...course, series: series.slice(0, most), more: rest(series.length, most) });
+  }
+
+  drawTable() {
+    const { names, rows } = rowsOf(this.panel, this.state, this.options.span());
+    this.table ??= new TableView(this.panel.title, (name, value) => this.cell(name, value));
+    if (this.body.firstChild !== this.table.node) this.body.replaceChildren(this.table.node);
+    this.table.draw(names, rows);
+  }
+
+  cell(name, value) {
+    const { view, unit } = this.panel, href = view === "table" && name === "run" ? this.options.runs?.(value) : null;
+    if (href) return el("a", { href, text: value });
+    if (typeof value === "object") return JSON.stringify(value);
+    if (typeof value !== "number") return String(value);
+    if (view === "table") return name === "cost" ? money(value) : amount(value, name === "seconds" ? "s" : "");
+    return TIMES.includes(name) ? moment(value, 1) : amount(value, name === words.table.took ? "s" : unit);
+  }
+
+  // What a chart shows, as a table for screen readers: some rows, at once, and then now and again.
+  drawRead() {
+    if (this.reading !== null || this.isTable || !this.chart?.isSeen) return;
+    this.reading = setTimeout(() => {
+      this.reading = null;
+      if (this.readState !== this.state) this.drawRead();
+    }, REST);
+    this.readState = this.state;
+    const { names, rows } = rowsOf(this.panel, this.state, this.options.span()), step = Math.ceil(rows.length / SHORT) || 1, some = rows.filter((_, n) => (rows.length - 1 - n) % step === 0);
+    this.read.replaceChildren(el("table", { "aria-label": this.panel.title }, el("thead", {}, el("tr", {}, ...names.map((name) => el("th", { scope: "col", text: name })))), el("tbody", {}, ...some.map((row) => el("tr", {}, ...names.map((name) => el("td", {}, row[name] === undefined || row[name] === null ? "" : this.cell(name, row[name]))))))));
+  }
+
+  close() {
+    clearTimeout(this.reading);
+    this.chart?.close();
+  }
+
+  // All groups, or the greatest.
+  open() {
+    this.isWhole = !this.isWhole;
+    this.draw(this.state);
+  }
+
+  actions() {
+    const { board } = words, { view, name, title } = this.panel, canTable = view !== "table", isChart = this.chart !== null && !this.isTable;
+    const rows = () => rowsOf(this.panel, this.state, this.options.span());
+    return [
+      ...(canTable ? [{ text: this.isTable ? board.asChart : board.asTable, act: () => this.turn() }] : []),
+      { text: board.saveCsv, act: () => save(`${name}.csv`, "text/csv", csvOf(rows().names, rows().rows.map(inFull))) },
+      ...(isChart ? [{ text: board.savePng, act: async () => save(`${name}.png`, "image/png", await this.chart.picture(title)) }] : []),
+    ];
+  }
+
+  turn() {
+    this.isTable = !this.isTable;
+    clearTimeout(this.reading);
+    this.reading = null;
+    this.read.replaceChildren();
+    this.draw(this.state);
+  }
+}
+
+// A limit in words, such as "above 0.05 USD for 60 s".
+function limitOf({ limit, is_above: isAbove, lasting }, unit) {
+  const what = fill(isAbove ? words.board.above : words.board.below, { limit: amount(limit, unit) });
+  return lasting > 0 ? fill(words.board.lasting, { what, time: lasting < 120 ? fill(words.units.second, { n: String(lasting) }) : seconds(lasting) }) : what;
+}
+
+// What is not known, of a few groups by their names.
+function withoutOf(missing) {
+  const groups = Map.groupBy(Object.entries(missing), ([, names]) => names.join(", "));
+  return [...groups].map(([names, of]) => {
+    const text = fill(words.board.without, { names }), named = of.map(([group]) => group).filter(Boolean);
+    return named.length === 0 ? text : `${named.length > 3 ? plural(words.board.groups, named.length) : named.join(", ")}: ${text}`;
+  });
 }
 
 const text = (value, unit) => (typeof value === "number" ? amount(value, unit) : value === null ? words.board.unknown : String(value));
 // Groups with the greatest first, but those beyond their limit before all others.
 const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) => alerts.has(b) - alerts.has(a) || (n ?? -Infinity) - (m ?? -Infinity) || 0);
 const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
-const rest = (n, most = MAX) => (n > most ? [el("p", { class: "board-none", text: fill(words.board.more, { n: n - most }) })] : []);
+const mark = (isBeyond) => (isBeyond ? [el("span", { class: "board-mark", role: "img", "aria-label": words.board.beyond, text: "▲" })] : []);
+
+// The button that opens the other groups, or closes them.
+function rest(n, most) {
+  const isOpen = most === Infinity;
+  return isOpen || n > most ? [el("button", { class: "board-more", type: "button", "aria-expanded": String(isOpen), text: isOpen ? words.board.fewer : fill(words.board.more, { n: n - most }) })] : [];
+}
 
 // One figure, or one for each group.
-function figures(value, { unit, alerts, view }) {
-  const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null, text: text(shown, unit) });
+function figures(value, { unit, alerts, view, most }) {
+  const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null }, ...mark(isGroups(value) && alerts.has(name)), text(shown, unit));
   if (!isGroups(value)) return [figure(value, "")];
-  const all = alerts.size > 0 || view === "line" || view === "area" ? ranked(value, alerts) : Object.entries(value);
-  return [el("dl", { class: "board-groups" }, ...all.slice(0, MAX).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length)];
+  const all = alerts.size > 0 ? ranked(value, alerts) : Object.entries(value);
+  return [el("dl", { class: "board-groups" }, ...all.slice(0, most).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length, most)];
 }
 
-// A bar is reached by the arrow keys from the one beside it, so that a chart is one stop of the tab key.
-function focusOn(bar) {
-  if (!bar) return;
-  for (const other of bar.parentElement.querySelectorAll("[tabindex='0']")) other.tabIndex = -1;
-  bar.tabIndex = 0;
-  bar.focus({ preventScroll: true });
-}
-
-const STEP = /^(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/, SHORT = { hour: "2-digit", minute: "2-digit", hour12: false }, LONG = { ...SHORT, day: "numeric", month: "short" };
-const OF_GROUP = /^(.*): (\d{4}-\d\d-\d\dT\d\d:\d\dZ\/PT\d+[HM])$/s; // of a panel with groups
-
-// Bars over time, whose names are intervals of ISO 8601, with their sum. A step without a value has no bar.
-function steps(value, { title, unit, linkTo, during }) {
-  const found = Object.entries(value).map(([name, n]) => {
-    const [, begin, length, kind] = name.match(STEP);
-    return { since: Date.parse(begin) / 1000, width: length * (kind === "H" ? 3600 : 60), n };
-  }).sort((a, b) => a.since - b.since);
-  const [{ since: first, width }] = found, last = found.at(-1).since + width, span = during?.(), now = span ? Math.ceil(Date.now() / 1000 / width) * width : last;
-  const end = Math.max(last, now), begin = span ? Math.min(first, end - span) : first, most = Math.max(...found.map(({ n }) => n)) || 1, sum = found.reduce((all, { n }) => all + n, 0);
-  const time = (at) => new Date(at * 1000).toLocaleString(locale, end - begin >= 86_400 ? LONG : SHORT);
-  const all = found.map(({ since, n }, at) => {
-    const name = `${time(since)}–${time(since + width)}: ${amount(n, unit)}`, until = since + width;
-    const bar = el(linkTo ? "a" : "span", { class: "board-step", href: linkTo?.(since, until), title: name, "aria-label": linkTo ? name : null, "data-since": since, "data-until": until, tabindex: linkTo ? (at === found.length - 1 ? "0" : "-1") : null });
-    bar.style.left = `${(100 * (since - begin)) / (end - begin)}%`;
-    bar.style.width = `max(2px, min(24px, ${(100 * width) / (end - begin)}% - 2px))`;
-    bar.style.height = `max(2px, ${(100 * Math.max(0, n)) / most}%)`;
-    return bar;
-  });
-  const chart = el("div", { class: "board-steps", role: linkTo ? "group" : null, "aria-label": linkTo ? title : null, onkeydown: (event) => {
-    const to = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key], bar = to && event.target[to];
-    if (!bar) return;
-    event.preventDefault();
-    focusOn(bar);
-  } }, ...all);
-  return [el("p", { class: "board-figure", text: amount(sum, unit) }), chart, el("p", { class: "board-scale" }, el("span", { text: time(begin) }), el("span", { text: time(end) }))];
-}
-
-// A chart over time for each group; those with the greatest sums.
-function grouped(value, options) {
-  const groups = new Map();
-  for (const [name, n] of Object.entries(value)) {
-    const [, group, step] = name.match(OF_GROUP);
-    groups.set(group, { ...groups.get(group), [step]: n });
-  }
-  const sum = ([, chart]) => Object.values(chart).reduce((all, n) => all + n, 0), all = [...groups].sort((a, b) => sum(b) - sum(a));
-  return [...all.slice(0, LINES).flatMap(([name, chart]) => [el("h4", { class: "board-none", text: name }), ...steps(chart, options)]), ...rest(all.length, LINES)];
+// Lines and areas have a chart, with the last value above it; groups have theirs in its legend. So do bars over time, with their sum.
+function charted(value, options) {
+  const { course, unit, alerts } = options;
+  if (course === null) return figures(value, options);
+  if (course.series.length > 1) return [];
+  return [el("p", { class: "board-figure", "data-alert": alerts.size > 0 ? "yes" : null, text: text(course.series[0].now, unit) })];
 }
 
 function bars(value, options) {
-  const { unit, alerts } = options, names = isGroups(value) ? Object.keys(value) : [];
-  if (names.length > 0 && names.every((name) => STEP.test(name))) return steps(value, options);
-  if (names.length > 0 && names.every((name) => OF_GROUP.test(name))) return grouped(value, options);
-  const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, MAX), most = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
+  const { unit, alerts, course, most } = options;
+  if (course !== null) return charted(value, options);
+  const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, most), high = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
-    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: most, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number", text: text(n, unit) })));
-  return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length)];
-}
-
-// The last value, and the course of each group as steps.
-function lines(value, { unit, points, alerts, view }) {
-  const groups = isGroups(value) ? ranked(value, alerts).map(([name]) => name) : Object.keys(points), courses = groups.filter((name) => points[name]?.length > 0);
-  const all = courses.slice(0, LINES).map((name) => [name, points[name]]), times = all.flatMap(([, course]) => course.map(([time]) => time)), values = all.flatMap(([, course]) => course.map(([, n]) => n));
-  const begin = Math.min(...times), end = Math.max(...times), low = Math.min(0, ...values), high = Math.max(0, ...values), range = high - low || 1;
-  const x = (time) => ((time - begin) / (end - begin || 1)) * WIDTH, y = (n) => HEIGHT - 2 - ((n - low) / range) * (HEIGHT - 4);
-  const paths = all.flatMap(([, course], n) => {
-    const steps = course.map(([time, shown], at) => (at === 0 ? `M${x(time)} ${y(shown)}` : `H${x(time)}V${y(shown)}`)).join("") + `H${WIDTH}`;
-    const line = svg("path", { d: steps, class: `board-line line-${n}` });
-    return view === "area" && all.length === 1 ? [svg("path", { d: `${steps}V${y(low)}H${x(course[0][0])}Z`, class: "board-area" }), line] : [line];
-  });
-  const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "board-chart", "aria-hidden": "true" }, ...paths);
-  const scale = el("p", { class: "board-scale" }, el("span", { text: fill(words.board.most, { value: amount(high, unit) }) }), el("span", { text: fill(words.board.over, { time: seconds(end - begin) }) }));
-  return [...figures(value, { unit, alerts, view }), ...(end > begin ? [chart, scale, ...rest(courses.length, LINES)] : [])];
-}
-
-function table(rows) {
-  const every = [...new Set(rows.flatMap((row) => Object.keys(row)))], filled = every.filter((name) => rows.some((row) => ![undefined, null, ""].includes(row[name])));
-  const names = filled.length > 0 ? filled : every;
-  const kind = (value) => (typeof value === "number" ? "number" : null);
-  const shown = (name, value) => (name === "cost" && typeof value === "number" ? money(value) : text(value, name === "seconds" ? "s" : ""));
-  const cell = (name, value) => el("td", { class: kind(value), text: value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : shown(name, value) });
-  const head = el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: kind(rows.find((row) => row[name] !== undefined && row[name] !== null)?.[name]), text: name })));
-  return [el("div", { class: "board-scroll", tabindex: 0, role: "group", "aria-label": words.board.rows }, el("table", { class: "board-table" }, el("thead", {}, head), el("tbody", {}, ...rows.map((row) => el("tr", {}, ...names.map((name) => cell(name, row[name])))))))];
+    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit))));
+  return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length, most)];
 }
 
 // The spans of each lane on one axis.
-function lanes(rows) {
+function lanes(rows, { most }) {
   const begin = Math.min(...rows.map((row) => row.from)), end = Math.max(...rows.map((row) => row.to)), scale = end - begin || 1, all = Map.groupBy(rows, (row) => row.lane);
   const span = ({ from, to }) => {
     const node = el("span", { class: "board-span", title: seconds(to - from) });
@@ -169,8 +206,60 @@ function lanes(rows) {
     node.style.width = `max(2px, ${(100 * (to - from)) / scale}%)`;
     return node;
   };
-  const shown = [...all].slice(0, MAX).flatMap(([name, spans]) => [el("dt", { text: name }), el("dd", { class: "board-lane" }, ...spans.map(span))]);
-  return [el("dl", { class: "board-lanes" }, ...shown), ...rest(all.size)];
+  const took = (spans) => spans.reduce((sum, { from, to }) => sum + to - from, 0), biggest = [...all].sort(([, a], [, b]) => took(b) - took(a));
+  const shown = biggest.slice(0, most).flatMap(([name, spans]) => [el("dt", { text: name }), el("dd", { class: "board-lane" }, el("span", { class: "hidden", text: fill(words.board.spans, { n: spans.length, time: seconds(took(spans)) }) }), ...spans.map(span))]);
+  return [el("dl", { class: "board-lanes" }, ...shown), el("p", { class: "board-scale", "aria-hidden": "true" }, el("span", { text: moment(begin) }), el("span", { text: moment(end) })), ...rest(all.size, most)];
 }
 
-const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: lines, area: lines, table, lane: lanes };
+const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: charted, area: charted, table: () => [], lane: lanes };
+
+const STEP = /^(?:(.*): )?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/s; // the name of a step of time, in a panel with groups with that of its group
+
+// What a chart over time shows: { series: [{ name, now }], the greatest first; make(series) returns their moments and their values; step; axis }; null for what has no course. `now` is the
+// last value, or of bars the sum.
+function courseOf({ view }, { value, points = {}, alerts = {} }, span) {
+  const beyond = new Set(Object.keys(alerts)), ordered = (series) => series.sort((a, b) => beyond.has(b.name) - beyond.has(a.name) || (b.now ?? -Infinity) - (a.now ?? -Infinity) || 0);
+  if (view === "line" || view === "area") {
+    const now = isGroups(value) ? value : { "": value }, courses = Object.entries(points).filter(([, course]) => course.length > 0);
+    const [begin, end] = span ?? [Math.min(...courses.map(([, course]) => course[0][0])), Math.max(...courses.map(([, course]) => course.at(-1)[0]))];
+    const make = (series) => {
+      const [xs, values] = aligned(series.map(({ name }) => points[name]), POINTS);
+      if (xs.at(-1) < end) for (const list of [...values, xs]) list.push(list === xs ? end : list.at(-1)); // it holds until then
+      return { xs, values };
+    };
+    return courses.length > 0 && end > begin ? { series: ordered(courses.map(([name, course]) => ({ name, now: now[name] ?? course.at(-1)[1] }))), make, step: 0, axis: [begin, end] } : null;
+  }
+  const found = view === "bar" && isGroups(value) ? Object.entries(value).map(([name, n]) => [name.match(STEP), n]) : [];
+  if (found.length === 0 || found.some(([match]) => match === null)) return null;
+  const steps = found.map(([[, name = "", since, length, kind], n]) => ({ name, since: Date.parse(since) / 1000, step: length * (kind === "H" ? 3600 : 60), n }));
+  const [{ step }] = steps, all = steps.map(({ since }) => since), least = Math.min(...all), most = Math.max(...all) + step, isWide = span !== null && span[1] - span[0] < WIDEST * step;
+  const begin = isWide ? Math.min(least, Math.floor(span[0] / step) * step) : least, end = isWide ? Math.max(most, Math.ceil(span[1] / step) * step) : most, groups = Map.groupBy(steps, ({ name }) => name);
+  const make = (series) => {
+    const xs = Array.from({ length: Math.round((end - begin) / step) }, (_, n) => begin + (n + 0.5) * step), values = series.map(() => xs.map(() => null));
+    series.forEach(({ name }, at) => groups.get(name).forEach(({ since, n }) => (values[at][Math.round((since - begin) / step)] = n)));
+    return { xs, values };
+  };
+  return { series: ordered([...groups].map(([name, some]) => ({ name, now: some.reduce((sum, { n }) => sum + n, 0) }))), make, step, axis: [begin, end] };
+}
+
+const TIMES = [words.table.time, words.table.from, words.table.to];
+
+// All that a panel shows, as a table: { names, rows }.
+function rowsOf(panel, state, span) {
+  const { value = null } = state, { table } = words, course = value === null ? null : courseOf(panel, state, span), name = (group) => group || panel.title;
+  if (value === null) return { names: [], rows: [] };
+  if (course !== null) {
+    const { series, step, make } = course, { xs, values } = make(series);
+    return { names: [table.time, ...series.map((one) => name(one.name))], rows: xs.map((x, n) => Object.fromEntries([...series.map((one, at) => [name(one.name), values[at][n]]), [table.time, x - step / 2]])) };
+  }
+  if (panel.view === "table") {
+    const every = [...new Set(value.flatMap((row) => Object.keys(row)))], filled = every.filter((one) => value.some((row) => ![undefined, null, ""].includes(row[one])));
+    return { names: filled.length > 0 ? filled : every, rows: value };
+  }
+  if (panel.view === "lane") return { names: [table.lane, table.from, table.to, table.took], rows: value.map(({ lane, from, to }) => ({ [table.lane]: lane, [table.from]: from, [table.to]: to, [table.took]: to - from })) };
+  if (isGroups(value)) return { names: [table.group, panel.title], rows: Object.entries(value).map(([group, n]) => ({ [table.group]: group, [panel.title]: n })) };
+  return { names: [panel.title], rows: [{ [panel.title]: value }] };
+}
+
+// The row of a file: times as in ISO 8601.
+const inFull = (row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, TIMES.includes(name) && typeof value === "number" ? new Date(value * 1000).toISOString() : value]));

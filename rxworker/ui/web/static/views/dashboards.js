@@ -16,10 +16,10 @@ import { fill, words } from "../model/language.js";
 export const OWN_BOARDS = ["usage", "fleet-hour", "fleet-day", "fleet-week"];
 
 export class DashboardsView {
-  // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere. `time`: as of `BoardView`.
-  constructor(section, scope, { fixed = "", own = [], ...time } = {}) {
+  // `section` has a select to choose a dashboard, except where it is always `fixed`; without `fixed`, `own` are the names of those that are shown elsewhere. The others are options of `BoardView`.
+  constructor(section, scope, { fixed = "", own = [], ...shown } = {}) {
     Object.assign(this, { section, scope, fixed, own, query: {}, isStill: false, run: "", conversation: "", time: null, boards: null, source: null, shown: "", isSeen: false, xrays: [] });
-    this.board = new BoardView(section.querySelector(".board"), time);
+    this.board = new BoardView(section.querySelector(".board"), shown);
     this.note = section.querySelector(".board-note");
     this.choice = section.querySelector("select");
     this.scopes = [...(section.querySelector(".segments")?.children ?? [])];

@@ -15,7 +15,7 @@ export function el(tag, props = {}, ...children) {
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...children.filter((child) => child !== null && child !== undefined).map((child) => (typeof child === "string" ? readable(child) : child)));
   return node;
 }
 
@@ -27,10 +27,10 @@ export function setText(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-const keyOf = (node) => node.dataset?.key ?? node.dataset?.since ?? node.textContent;
+const keyOf = (node) => node.dataset?.key ?? node.textContent;
 const isLike = (a, b) => a.nodeName === b.nodeName && a.namespaceURI === b.namespaceURI;
 
-// Make these the children of a node. Nodes with the same key (`data-key`, `data-since` or the text) stay, and others become what comes in their place: scroll positions,
+// Make these the children of a node. Nodes with the same key (`data-key` or the text) stay, and others become what comes in their place: scroll positions,
 // the focus and the selection stay where the reader has them.
 export function morph(node, children) {
   const old = [...node.childNodes], had = old.map(keyOf), wanted = new Set(children.map(keyOf));
@@ -231,4 +231,11 @@ export async function copy(text) {
   } catch {
     return false;
   }
+}
+
+// Save a text or a blob as a file.
+export function save(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url));
 }

@@ -5,13 +5,7 @@ import { stillOf } from "./conversation.js";
 import { bySystem, pageOf } from "../model/export.js";
 import { locale } from "../model/language.js";
 
-export function save(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  el("a", { href: url, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(url));
-}
-
-const FRAME = /(katex\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
+const FRAME = /(katex\.min|uPlot\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
 
 // The conversation as it looks on the page, as one HTML file without scripts.
 export async function htmlOf(title, facts, run) {

@@ -116,7 +116,7 @@ export class Menu {
       const by = { ArrowDown: 1, ArrowUp: -1 }[event.key], all = [...menu.children];
       if (!by) return;
       event.preventDefault();
-      all[(all.indexOf(document.activeElement) + by + all.length) % all.length].focus();
+      all[(all.indexOf(menu.getRootNode().activeElement) + by + all.length) % all.length].focus();
     });
     menu.addEventListener("toggle", (event) => event.newState === "open" && menu.firstElementChild?.focus());
   }

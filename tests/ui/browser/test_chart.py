@@ -1,0 +1,222 @@
+"""The charts, the tables and the alerts of panels, drawn from states that the test makes."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Locator, Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+BEGIN = 1_795_676_400.0
+MAKE = """async (panels) => {
+  const { BoardView } = await import("/static/views/board.js");
+  const node = document.createElement("div");
+  node.className = "board";
+  document.querySelector("#board").replaceWith(node);
+  node.id = "own";
+  const board = new BoardView(node);
+  board.open(panels);
+  globalThis.draw = (states) => board.draw(states);
+  globalThis.seen = [];
+  for (const type of ["range", "pick"]) {
+    node.addEventListener(type, ({ detail }) => seen.push([type, Math.round(detail.since), Math.round(detail.until)]));
+  }
+}"""
+
+
+def course(*values: float, name: str = "") -> dict[str, list[tuple[float, float]]]:
+    """A point every ten seconds."""
+    return {name: [(BEGIN + 10 * n, value) for n, value in enumerate(values)]}
+
+
+def named(name: str, view: str, **options: Any) -> dict[str, Any]:
+    return {"name": name, "title": name, "view": view, "unit": "", **options}
+
+
+class Drawn:
+    """A page with panels of its own."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    async def draw(self, name: str, value: object, **state: Any) -> Locator:
+        await self.page.evaluate("(state) => draw([state])", {"panel": name, "value": value, **state})
+        return self.page.locator(f'#own .board-panel[aria-label="{name}"]')
+
+
+@asynccontextmanager
+async def drawn(desk: Desk, gated: type[GatedModel], *panels: dict[str, Any]) -> AsyncGenerator[Drawn, None]:
+    async with desk.serve(gated([])):
+        page = await desk.open("boards/usage")
+        await page.evaluate(MAKE, list(panels))
+        yield Drawn(page)
+        await desk.close()
+
+
+async def test_the_crosshairs_of_all_charts_show_the_same_moment(desk: Desk, gated: type[GatedModel]) -> None:
+    two = {**course(1, 2, 3, name="a"), **course(7, 8, 9, name="b")}
+    async with drawn(desk, gated, named("one", "line", unit="runs"), named("two", "line")) as board:
+        one = await board.draw("one", 30, points=course(10, 20, 30))
+        other = await board.draw("two", {"a": 3, "b": 9}, points=two)
+        await expect(other.locator(".chart-value")).to_have_text(["9", "3"])  # the greatest first
+        await one.locator(".u-over").hover()
+        await expect(one.locator(".chart-moment")).to_contain_text("20 runs")
+        await expect(other.locator(".chart-value")).to_have_text(["8", "2"])
+        await expect(other.locator(".chart-moment")).to_be_visible()
+        await board.page.mouse.move(0, 0)
+        await expect(other.locator(".chart-moment")).to_be_hidden()
+        await expect(other.locator(".chart-value")).to_have_text(["9", "3"])
+
+
+async def test_a_time_is_selected_by_dragging_and_by_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+    async with drawn(desk, gated, named("one", "area", unit="s")) as board:
+        one = await board.draw("one", 4, points=course(1, 2, 3, 4, 5))
+        over = one.locator(".u-over")
+        box = await over.bounding_box()
+        assert box is not None
+        mouse = board.page.mouse
+        await mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 20)
+        await mouse.down()
+        await mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=4)
+        await mouse.up()
+        [kind, since, until] = (await board.page.evaluate("seen"))[0]
+        assert kind == "range"
+        assert abs(since - BEGIN - 10) <= 1
+        assert abs(until - BEGIN - 30) <= 1
+        await mouse.move(0, 0)
+        slider = one.get_by_role("slider", name="one")
+        await slider.focus()
+        await expect(slider).to_have_attribute("aria-valuetext", re.compile(", 5 s$"))
+        await slider.press("ArrowLeft")
+        await expect(slider).to_have_attribute("aria-valuenow", "3")
+        await slider.press("Shift+ArrowLeft")
+        await slider.press("Shift+ArrowLeft")
+        await slider.press("Enter")
+        assert (await board.page.evaluate("seen"))[1:] == [["range", BEGIN + 10, BEGIN + 30]]
+
+
+async def test_bars_over_time_stand_on_each_other_and_lead_to_their_time(desk: Desk, gated: type[GatedModel]) -> None:
+    steps = {f"{group}: 2026-11-26T0{hour}:00Z/PT1H": n for group, hour, n in (("a", 7, 1), ("b", 7, 4), ("b", 9, 2))}
+    async with drawn(desk, gated, named("hours", "bar", unit="runs")) as board:
+        hours = await board.draw("hours", steps)
+        await expect(hours.locator(".chart-name")).to_have_text(["b", "a"])
+        await expect(hours.locator(".chart-value")).to_have_text(["6", "1"])
+        slider = hours.get_by_role("slider")
+        await slider.focus()
+        await slider.press("Home")
+        await expect(hours.locator(".chart-value")).to_have_text(["4", "1"])
+        await slider.press("ArrowRight")
+        await expect(hours.locator(".chart-value")).to_have_text(["\u2013", "\u2013"])
+        await slider.press("End")
+        await slider.press("Enter")
+        [picked] = await board.page.evaluate("seen")
+        assert picked == ["pick", 1_795_683_600, 1_795_687_200]
+
+
+async def test_the_other_groups_are_counted_and_opened(desk: Desk, gated: type[GatedModel]) -> None:
+    values = {f"g{n:02}": float(n) for n in range(20)}
+    points = {name: course(0, value)[""] for name, value in values.items()}
+    async with drawn(desk, gated, named("lines", "line"), named("bars", "bar", height=2)) as board:
+        lines = await board.draw("lines", values, points=points)
+        await expect(lines.locator(".chart-name")).to_have_count(8)
+        await expect(lines.locator(".chart-name").first).to_have_text("g19")
+        await lines.get_by_role("button", name="and 12 more").click()
+        await expect(lines.locator(".chart-name")).to_have_count(20)
+        bars = await board.draw("bars", values, alerts={"g03": BEGIN})
+        await expect(bars.locator("tr")).to_have_count(14)
+        await expect(bars.locator("th").first).to_have_text("g03")  # beyond its limit
+        more = bars.get_by_role("button", name="and 6 more")
+        await more.focus()
+        await more.press("Enter")
+        await board.draw("bars", {**values, "g20": 20.0})
+        await expect(bars.locator("tr")).to_have_count(21)
+        await bars.get_by_role("button", name="show fewer").press("Enter")
+        await expect(bars.locator("tr")).to_have_count(14)
+
+
+async def test_a_limit_is_in_words_before_and_after_it_is_crossed(desk: Desk, gated: type[GatedModel]) -> None:
+    limit = {"limit": 0.05, "is_above": True, "lasting": 60.0}
+    panels = named("cost", "bar", unit="USD", alert=limit), named("left", "number", alert={**limit, "is_above": False})
+    async with drawn(desk, gated, *panels) as board:
+        cost = await board.draw("cost", {"acme": 0.01, "globex": 0.02})
+        line = cost.locator(".board-limit")
+        await expect(line).to_have_text("▲above 0.05 USD for 60 s")
+        await expect(board.page.locator("#own [data-view=number] .board-limit")).to_have_text("▼below 0.05 for 60 s")
+        await board.draw("cost", {"acme": 0.01, "globex": 0.2}, alerts={"globex": BEGIN})
+        await expect(line).to_contain_text("Alert: above 0.05 USD for 60 s, since ")
+        await expect(line).to_contain_text(": globex")
+        await expect(cost.get_by_role("img", name="beyond the limit")).to_have_count(1)
+        await expect(line.get_by_role("status")).to_have_count(1)
+
+
+async def test_what_a_chart_shows_is_a_table_too_and_a_file(desk: Desk, gated: type[GatedModel]) -> None:
+    async with drawn(desk, gated, named("one", "line", unit="runs"), named("rows", "table")) as board:
+        one = await board.draw("one", 30, points=course(10, 20, 30))
+        await expect(one.locator(".u-over")).to_have_count(1)
+        heard = one.locator(".hidden table tr")  # for a screen reader
+        await expect(heard).to_have_count(4)
+        await expect(heard.last).to_contain_text("30 runs")
+        menu = one.get_by_role("button", name="Actions of one")
+
+        async def saved(text: str) -> Path:
+            await menu.click()
+            async with board.page.expect_download() as got:
+                await board.page.get_by_role("button", name=text).click()
+            return Path(await (await got.value).path())
+
+        read = [*csv.reader(StringIO((await saved("Save as CSV")).read_text(encoding="utf-8")))]
+        assert read == [["time", "one"], *([f"2026-11-26T07:00:{n}0.000Z", f"{n + 1}0"] for n in range(3))]
+        assert (await saved("Save as PNG")).read_bytes().startswith(b"\x89PNG")
+        await menu.press("Enter")
+        await board.page.get_by_role("button", name="Show as a table").press("Enter")
+        await expect(one.locator(".board-table tbody tr")).to_have_count(3)
+        await expect(one.locator("canvas")).to_have_count(0)
+        await board.draw("one", 40, points=course(10, 20, 30, 40))
+        await expect(one.locator(".board-table tbody tr")).to_have_count(4)
+        await menu.click()
+        await board.page.get_by_role("button", name="Show as a picture").click()
+        await expect(one.locator("canvas")).to_have_count(1)
+        rows = await board.draw("rows", [{"a": '=1+"1"', "b": 2}, {"a": "x,\ny", "b": None}])
+        menu = rows.get_by_role("button", name="Actions of rows")
+        text = (await saved("Save as CSV")).read_bytes().decode()
+        assert [*csv.reader(StringIO(text, newline=""))] == [["a", "b"], ['\'=1+"1"', "2"], ["x,\ny", ""]]
+
+
+async def test_a_table_is_sorted_and_filtered_and_stays_so(desk: Desk, gated: type[GatedModel]) -> None:
+    def rows(*numbers: int) -> list[dict[str, Any]]:
+        return [{"run": f"run-{n}", "n": n, "what": "odd" if n % 2 else "even"} for n in numbers]
+
+    async with drawn(desk, gated, named("rows", "table")) as board:
+        table = await board.draw("rows", rows(3, 1, 2))
+        await expect(table.locator(".board-find")).to_be_hidden()
+        first = table.locator("tbody tr td:first-child")
+        head = table.get_by_role("columnheader", name="n", exact=True)
+        await head.get_by_role("button").click()
+        await expect(head).to_have_attribute("aria-sort", "descending")
+        await expect(first).to_have_text(["run-3", "run-2", "run-1"])
+        await head.get_by_role("button").press("Enter")
+        await board.draw("rows", rows(30, 3, 1, 2, 9, 8, 7, 6, 5, 4))
+        await expect(head.get_by_role("button")).to_be_focused()
+        await expect(first.first).to_have_text("run-1")
+        await expect(first.last).to_have_text("run-30")
+        find = table.get_by_role("searchbox", name="Find in rows")
+        await find.fill("ODD")
+        await expect(first).to_have_text(["run-1", "run-3", "run-5", "run-7", "run-9"])
+        await expect(table.get_by_role("status").first).to_have_text("5 of 10 rows")
+        await head.get_by_role("button").click()
+        await expect(head).not_to_have_attribute("aria-sort", "ascending")
