@@ -25,6 +25,7 @@ from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.messages import Conversation, JsonObject, Message
 from tests.log.conftest import OpenLog
+from tests.whole import IS_WHOLE
 
 RUN = "run-1"
 
@@ -555,6 +556,53 @@ async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
                 if len(ends) == 3:
                     log.heartbeat.remove(RUN)
     pytest.fail("the end of the lease was not reported")
+
+
+async def test_two_logs_follow_each_other_and_fence_each_other(open_store: OpenLog) -> None:
+    async with open_store(lease=0.0) as one, open_store() as opened:
+        two = one if isinstance(one, MemoryLog) else opened
+        assert one.id == two.id
+        old = await begun(one)
+        following = two.follow(RUN)
+        assert (await anext(following)).last == 1
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        await one.append(old, entries([TurnStart()], 1), after=1)
+        assert (await asyncio.wait_for(waiting, 60)).last == 2
+        new = await two.claim(RUN)
+        with pytest.raises(FencedError, match="taken over"):
+            await one.append(old, entries([TurnStart()], 2), after=2)
+        await two.append(new, entries([TurnStart()], 2, 2), after=2)
+        assert len(await stored(one)) == 3
+
+
+@pytest.mark.parametrize("open_store", ["sqlite", "postgres", "nats"], indirect=True)
+async def test_an_owner_learns_that_another_process_watches(open_store: OpenLog) -> None:
+    async with open_store() as one, open_store() as two:
+        claim, after, is_watched = await begun(one), 2, False
+        await anext(one.follow(RUN))  # its own watcher is none of another process
+        assert not await one.append(claim, entries([TurnStart()], 1), after=1)
+        following = two.follow(RUN)
+        await take(following, 2)
+        waiting = asyncio.ensure_future(anext(following))
+        async with asyncio.timeout(60):
+            while not is_watched:
+                is_watched = await one.append(claim, entries([TurnStart()], after), after=after)
+                after += 1
+        assert (await waiting).first == 3
+
+
+async def test_a_lease_is_kept_while_a_tool_blocks_the_loop(open_store: OpenLog) -> None:
+    lease, seconds = (15.0, 20.0) if IS_WHOLE else (0.3, 0.8)
+    async with open_store(lease=lease) as log, open_store() as other:
+        claim = await begun(log)
+        log.heartbeat.add(claim, lambda: None)
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+        info = await log.info(RUN)
+        assert info is not None
+        assert info.lease_until > time.time()
+        with pytest.raises(LeaseHeldError):
+            await (log if isinstance(log, MemoryLog) else other).claim(RUN)
 
 
 async def test_the_fleet_is_all_runs_and_then_what_changes(open_store: OpenLog) -> None:

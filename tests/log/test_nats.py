@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
+from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
 from rxworker.log import Claim, EventLog, open_log
@@ -273,53 +273,6 @@ async def test_a_list_that_was_not_written_is_repaired(nats_address: str, monkey
 
 
 # Owners and watchers
-
-
-async def test_two_logs_follow_each_other_and_fence_each_other(nats_address: str) -> None:
-    async with NatsLog(nats_address, lease=0.0) as one, NatsLog(nats_address) as two:
-        old = await begun(one)
-        following = two.follow(RUN)
-        assert (await anext(following)).last == 1
-        waiting = asyncio.ensure_future(anext(following))
-        await asyncio.sleep(0)
-        await one.append(old, entries(1, 1), after=1)
-        assert (await asyncio.wait_for(waiting, 60)).last == 2
-        new = await two.claim(RUN)
-        with pytest.raises(FencedError, match="taken over"):
-            await one.append(old, entries(1, 2), after=2)
-        await two.append(new, entries(1, 2, 2), after=2)
-        assert await numbers(one) == [1, 2, 3]
-
-
-async def test_an_owner_learns_that_another_process_watches(nats_address: str) -> None:
-    async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
-        claim = await begun(one)
-        assert not await one.append(claim, entries(1, 1), after=1)
-        following = two.follow(RUN)
-        await anext(following)
-        await anext(following)
-        waiting = asyncio.ensure_future(anext(following))
-        after, is_watched = 2, False
-        async with asyncio.timeout(60):
-            while not is_watched:
-                is_watched = await one.append(claim, entries(1, after), after=after)
-                after += 1
-        assert (await waiting).first == 3
-
-
-def test_a_lease_is_kept_while_a_tool_blocks_the_loop(nats_address: str) -> None:
-    async def main() -> None:
-        async with NatsLog(nats_address, lease=0.3) as log, NatsLog(nats_address) as other:
-            claim = await begun(log)
-            log.heartbeat.add(claim, lambda: None)
-            time.sleep(0.8)  # noqa: ASYNC251 - that is the point
-            info = await log.info(RUN)
-            assert info is not None
-            assert info.lease_until > time.time()
-            with pytest.raises(LeaseHeldError):
-                await other.claim(RUN)
-
-    asyncio.run(main())
 
 
 @pytest.mark.filterwarnings("ignore")  # the first loop ends with an open connection

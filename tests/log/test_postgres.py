@@ -15,14 +15,7 @@ from typing import NoReturn
 import pytest
 
 from rxworker import Run, Worker
-from rxworker.errors import (
-    ConfigurationError,
-    FencedError,
-    LeaseHeldError,
-    LocalProtocolError,
-    LogError,
-    RunStatusError,
-)
+from rxworker.errors import ConfigurationError, LeaseHeldError, LocalProtocolError, LogError, RunStatusError
 from rxworker.events import Record, RunStart, TurnStart
 from rxworker.log import EventLog, Replica, RunInfo, open_log
 from rxworker.log.format import Entry, entries_of, records_of
@@ -321,41 +314,6 @@ async def test_a_claim_is_renewed_over_a_lost_connection(postgres: PostgresServe
 # Several processes
 
 
-async def test_two_logs_follow_each_other_and_fence_each_other(postgres: PostgresServer) -> None:
-    address = postgres.new_address()
-    async with open_log(address, lease=0.0) as one, open_log(address) as two:
-        assert one.id == two.id
-        old = await one.claim(RUN, create=True)
-        await one.append(old, entries(1), after=0)
-        following = two.follow(RUN)
-        assert (await anext(following)).last == 1
-        waiting = asyncio.ensure_future(anext(following))
-        await one.append(old, entries(1, 1), after=1)
-        assert (await asyncio.wait_for(waiting, 60)).last == 2
-        new = await two.claim(RUN)
-        with pytest.raises(FencedError, match="taken over"):
-            await one.append(old, entries(1, 2), after=2)
-        await two.append(new, entries(1, 2, 2), after=2)
-
-
-async def test_an_owner_learns_that_another_process_watches(postgres: PostgresServer) -> None:
-    address = postgres.new_address()
-    async with open_log(address) as one, open_log(address) as two:
-        claim = await one.claim(RUN, create=True)
-        assert not await one.append(claim, entries(1), after=0)
-        own = one.follow(RUN)
-        await anext(own)
-        following = two.follow(RUN)
-        await anext(following)
-        waiting = asyncio.ensure_future(anext(following))
-        after, is_watched = 1, False
-        async with asyncio.timeout(60):
-            while not is_watched:
-                is_watched = await one.append(claim, entries(1, after), after=after)
-                after += 1
-        assert (await waiting).first == 2
-
-
 async def test_no_change_is_missed_while_many_write(postgres: PostgresServer) -> None:
     address = postgres.new_address()
     last: dict[str, int] = {}
@@ -424,20 +382,6 @@ async def test_a_clock_that_is_wrong_changes_nothing(
             assert info.lease_until < time.time() + 0.5
             assert await other.prune(max_age=30) == []
             assert (await one.claim(RUN)).epoch == 3
-
-
-def test_a_lease_is_kept_while_a_tool_blocks_the_loop(postgres: PostgresServer) -> None:
-    async def main() -> None:
-        async with open_log(postgres.new_address(), lease=0.3) as log:
-            claim = await log.claim(RUN, create=True)
-            await log.append(claim, entries(1), after=0)
-            log.heartbeat.add(claim, lambda: None)
-            time.sleep(0.7)  # noqa: ASYNC251 - that is the point
-            info = await log.info(RUN)
-            assert info is not None
-            assert info.lease_until > time.time()
-
-    asyncio.run(main())
 
 
 # What is refused

@@ -9,18 +9,16 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 
-from rxworker.errors import FencedError, LogError
+from rxworker.errors import LogError
 from rxworker.events import Record, RunStart, TurnStart
 from rxworker.log import SQLiteLog, open_log
 from rxworker.log import sqlite as module
 from rxworker.log.format import Entry, entries_of, records_of
 from rxworker.messages import Conversation, Message
-from tests.whole import IS_WHOLE
 
 RUN = "run-1"
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
@@ -205,55 +203,6 @@ def test_a_full_disk_is_an_error_and_nothing_is_corrupted(tmp_path: Path) -> Non
             return [record.seq for record in records_of(found, RUN)]
 
     assert asyncio.run(read()) == list(range(1, stored + 1))
-
-
-async def test_two_logs_of_one_file_follow_each_other_and_fence_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    async with SQLiteLog(path, lease=0.0) as one, SQLiteLog(path) as two:
-        old = await one.claim(RUN, create=True)
-        await one.append(old, entries(1), after=0)
-        following = two.follow(RUN)
-        assert (await anext(following)).last == 1
-        waiting = asyncio.ensure_future(anext(following))
-        await asyncio.sleep(0)
-        await one.append(old, entries(1, 1), after=1)
-        assert (await asyncio.wait_for(waiting, 60)).last == 2
-        new = await two.claim(RUN)
-        with pytest.raises(FencedError, match="taken over"):
-            await one.append(old, entries(1, 2), after=2)
-        await two.append(new, entries(1, 2, 2), after=2)
-
-
-async def test_an_owner_learns_that_another_process_watches(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    async with SQLiteLog(path) as one, SQLiteLog(path) as two:
-        claim = await one.claim(RUN, create=True)
-        assert not await one.append(claim, entries(1), after=0)
-        following = two.follow(RUN)
-        await anext(following)
-        waiting = asyncio.ensure_future(anext(following))
-        after, is_watched = 1, False
-        async with asyncio.timeout(60):
-            while not is_watched:
-                is_watched = await one.append(claim, entries(1, after), after=after)
-                after += 1
-        assert (await waiting).first == 2
-
-
-def test_a_lease_is_kept_while_a_tool_blocks_the_loop(tmp_path: Path) -> None:
-    lease, seconds = (15.0, 20.0) if IS_WHOLE else (0.3, 1.0)
-
-    async def main() -> None:
-        async with SQLiteLog(tmp_path / "runs.db", lease=lease) as log:
-            claim = await log.claim(RUN, create=True)
-            await log.append(claim, entries(1), after=0)
-            log.heartbeat.add(claim, lambda: None)
-            time.sleep(seconds)  # noqa: ASYNC251 - that is the point
-            info = await log.info(RUN)
-            assert info is not None
-            assert info.lease_until > time.time()
-
-    asyncio.run(main())
 
 
 def test_the_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
