@@ -38,7 +38,6 @@ from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.views import summarise
 
 Task = Callable[[], object]
-Prepare = Callable[[int], Task]
 AssertLinear = Callable[..., None]
 MakeReply = Callable[[int], Reply]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,11 +9,10 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from rxworker import Limits, Worker, after_tool_call, before_tool_call, on_abort, on_message_send, on_turn_end, tool
-from rxworker.errors import HookError, LimitExceededError, RunAbortedError, RunCancelledError
-from rxworker.events import HookMessage, HookVerdict, ToolStart
+from rxworker import Worker, after_tool_call, before_tool_call, on_message_send, on_turn_end, tool
+from rxworker.errors import RunAbortedError
+from rxworker.events import HookVerdict, ToolStart
 from rxworker.hooks import (
-    AbortContext,
     Cancel,
     ContinueWithMessages,
     MessageSendContext,
@@ -25,7 +23,7 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Message, ToolResult
 from rxworker.operators import only
-from rxworker.testing import ScriptedModel, call, say, stall
+from rxworker.testing import ScriptedModel, call
 
 
 @tool
@@ -83,13 +81,6 @@ async def test_permission_a_blocked_tool_does_not_run_and_the_model_reads_why() 
     assert [(v.hook, v.verdict) for v in verdicts] == [("Blocker", "Skip")]
 
 
-async def test_permission_a_skipped_call_is_not_shown_to_later_hooks() -> None:
-    log = Log()
-    model = ScriptedModel([call("delete", path="a"), "Sorry."])
-    await Worker(model, tools=[delete], hooks=[Blocker("delete"), log]).run("Delete a.")
-    assert log.lines == []
-
-
 async def test_log_every_call_sees_all_calls_before_any_runs() -> None:
     log = Log()
     model = ScriptedModel([call("read", path="a") + call("read", path="b"), "Done."])
@@ -116,16 +107,6 @@ async def test_validation_the_model_corrects_its_answer() -> None:
     result = await Worker(model, hooks=[want_json]).run("Answer in JSON.")
     assert (result.text, result.turns) == ('{"ok": true}', 2)
     assert "That is not JSON" in model.requests[1].conversation.messages[-1].text
-
-
-async def test_validation_cannot_go_on_for_ever() -> None:
-    def stubborn(_: object) -> str:
-        return "no"
-
-    worker = Worker(ScriptedModel(stubborn), hooks=[want_json], limits=Limits(max_continuations=2))
-    with pytest.raises(LimitExceededError, match="max_continuations=2"):
-        await worker.run("Answer in JSON.")
-    assert (await Worker(ScriptedModel(["{}"]), hooks=[want_json]).run("?")).text == "{}"
 
 
 def time_stamp(now: Callable[[], datetime]) -> Callable[[MessageSendContext], None]:
@@ -158,20 +139,6 @@ async def test_injection_a_hook_changes_the_system_text_of_this_request_only() -
     await worker.run("Hello.")
     assert model.requests[0].conversation.system == "Be brief. The user is called Ada."
     assert worker.session.conversation.system == "Be brief."
-
-
-async def test_injection_what_is_added_to_the_conversation_stays() -> None:
-    @on_message_send
-    def remind(context: MessageSendContext) -> None:
-        if len(context.conversation.messages) == 1:
-            context.add_message(Message.user("Answer in French."))
-
-    model = ScriptedModel(["Bonjour.", "Oui."])
-    worker = Worker(model, hooks=[remind])
-    await worker.run("Hello.")
-    await worker.run("Really?")
-    said = [message.text for message in model.requests[1].conversation.messages]
-    assert said == ["Hello.", "Answer in French.", "Bonjour.", "Really?"]
 
 
 async def test_masking_neither_the_model_nor_the_watchers_see_the_secret() -> None:
@@ -229,19 +196,6 @@ async def test_rate_limit_calls_above_it_are_skipped_until_time_has_passed() -> 
     assert [result.is_error for result in results_of(worker)] == [False, False, True] * 2
 
 
-async def test_counting_a_stateful_hook_needs_no_lock() -> None:
-    class Count:
-        calls = 0
-
-        def before_tool_call(self, context: ToolCallContext) -> None:
-            self.calls += 1
-
-    count = Count()
-    model = ScriptedModel([call("read", path="a") + call("read", path="b"), "Done."])
-    await Worker(model, tools=[read], hooks=[count]).run("Read.")
-    assert count.calls == 2
-
-
 async def test_sanitising_changed_arguments_are_what_runs_and_what_watchers_see() -> None:
     @before_tool_call(matcher="read|delete")
     def inside(context: ToolCallContext) -> None:
@@ -267,85 +221,3 @@ async def test_filtering_a_request_with_a_secret_is_not_sent() -> None:
     with pytest.raises(RunAbortedError, match="hook 'guard': the request holds a key"):
         await Worker(model, hooks=[guard]).run("My key is sk-123.")
     assert model.requests == []
-
-
-async def test_clean_up_on_abort_learns_of_a_cancelled_run() -> None:
-    causes: list[str] = []
-
-    @on_abort
-    def clean_up(context: AbortContext) -> None:
-        causes.append(context.cause)
-
-    worker = Worker(ScriptedModel([say("Once upon") + stall()]), hooks=[clean_up])
-    run = worker.run("A long story.")
-    async for record in run:
-        if record.attempt == 1:
-            break
-    await run.cancel()
-    assert causes == ["cancel"]
-
-
-async def test_variables_are_shared_by_the_hooks_and_tools_of_a_run_and_end_with_it() -> None:
-    seen: list[object] = []
-
-    @on_message_send
-    def begin(context: MessageSendContext) -> None:
-        seen.append(dict(context.variables))
-        context.variables["user"] = "Ada"
-
-    @before_tool_call
-    def who(context: ToolCallContext) -> None:
-        seen.append(context.variables["user"])
-
-    model = ScriptedModel([call("read", path="a"), "Done.", "Hello."])
-    worker = Worker(model, tools=[read], hooks=[begin, who])
-    await worker.run("Read a.")
-    await worker.run("Hi.")
-    assert seen == [{}, "Ada", {"user": "Ada"}, {}]
-
-
-async def test_watchers_receive_messages_of_a_hook_under_its_name_and_the_model_does_not() -> None:
-    @before_tool_call
-    def notice(context: ToolCallContext) -> None:
-        context.send_system(f"about to run {context.call.name}")
-
-    model = ScriptedModel([call("read", path="a"), "Done."])
-    worker = Worker(model, tools=[read], hooks=[notice])
-    run = worker.run("Read a.")
-    heard: list[HookMessage] = []
-    run.events.pipe(only(HookMessage)).subscribe(heard.append)
-    await run
-    assert heard == [HookMessage("notice", "system", "about to run read")]
-    assert "about to run" not in str(model.requests)
-
-
-async def test_a_hook_that_fails_ends_the_run_and_no_tool_runs() -> None:
-    @before_tool_call
-    def broken(context: ToolCallContext) -> None:
-        raise OSError("no rules file")
-
-    model = ScriptedModel([call("delete", path="a")])
-    worker = Worker(model, tools=[delete], hooks=[broken])
-    with pytest.raises(HookError, match="hook 'broken' failed at before_tool_call: OSError"):
-        await worker.run("Delete a.")
-    assert [result.is_error for result in results_of(worker)] == [True]
-
-
-async def test_cancelling_the_run_cancels_the_hook_that_is_running() -> None:
-    asked, stopped = asyncio.Event(), asyncio.Event()
-
-    @before_tool_call
-    async def wait(context: ToolCallContext) -> None:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    worker = Worker(ScriptedModel([call("read", path="a")]), tools=[read], hooks=[wait])
-    run = worker.run("Read a.")
-    await asked.wait()
-    await run.cancel()
-    assert stopped.is_set()
-    with pytest.raises(RunCancelledError):
-        await run

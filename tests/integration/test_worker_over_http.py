@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rxworker import Finished, Limits, Run, Worker, tool
-from rxworker.errors import ProviderError, RunCancelledError, RxWorkerError, TransportError, TruncatedError
+from rxworker.errors import ProviderError, RxWorkerError, TransportError, TruncatedError
 from rxworker.events import AttemptRetract, AttemptStart, BlockAbort, Error, Record, TextDelta, ThinkingDelta, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.providers import Anthropic, Ollama, OpenAIChat, Options, Provider
@@ -135,32 +135,6 @@ async def test_options_are_sent(make_provider: MakeProvider) -> None:
     assert provider.name == "gemini" or body["stream"] is True
 
 
-async def test_cancelling_in_the_middle_closes_the_connection(make_provider: MakeProvider) -> None:
-    async with ReplayServer([think("Hm.") + say("Hello") + stall(), "again"]) as server:
-        worker = Worker(make_provider(server.base_url))
-        run = worker.run("hi")
-        records = watch(run)
-        await until(run, TextDelta)
-        await run.cancel()
-        await server.wait_closed()
-        assert server.disconnects == 1
-        with pytest.raises(RunCancelledError):
-            await run
-        assert lint(records) == []
-        assert (await worker.run("and now?")).text == "again"
-
-
-async def test_cancelling_before_the_answer_closes_the_connection(make_provider: MakeProvider) -> None:
-    async with ReplayServer([ServedResponse.from_frames([], delay=3600), "again"]) as server:
-        worker = Worker(make_provider(server.base_url))
-        run = worker.run("hi")
-        await server.wait_requests(1)
-        await run.cancel()
-        await server.wait_closed()
-        assert server.disconnects == 1
-        assert (await worker.run("and now?")).text == "again"
-
-
 async def test_a_watcher_that_leaves_does_not_close_the_connection(make_provider: MakeProvider) -> None:
     async with ReplayServer(["Hello"]) as server:
         run = Worker(make_provider(server.base_url)).run("hi")
@@ -280,15 +254,15 @@ async def test_a_server_with_one_slow_answer_does_not_hold_up_another_worker(mak
         await slow.cancel()
 
 
-async def test_a_thousand_calls_in_one_response(make_provider: MakeProvider) -> None:
-    many = Reply(tool_calls=tuple(Call("get_weather", {"city": str(n)}) for n in range(1000)))
+async def test_hundreds_of_calls_in_one_response(make_provider: MakeProvider) -> None:
+    many = Reply(tool_calls=tuple(Call("get_weather", {"city": str(n)}) for n in range(300)))
     async with ReplayServer([many, "done"]) as server:
         worker = Worker(make_provider(server.base_url), tools=[get_weather], limits=Limits(max_tool_calls=None))
         run = worker.run("go")
         records = watch(run)
         result = await run
     results = result.conversation.messages[2].tool_results
-    assert [r.text for r in results] == [f"{n}: 17 °C" for n in range(1000)]
+    assert [r.text for r in results] == [f"{n}: 17 °C" for n in range(300)]
     assert lint(records) == []
 
 

@@ -17,8 +17,6 @@ from rxworker.log.format import entries_of
 from rxworker.log.search import texts_of
 from rxworker.testing import ScriptedModel, call, say, think
 
-MakeLog = Callable[[], EventLog]
-
 
 @tool
 async def look(path: str) -> str:

@@ -34,7 +34,6 @@ from rxworker.errors import (
 )
 from rxworker.events import (
     BlockAbort,
-    BlockStart,
     Event,
     LimitReached,
     Record,
@@ -44,7 +43,6 @@ from rxworker.events import (
     RunStop,
     Status,
     TextDelta,
-    ThinkingDelta,
     ToolStart,
     ToolStop,
     TurnStop,
@@ -64,7 +62,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.coerce import HookLike
 from rxworker.messages import Conversation, Message, repair
-from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall, think
+from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall
 from rxworker.transport import Retry
 
 ONCE = Retry(retries=0)
@@ -92,29 +90,6 @@ async def reached(run: Run, kind: type[Event]) -> None:
             return
 
 
-@pytest.mark.parametrize("kind", [ThinkingDelta, TextDelta, BlockStart])
-async def test_cancel_within_a_response_closes_its_blocks_and_calls_on_abort_once(kind: type[Event]) -> None:
-    told: list[tuple[str, str]] = []
-
-    @on_abort
-    def tell(context: AbortContext) -> None:
-        told.append((context.cause, context.reason))
-
-    model = ScriptedModel([think("Hm.") + say("Hello") + stall(), "again"])
-    worker = Worker(model, hooks=[tell])
-    run = worker.run("hi")
-    await reached(run, kind)
-    await run.cancel(reason="enough")
-    with pytest.raises(RunCancelledError, match="enough"):
-        await run
-    assert told == [("cancel", "the run was cancelled: enough")]
-    records = await records_of(run)
-    assert lint(records) == []
-    assert records[-1].event == RunAbort("cancel", "the run was cancelled: enough")
-    assert is_valid(worker.session.conversation)
-    assert (await worker.run("and now?")).text == "again"
-
-
 async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> None:
     model = ScriptedModel([say("Hello") + stall()])
     worker = Worker(model)
@@ -139,17 +114,6 @@ async def test_a_response_that_has_ended_is_not_cancelled_with_its_run() -> None
     await run.cancel()
     events = [record.event for record in await records_of(run)]
     assert Status(ResponseStatus.CANCELLED) not in events
-
-
-async def test_cancel_before_anything_happened() -> None:
-    model = ScriptedModel(["one", "two"])
-    worker = Worker(model)
-    run = worker.run("hi")
-    await run.cancel()
-    with pytest.raises(RunCancelledError):
-        await run
-    assert len(model.requests) == 0
-    assert (await worker.run("again")).text == "one"
 
 
 async def test_cancel_while_tools_run_stops_them_and_reports_each_call() -> None:
@@ -251,32 +215,6 @@ async def test_cancel_from_another_thread_is_refused_and_can_be_handed_over() ->
     await asyncio.to_thread(run.loop.call_soon_threadsafe, run.cancel)
     with pytest.raises(RunCancelledError):
         await run
-
-
-async def test_cancel_within_a_hook() -> None:
-    entered = asyncio.Event()
-
-    @before_tool_call
-    async def ask(context: ToolCallContext) -> None:
-        entered.set()
-        await asyncio.Event().wait()
-
-    worker = Worker(ScriptedModel([call("note", text="a"), "again"]), tools=[note], hooks=[ask])
-    run = worker.run("go")
-    await entered.wait()
-    await run.cancel()
-    assert is_valid(worker.session.conversation)
-    assert (await worker.run("again")).text == "again"
-
-
-async def test_usage_so_far_is_kept_on_cancel() -> None:
-    run = Worker(ScriptedModel([say("Hello") + stall()])).run("hi")
-    async for record in run:
-        if run.state.response is not None and run.state.response.usage is not None:
-            break
-        del record
-    await run.cancel()
-    assert run.state.usage.total_tokens == 15
 
 
 def pause_at(name: str) -> HookLike:
