@@ -12,7 +12,7 @@ from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from operator import add
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -23,7 +23,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.cell import MAX_GROUPS, OTHERS
-from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup
+from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, WorkerGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptStart,
@@ -145,8 +145,31 @@ def tool_of(record: Record) -> str | None:
     return event.tool or None if isinstance(event, ToolStop) else None
 
 
+def hour_of(record: Record) -> str:
+    """The hour of a record, as a group. Its names are intervals of ISO 8601, as those of `by_time`.
+
+    >>> hour_of(Record(1, "run-1", 0, 0, 3700.0, RunStop())), day_of(Record(1, "run-1", 0, 0, 3700.0, RunStop()))
+    ('1970-01-01T01:00Z/PT1H', '1970-01-01T00:00Z/PT24H')
+    """
+    return _interval(record.time // 3600, 3600)
+
+
+def day_of(record: Record) -> str:
+    """The day of a record, of UTC, as a group; see `hour_of`."""
+    return _interval(record.time // 86400, 86400)
+
+
+@lru_cache(maxsize=1024)
+def _interval(number: float, step: float) -> str:
+    """The name of a step of time, of whole minutes, by its number since the epoch."""
+    minutes = round(step / 60)
+    length = f"PT{minutes}M" if minutes % 60 else f"PT{minutes // 60}H"
+    return f"{datetime.fromtimestamp(number * step, UTC):%Y-%m-%dT%H:%MZ}/{length}"
+
+
 # A panel with these groups need not be given all records.
-vars(run_of)["keeps"] = frozenset[type[object]]()
+for _group in (run_of, hour_of, day_of):
+    vars(_group)["keeps"] = frozenset[type[object]]()
 vars(tool_of).update(keeps=frozenset[type[object]](), names=frozenset({ToolStart, ToolStop}))
 
 
@@ -165,6 +188,9 @@ def label_of(name: str, default: str | None = None) -> Group:
     """
     return LabelGroup(name, default)
 
+
+worker_of: Group = WorkerGroup("worker", None)
+"""The name of the worker of the run of a record, as a group; ``None`` where the worker has none."""
 
 model_of: Group = ModelGroup()
 """The model of the request that a record belongs to, as a group; ``None`` for a record of no request."""
@@ -626,8 +652,6 @@ class _Steps:
         self._step, self._steps = step, steps
         self._numbers: deque[int] = deque()
         self._sums: dict[str, float] = {}
-        minutes = round(step / 60)
-        self._length = f"PT{minutes}M" if minutes % 60 else f"PT{minutes // 60}H"
 
     @property
     def due(self) -> float | None:
@@ -637,22 +661,18 @@ class _Steps:
         number = round(due - self._step * self._steps, 6) // self._step
         if not self._numbers or self._numbers[-1] < number:
             self._numbers.append(int(number))
-        name = self._name(self._numbers[-1])
+        name = _interval(self._numbers[-1], self._step)
         self._sums[name] = self._sums.get(name, 0.0) + item
 
     def drop(self, now: float, /) -> bool:
         is_any = False
         while (due := self.due) is not None and due <= now:
-            self._sums.pop(self._name(self._numbers.popleft()))
+            self._sums.pop(_interval(self._numbers.popleft(), self._step))
             is_any = True
         return is_any
 
     def value(self) -> dict[str, float]:
         return {**self._sums}
-
-    def _name(self, number: int) -> str:
-        begin = datetime.fromtimestamp(number * self._step, UTC)
-        return f"{begin:%Y-%m-%dT%H:%MZ}/{self._length}"
 
 
 def recoveries(records: Observable[Record]) -> Observable[float]:
@@ -946,9 +966,11 @@ __all__ = [
     "cost",
     "cost_by_model",
     "count",
+    "day_of",
     "failures",
     "fleet",
     "high",
+    "hour_of",
     "in_flight",
     "label_of",
     "model_of",
@@ -972,5 +994,6 @@ __all__ = [
     "total",
     "usage",
     "waits",
+    "worker_of",
     "written",
 ]

@@ -23,16 +23,16 @@ from reactivex.internal import noop
 from rxworker.boards.clock import Action, PanelClock, RecordClock
 from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import (
+    LONGEST,
     NUMBERS,
     AlertChange,
-    Group,
-    LabelGroup,
-    ModelGroup,
+    JointGroup,
     Panel,
     PanelState,
     Partial,
-    RunGroup,
     Shown,
+    begun,
+    column_of,
     kept_kinds,
     named_kinds,
 )
@@ -55,8 +55,6 @@ MAX_KEPT = 300
 The one that has had no record for the longest time is dropped, and begins anew with its next one.
 """
 OTHERS = "others"
-LONGEST = 200
-"""The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
 MAX_EMITTED = 1_000_000
 """How many values a pipeline may emit at once: one that never ends would stop all that the event loop does."""
 MAX_ROWS = 200
@@ -175,15 +173,14 @@ class Cell:
         self.panel = panel
         self.on_reads: Callable[[], object] = noop
         self._read_by_lanes: Kinds | None = NO_KINDS
-        self.reads: Kinds | None = named_kinds(panel.group)
+        names = named_kinds(panel.group)  # another record opens no pipeline
+        self.reads: Kinds | None = None if names is None else kept_kinds(panel.group, names)
         self._board = board
         self.version = 0
         self._on_alert = on_alert
         self._through, group = panel.through, panel.group
-        has_state = isinstance(group, LabelGroup | RunGroup | ModelGroup)
-        self._group = group.begin() if has_state else group
+        self._group = None if group is None else begun(group)
         self._is_plain = group is None and panel.through is None and not isinstance(panel.pipeline, XRay)
-        self._column = "" if group is None else _column(group)
         self._board_clock, self._clock = clock, PanelClock(clock, self._run)
         self._is_number = panel.view in NUMBERS
         self._has_course = panel.view in ("line", "area")
@@ -432,9 +429,13 @@ class Cell:
             self._values[name] = self._of_group(name, _row(self.panel, value))
 
     def _of_group(self, name: str, row: JsonObject) -> JsonObject:
-        """A row with a column of the name of its group, unless it has such a column."""
-        column = self._column
-        return {column: name, **row} if column and column not in row else row
+        """A row with a column of the name of its group, or of each of its groups, unless it has such a column."""
+        group = self._group
+        if group is None:
+            return row
+        is_joint = isinstance(group, JointGroup)
+        columns = zip(group.columns, group.parts(name), strict=False) if is_joint else ((column_of(group), name),)
+        return {**{column: each for column, each in columns if column not in row}, **row}
 
     def _add_row(self, row: JsonObject) -> None:
         self._rows.append(row)
@@ -467,15 +468,6 @@ def _number(panel: Panel, value: object) -> float:
 def _sum(one: float | None, other: float | None) -> float | None:
     """The sum of two numbers, which is not known if one of them is not."""
     return None if one is None or other is None else one + other
-
-
-def _column(group: Group) -> str:
-    """The name of the column of a table that has the names of the groups.
-
-    ``tenant`` for a label, ``tool`` for `tool_of`.
-    """
-    name = getattr(group, "name", None) or getattr(group, "__name__", "")
-    return name.removesuffix("_of") if str(name).isidentifier() else "group"
 
 
 def _row(panel: Panel, value: object) -> JsonObject:

@@ -18,7 +18,7 @@ from rxworker.events import AttemptStart, ConversationCompact, Fork, Record, Run
 from rxworker.messages import Json
 from rxworker.messages.settings import Settings, check_number, check_plain
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Kinds, Operator
+from rxworker.operators.kernel import NO_KINDS, Kinds, Operator
 from rxworker.views.amounts import duration, money
 
 View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "text", "state"]
@@ -29,6 +29,10 @@ Group: TypeAlias = Callable[[Record], str | None]
 
 MAX_RUNS = 10_000
 """The maximum number of runs whose labels a group keeps: of further ones the oldest are dropped."""
+LONGEST = 200
+"""The maximum number of characters of the name of a group, which a model may have written; the others are cut off."""
+BETWEEN = " · "
+"""Between the names of several groups."""
 
 
 def named_kinds(group: Group | None) -> Kinds | None:
@@ -73,16 +77,26 @@ class LabelGroup:
 
     def begin(self) -> LabelGroup:
         """One that has seen no run, for a panel that is computed."""
-        return LabelGroup(self._name, self._default)
+        return type(self)(self._name, self._default)
 
     def __call__(self, record: Record) -> str | None:
         """The group of the next record."""
         known, run, event = self._known, record.run_id, record.event
         if isinstance(event, RunStart | RunResume | Fork) and not record.path:
-            known[run] = event.labels.get(self._name, self._default)
+            known[run] = self._found(event)
             if len(known) > MAX_RUNS:
                 del known[next(iter(known))]
         return known.get(run, self._default)
+
+    def _found(self, first: RunStart | RunResume | Fork) -> str | None:
+        return first.labels.get(self._name, self._default)
+
+
+class WorkerGroup(LabelGroup):
+    """The name of the worker of the run of a record, as a group. See `rxworker.panels.worker_of`."""
+
+    def _found(self, first: RunStart | RunResume | Fork) -> str | None:
+        return first.worker or self._default
 
 
 class RunGroup:
@@ -150,6 +164,57 @@ class ModelGroup:
             return event.model or UNNAMED
         of_run = None if known is None else known.get(record.run_id)
         return None if of_run is None else of_run.get(record.path)
+
+
+class JointGroup:
+    """Several groups as one: a record belongs to it if it belongs to each of them. Made by `panel`.
+
+    Args:
+        groups: The groups.
+
+    Attributes:
+        columns: The columns of a table that have their names.
+        keeps: As of `LabelGroup`; ``None`` for all, if one of the groups is a function of the program.
+        names: The classes of the events of which each group has some; ``None`` for all.
+    """
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._groups = tuple(groups)
+        keeps: list[Kinds | None] = [getattr(each, "keeps", None) for each in groups]
+        names = [each for each in map(named_kinds, groups) if each is not None]
+        columns = [column_of(each) for each in groups]
+        self.columns = tuple(f"{each}_{n}" if each in columns[:n] else each for n, each in enumerate(columns))
+        self.keeps = None if None in keeps else NO_KINDS.union(*filter(None, keeps))
+        self.names = names[0].intersection(*names) if names else None
+        self._longest = LONGEST // len(self._groups) - len(BETWEEN)
+
+    def begin(self) -> JointGroup:
+        """One that has seen no run, for a panel that is computed."""
+        return JointGroup([begun(each) for each in self._groups])
+
+    def __call__(self, record: Record) -> str | None:
+        """The group of the next record."""
+        found = [group(record) for group in self._groups]  # each, since it may know later records by this one
+        if None in found:
+            return None
+        # The separator stands between two names alone, so that `parts` finds them.
+        return BETWEEN.join([str(each)[: self._longest].replace(BETWEEN, " ") for each in found])
+
+    def parts(self, name: str) -> list[str]:
+        """The names of the groups of which such a name consists."""
+        return name.split(BETWEEN)
+
+
+def begun(group: Group) -> Group:
+    """The group for a panel that is computed, which has seen no run."""
+    is_kept = isinstance(group, LabelGroup | RunGroup | ModelGroup | JointGroup)
+    return group.begin() if is_kept else group
+
+
+def column_of(group: Group) -> str:
+    """The column of a table that has the names of the groups: ``tenant`` for a label, ``tool`` for `tool_of`."""
+    name = getattr(group, "name", None) or getattr(group, "__name__", "")
+    return name.removesuffix("_of") if str(name).isidentifier() else "group"
 
 
 UNNAMED = "unknown"
@@ -332,7 +397,7 @@ def panel(
     *,
     view: View = "number",
     unit: str = "",
-    group: Group | None = None,
+    group: Group | tuple[Group, ...] | None = None,
     alert: Alert | None = None,
     name: str = "",
     width: int | None = None,
@@ -361,7 +426,9 @@ def panel(
         view: How its values are shown.
         unit: The unit of its numbers, for example ``USD`` or ``s``.
         group: The name of the group that a record belongs to. Each group has a pipeline of its own. A table has a
-            column with the name, unless its rows have one.
+            column with the name, unless its rows have one. Of several, such as ``(label_of("tenant"), hour_of)``, the
+            names are joined by `` · ``, a table has a column for each, and a record without one of them belongs to
+            none.
         alert: A limit of its numbers: `above` or `below`.
         name: Its name in addresses and metrics; by default made from the title.
         width: Its columns on the page of a dashboard, 1 to 4; by default 1, and of a table and lanes all.
@@ -380,9 +447,12 @@ def panel(
         raise ConfigurationError(f"view={view!r}: the views are {', '.join(VIEWS)}{nearest(str(view), VIEWS)}")
     if not isinstance(title, str) or not title.strip():  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError('a panel needs a title: panel("Cost", ...)')
-    if group is not None and not callable(group):
+    groups: Sequence[object] = cast("tuple[object, ...]", group) if isinstance(group, tuple) else [group]
+    if group is not None and not (groups and all(map(callable, groups))):
         raise ConfigurationError(f"group={group!r:.60}: give a function of a record that returns the name of its group")
-    check_plain("panel(group)", group)
+    check_plain("panel(group)", *groups)
+    if isinstance(group, tuple):
+        group = JointGroup(cast("Sequence[Group]", groups))
     if alert is not None and view not in NUMBERS:
         raise ConfigurationError(f"the panel {title!r} shows no numbers: it cannot have an alert")
     if width not in (None, 1, 2, 3, 4) or height not in (1, 2, 3):

@@ -6,17 +6,18 @@ from typing import Any
 
 import aiohttp
 import pytest
+from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Run, Session, Worker, tool, worker_tool
 from rxworker.boards import Dashboard, fold_log, log_records, panel
 from rxworker.boards.panel import LabelGroup
 from rxworker.errors import ConfigurationError
-from rxworker.events import Fork, Record, RunResume, RunStart, RunStop, ToolStart
+from rxworker.events import Fork, Record, RunResume, RunStart, RunStop, ToolStart, TurnStart
 from rxworker.log import MemoryLog, fork_run
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import merge_runs
-from rxworker.panels import count, label_of
+from rxworker.panels import count, hour_of, label_of, tool_of, worker_of
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 from rxworker.ui.web import WebRequest, WebServer
@@ -141,6 +142,74 @@ def test_a_group_keeps_the_newest_runs_alone(monkeypatch: pytest.MonkeyPatch) ->
     for run in ("a", "b", "c"):
         assert group(record(run, RunStart(Conversation(), labels={"tenant": run}))) == run
     assert [group(record(run, RunStop())) for run in ("a", "b", "c")] == [None, "b", "c"]
+
+
+def entry(run: str, event: Any, time: float = 0.0) -> Record:
+    return Record(1, run, 0, 0, time, event)
+
+
+async def test_a_run_and_those_inside_it_are_grouped_by_the_worker_of_the_run() -> None:
+    def calls() -> ScriptedModel:
+        return ScriptedModel([call("ask", task="?"), "Out."])
+
+    nested = worker_tool(Worker(ScriptedModel(["In."] * 3), name="poet"), name="ask", description="Ask.")
+    runs = [Worker(calls(), tools=[nested], name=name).run("Hello") for name in ("clerk", "desk")]
+    records = await merge_runs(runs).pipe(ops.to_list())
+    shown = panel("Turns", count(TurnStart, nested=True), view="bar", group=worker_of)
+    assert Dashboard([shown]).at(records)[0].value == {"clerk": 3, "desk": 3}
+
+
+TWO = [
+    entry("a", RunStart(Conversation(), labels={"tenant": "acme"})),
+    entry("b", RunStart(Conversation(), labels={"tenant": "globex · EU"})),
+    entry("c", RunStart(Conversation())),
+    *[entry(run, RunStop(), time) for run, time in (("a", 10.0), ("b", 3599.0), ("b", 3600.0), ("c", 9000.0))],
+]
+FIRST, SECOND = "1970-01-01T00:00Z/PT1H", "1970-01-01T01:00Z/PT1H"
+
+
+def test_a_record_of_two_groups_has_both_names_and_without_one_of_them_none() -> None:
+    shown = panel("Ends", count(RunStop), view="bar", group=(label_of("tenant"), hour_of))
+    state = Dashboard([shown]).at(TWO)[0]
+    assert state.value == {f"acme · {FIRST}": 1, f"globex EU · {FIRST}": 1, f"globex EU · {SECOND}": 1}
+
+
+def test_a_label_is_known_where_another_group_has_few_records() -> None:
+    start = ToolStart(ToolCall("1", "look", {}))
+    shown = panel("Calls", count(ToolStart), view="bar", group=(tool_of, label_of("tenant")))
+    assert Dashboard([shown]).at([*TWO[:3], entry("a", start, 1.0)])[0].value == {"look · acme": 1}
+
+
+def test_a_table_of_two_groups_has_a_column_for_each() -> None:
+    def pipeline(records: Observable[Record]) -> Observable[dict[str, int]]:
+        return records.pipe(count(RunStop), ops.map(lambda number: {"ends": number}))
+
+    def any_name(_: Record) -> str:
+        return "x"
+
+    group = (label_of("tenant"), hour_of, any_name, any_name)
+    rows = Dashboard([panel("Ends", pipeline, view="table", group=group)]).at(TWO)[0].value
+    assert rows == [
+        {"tenant": tenant, "hour": hour, "any_name": "x", "any_name_3": "x", "ends": 1}
+        for tenant, hour in (("acme", FIRST), ("globex EU", FIRST), ("globex EU", SECOND))
+    ]
+
+
+def test_long_names_of_two_groups_leave_room_for_each_other() -> None:
+    def first(_: Record) -> str:
+        return "a" * 300
+
+    def second(record: Record) -> str:
+        return record.run_id
+
+    found: Any = Dashboard([panel("P", count(RunStop), view="bar", group=(first, second))]).at(TWO[-1:])[0].value
+    assert [name.endswith("a · c") for name in found] == [True]
+
+
+@pytest.mark.parametrize("group", [(), (hour_of, "tenant"), (3,)])
+def test_what_is_not_a_tuple_of_groups_is_refused(group: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give a function of a record"):
+        panel("P", count(RunStop), group=group)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from rxworker.panels import (
     RUNS,
     USAGE,
     count,
+    day_of,
+    hour_of,
     in_flight,
     label_of,
     model_of,
@@ -31,6 +33,7 @@ from rxworker.panels import (
     tokens,
     tool_of,
     waits,
+    worker_of,
     written,
 )
 from tests.boards.test_ready_panels import RECORDS
@@ -39,7 +42,11 @@ READY = [*USAGE.panels, *RUNS.panels, *FLEET.panels]
 GROUPED = [
     panel(f"{name} by {kind}", pipeline, view="line", group=group, alert=above(2.0, lasting=0.5))
     for name, pipeline in [("Starts", count(RunStart)), ("Tokens", tokens), ("Texts", written), ("Waits", waits)]
-    for kind, group in [("label", label_of("tenant", "none")), ("model", model_of), ("run", run_of), ("tool", tool_of)]
+    for kind, group in [
+        *[("label", label_of("tenant", "none")), ("model", model_of), ("run", run_of), ("tool", tool_of)],
+        *[("hour", hour_of), ("day", day_of), ("worker", worker_of), ("tool and worker", (tool_of, worker_of))],
+        *[("label and hour", (label_of("tenant", "none"), hour_of)), ("model and run", (model_of, run_of))],
+    ]
 ]
 
 
@@ -177,12 +184,16 @@ ALL = ["Ping", "TextDelta", "ToolStart", "AttemptStart", "Ping"]
         (waits, tool_of, ["ToolStart"]),
         (written, model_of, ALL[:-1]),  # until there is a model
         (written, label_of("tenant", "none"), ["TextDelta"]),
+        (written, hour_of, ["TextDelta"]),
+        (written, (label_of("tenant", "none"), hour_of), ["TextDelta"]),
+        (waits, (tool_of, label_of("tenant", "none")), ["ToolStart"]),
         (explain(count(ToolStart)), None, ["ToolStart"]),
         # What may read anything is given all.
         (ops.map(seq_of), None, ALL),
         (spans(nothing, nothing), None, ALL),
         (any_event, None, ALL),
         (count(ToolStart), run_id_of, ALL),
+        (count(ToolStart), (tool_of, run_id_of), ALL),
     ],
 )
 def test_a_panel_is_given_what_it_reads(pipeline: Operator[Record, Any], group: Any, given: list[str]) -> None:

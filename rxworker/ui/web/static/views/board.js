@@ -213,7 +213,7 @@ function lanes(rows, { most }) {
 
 const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: charted, area: charted, table: () => [], lane: lanes };
 
-const STEP = /^(?:(.*): )?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/s; // the name of a step of time, in a panel with groups with that of its group
+const STEP = /^(?:(.*)(?:: | · ))?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/s; // the name of a step of time, in a panel with groups with that of its group
 
 // What a chart over time shows: { series: [{ name, now }], the greatest first; make(series) returns their moments and their values; step; axis }; null for what has no course. `now` is the
 // last value, or of bars the sum.
