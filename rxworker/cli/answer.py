@@ -16,7 +16,16 @@ from rich.console import Console
 
 from rxworker.cli.process import Background, explain, write_error
 from rxworker.errors import RunCancelledError
-from rxworker.events import AttemptRetract, AttemptStart, HookMessage, HookVerdict, Record, ResponseStatus, Status
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Custom,
+    HookMessage,
+    HookVerdict,
+    Record,
+    ResponseStatus,
+    Status,
+)
 from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
@@ -221,6 +230,8 @@ class RunPrinter:
                 self._mark(scope, f"retracted, requesting again: {one_line(reason)}")
             case HookMessage(hook=hook, content=content):
                 page.note(f"{one_line(hook)}: {one_line(content)}")
+            case Custom(name=name, data=data):
+                page.note(f"{one_line(name)}: {one_line(describe_json(data))}")
             case HookVerdict(hook=hook, verdict=verdict, reason=reason):
                 page.note(f"{one_line(hook)}: {verdict} {one_line(reason)}")
             case _:

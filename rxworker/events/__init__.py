@@ -16,6 +16,7 @@ from rxworker.events.block import (
     ThinkingDelta,
     ToolUseMetadata,
 )
+from rxworker.events.custom import CustomEvent
 from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
 from rxworker.events.pause import PausedCall, PauseState, Question
@@ -25,6 +26,7 @@ from rxworker.events.turn import (
     CommandTaken,
     ConversationCompact,
     ConversationReplace,
+    Custom,
     Event,
     Fork,
     Gap,
@@ -106,6 +108,8 @@ __all__ = [
     "ConversationCompact",
     "SharedStateChange",
     "HookMessage",
+    "Custom",
+    "CustomEvent",
     "HookVerdict",
     "LimitReached",
     "LoopHold",

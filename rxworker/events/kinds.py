@@ -73,6 +73,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(turn.ConversationCompact, "note"),
     EventKind(turn.SharedStateChange, "note"),
     EventKind(turn.HookMessage, "note", changes_state=False),
+    EventKind(turn.Custom, "note", changes_state=False),
     EventKind(turn.HookVerdict, "note"),
     EventKind(turn.LimitReached, "note"),
     EventKind(turn.LoopHold, "note", changes_state=False),
@@ -86,7 +87,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(turn.RunRequeue),
     EventKind(turn.HandOver, "note", changes_state=False),
     EventKind(turn.CommandTaken, "hidden", changes_state=False),
-    EventKind(turn.Fork, "note", changes_state=False),
+    EventKind(turn.Fork, "note"),
 )
 """Every kind of event, in the order in which they are explained."""
 

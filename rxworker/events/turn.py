@@ -254,6 +254,18 @@ class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
     role: Role = "assistant"
 
 
+class Custom(Struct, frozen=True, tag="custom", omit_defaults=True):
+    """An event of the application; see `rxworker.events.CustomEvent`.
+
+    Attributes:
+        name: The name of its kind, such as ``acme.score``.
+        data: Its fields.
+    """
+
+    name: str
+    data: JsonObject = {}
+
+
 class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):
     """A hook decided something other than to go on.
 
@@ -484,6 +496,7 @@ TurnEvent: TypeAlias = (
     | ConversationCompact
     | SharedStateChange
     | HookMessage
+    | Custom
     | HookVerdict
     | LimitReached
     | LoopHold

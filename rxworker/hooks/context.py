@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast, overload
 
 from rxworker.errors import HookError, LocalProtocolError, nearest
-from rxworker.events import ConversationReplace, HookMessage, LoopHold, MessageAdd
+from rxworker.events import ConversationReplace, CustomEvent, HookMessage, LoopHold, MessageAdd
 from rxworker.hooks.command import CommandResult, run_command
 from rxworker.hooks.points import HookPoint
 from rxworker.messages import (
@@ -102,7 +102,7 @@ def _refused(why: str) -> LocalProtocolError:
     return LocalProtocolError(f"the conversation cannot be rewritten so: {why}")
 
 
-Emit = Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold], None]
+Emit = Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold | CustomEvent], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
 """Runs a tool by its name and arguments, for a hook."""
 
@@ -136,13 +136,14 @@ class HookContext:
     Attributes:
         changeable: The names that a hook may assign.
         conversation: All messages so far.
-        emit: Writes an event into the records of the run; the methods below do it for you.
+        emit: Writes an event into the records of the run, such as a `CustomEvent`; the methods below do it for others.
         variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one
             has its own. A paused run keeps them, see `Paused`.
         run_id: The run's id.
         turn: The turn's number, from 1; after a pause it counts on.
         hook: The name of the hook that is running; after the hooks, of the one that gave the verdict.
         workspace: The folder that the run works in.
+        labels: The labels of the run, such as its tenant: ``context.labels.get("tenant")``.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
         shared: The state that tools and hooks share with user interfaces; the methods below read and set it for you.
@@ -163,6 +164,7 @@ class HookContext:
     turn: int = 0
     hook: str = ""
     workspace: Path = field(default_factory=Path)
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     toolbox: Toolbox | None = None
     call_tool: CallTool | None = None
     shared: SharedState | None = None

@@ -11,8 +11,9 @@ from typing import Any, TypeVar, overload
 from reactivex import Observable, abc
 from reactivex.internal import noop
 
-from rxworker.errors import ConfigurationError
-from rxworker.events import BlockAbort, BlockEvent, BlockStart, Event, Record
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.events import BlockAbort, BlockEvent, BlockStart, Custom, CustomEvent, Event, Record
+from rxworker.events.custom import event_name
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
 from rxworker.events.meta import Meta
@@ -81,7 +82,7 @@ def events(*, nested: bool = False) -> Operator[Record, Event]:
     return observing(make, "events()")
 
 
-def records_of(*types: type[Event]) -> Operator[Record, Record]:
+def records_of(*types: type[Event | CustomEvent]) -> Operator[Record, Record]:
     """Pass on the records of events of these types, and no others, also of runs inside the run.
 
         -p-t-u-t-|             p Ping, t TextDelta, u Usage
@@ -101,9 +102,12 @@ def records_of(*types: type[Event]) -> Operator[Record, Record]:
     2
     """
     verb = f"records_of({', '.join(getattr(kind, '__name__', '?') for kind in types)})"
-    kinds: Kinds = frozenset(types)
-    if not kinds or not kinds <= EVENTS:
+    given = [kind for kind in types if isinstance(kind, type)]  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+    customs = _customs((*given,))
+    kinds: Kinds = frozenset([Custom if issubclass(kind, CustomEvent) else kind for kind in given])
+    if not kinds or len(given) < len(types) or not kinds <= EVENTS:
         raise ConfigurationError(f"{verb} takes types of events, for example records_of(ToolStart)")
+    has_all = Custom in types
 
     def make(observer: abc.ObserverBase[Record]) -> Sink[Record]:
         push = observer.on_next
@@ -113,7 +117,8 @@ def records_of(*types: type[Event]) -> Operator[Record, Record]:
             nonlocal push
             event: Any = record.event if record.__class__ is Record else None
             if event.__class__ in kinds:
-                push(record)
+                if event.__class__ is not Custom or has_all or event.name in customs:
+                    push(record)
             elif event is None:
                 push = noop
                 ending.on_error(no_record(verb, record))
@@ -211,7 +216,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
     return operator(subscribe, "split_meta(...)", meta, blocks, takes_events=True)
 
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Event | CustomEvent)
 F = TypeVar("F", bound=Event)
 
 
@@ -226,8 +231,9 @@ def only(*types: type[object]) -> Operator[Any, object]:
         [ only(TextDelta) ]
         ---t---t-|
 
-    Where all types are types of events, it takes events, and nothing else. ``only(Record)`` takes records. With other
-    types it takes any items, but records only if one of the types includes them.
+    Where all types are types of events, it takes events, and nothing else. Of a class of `CustomEvent` it emits the
+    events with that type. ``only(Record)`` takes records. With other types it takes any items, but records only if one
+    of the types includes them.
 
     Raises:
         ConfigurationError: No types are given, or an argument is not a type. As ``on_error``: an item is not what it
@@ -265,11 +271,18 @@ def reject(*types: type[object]) -> Operator[Any, Any]:
     return _choose("reject", types, passes=False)
 
 
+def _customs(types: tuple[type[object], ...]) -> dict[str, type[CustomEvent]]:
+    """The classes of events of the application among types, by their names."""
+    return {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent) and kind is not CustomEvent}
+
+
 def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
     """Pass on the items of the types, or all others."""
     if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"{name}(...) takes types, for example {name}(TextDelta)")
     verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
+    customs, has_all = _customs(types), Custom in types
+    types = (*[kind for kind in types if kind not in customs.values()], *((Custom,) if customs else ()))
     takes_events = EVENTS.issuperset(types)
     takes_records = any(issubclass(Record, kind) for kind in types)
     choices: dict[type[object], bool] = {}
@@ -308,7 +321,23 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
             if chooses:
                 push(item)
 
-        sink = Sink(on_next, ending.on_error, ending.on_completed)
+        def on_next_typed(item: object) -> None:
+            """Of the events of the application those of the classes, with their types, or all others."""
+            nonlocal push
+            if not isinstance(item, Custom) or has_all:
+                on_next(item)
+            elif (kind := customs.get(item.name)) is None:
+                if not passes:
+                    push(item)
+            elif passes and not ending.is_over:
+                try:
+                    typed = kind.of(item)
+                except LogError as error:
+                    ending.on_error(error)
+                else:
+                    push(typed)
+
+        sink = Sink(on_next_typed if customs else on_next, ending.on_error, ending.on_completed)
         if takes_events and passes:
             sink.kinds = frozenset(types)
         return sink

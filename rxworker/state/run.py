@@ -29,6 +29,7 @@ from rxworker.events import (
     ConversationReplace,
     Error,
     Event,
+    Fork,
     HookVerdict,
     LimitReached,
     MessageAdd,
@@ -207,6 +208,7 @@ def _run_start(state: RunState, event: RunStart) -> RunState:
         base=before,
         traceparent=event.traceparent,
         output_format=event.output_format,
+        labels=event.labels,
     )
 
 
@@ -481,6 +483,10 @@ def _limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
 
+def _fork(state: RunState, event: Fork) -> RunState:
+    return replace(state, labels=event.labels)
+
+
 # The turn events that are missing here are for watchers, and change nothing.
 TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     RunStart: _run_start,
@@ -490,6 +496,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     RunStop: _run_stop,
     RunAbort: _run_abort,
     RunRequeue: _run_requeue,
+    Fork: _fork,
     TurnStart: _turn_start,
     TurnStop: _turn_stop,
     AttemptStart: _attempt_start,

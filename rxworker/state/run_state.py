@@ -100,6 +100,7 @@ class RunState(Struct, frozen=True):
         traceparent: The trace context of the caller of the run; empty without one.
         shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
         output_format: The form of the answer, if a type was requested.
+        labels: The labels of the run, as in `rxworker.events.RunStart`.
     """
 
     status: RunStatus = "new"
@@ -138,6 +139,7 @@ class RunState(Struct, frozen=True):
     traceparent: str = ""
     shared_state: Json = None
     output_format: OutputFormat | None = None
+    labels: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

@@ -9,7 +9,7 @@ assert stub.contexts[0].tool_name == "delete"
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
@@ -169,6 +169,7 @@ class ContextFields(TypedDict, total=False):
         shared_state: The state that tools and hooks share with user interfaces.
         variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.
+        labels: The labels of the run.
         toolbox: The worker's tools.
         call_tool: Runs one of them.
     """
@@ -181,6 +182,7 @@ class ContextFields(TypedDict, total=False):
     shared_state: Json
     variables: dict[str, object]
     workspace: Path
+    labels: Mapping[str, str]
     toolbox: Toolbox
     call_tool: CallTool
 

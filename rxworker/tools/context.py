@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import Record
+from rxworker.events import Custom, CustomEvent, Record
 from rxworker.events.form import check_form
 from rxworker.events.pause import Begun, Question
 from rxworker.messages import Json
@@ -84,7 +84,7 @@ class ToolContext:
         *,
         idempotency_key: str | None = None,
         variables: dict[str, Any] | None = None,
-        report: Callable[[Json], None] | None = None,
+        report: Callable[[Json | Custom], None] | None = None,
         relay: Callable[[Record], None] | None = None,
         shared: SharedState | None = None,
     ) -> None:
@@ -169,6 +169,18 @@ class ToolContext:
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"progress of type {type(value).__qualname__} has no JSON form: {error}") from error
         report(shown)
+
+    def emit(self, event: CustomEvent) -> None:
+        """Record an event of the application. The model does not see it.
+
+        It may be called from any thread. After the call has ended it does nothing.
+
+        Raises:
+            ConfigurationError: Its class has no ``tag``, or a field has no JSON form.
+        """
+        custom = event.custom
+        if not self.cancelled and self._report is not None:
+            self._report(custom)
 
     @property
     def shared_state(self) -> Json:

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from msgspec.json import Encoder
 
 from rxworker.errors import ExecutionFailedError, InvalidArgumentError, ToolError, ToolTimeoutError, describe
-from rxworker.events import LoopHold, Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events import Custom, LoopHold, Record, ToolProgress, ToolStart, ToolStop
 from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.events.pause import PausedCall
 from rxworker.messages import Json, ToolCall, ToolResult
@@ -34,7 +34,7 @@ from rxworker.tools.results import must_pass, to_result
 from rxworker.tools.shared_state import SharedState
 from rxworker.watchdog import watched
 
-ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold
+ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold | Custom
 Emit: TypeAlias = Callable[[ToolEvent], None]
 """Receives the start, the progress and the end of each call."""
 Forwarder: TypeAlias = Callable[[str, Record], None]
@@ -176,8 +176,8 @@ class _Line(ToolContext):
         if scope.barrier is not None:
             await scope.barrier()
 
-    def _report(self, value: Json) -> None:
-        """Report progress, from any thread."""
+    def _report(self, value: Json | Custom) -> None:
+        """Report progress, or an event, from any thread."""
         if threading.get_ident() == self._home:
             self._deliver(value)
         else:
@@ -185,9 +185,11 @@ class _Line(ToolContext):
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver, value)
 
-    def _deliver(self, value: Json) -> None:
+    def _deliver(self, value: Json | Custom) -> None:
         if not self.cancelled:
-            self._running.report(ToolProgress(self.call_id, value, self._running.each.place))
+            is_event = isinstance(value, Custom)
+            event = value if is_event else ToolProgress(self.call_id, value, self._running.each.place)
+            self._running.report(event)
 
     def note_hold(self, seconds: float) -> None:
         self._running.report(LoopHold("tool", self.tool, seconds))

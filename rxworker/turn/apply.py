@@ -19,6 +19,7 @@ from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rxworker.errors import ConfigurationError, as_exception
+from rxworker.events import Custom, CustomEvent
 from rxworker.operators.kernel import Operator, Scheduler
 from rxworker.transport.clock import LoopClock
 
@@ -69,8 +70,16 @@ def apply_operators(
         def on_next(item: B) -> None:
             if item.__class__ in kinds:
                 thread.run(lambda: observer.on_next(item))
-            else:
-                fail(ConfigurationError(refusal.format(type(item).__name__)))
+                return
+            if isinstance(item, CustomEvent) and Custom in kinds:
+                try:
+                    event: Any = item.custom
+                except ConfigurationError as error:
+                    fail(error)
+                else:
+                    thread.run(lambda: observer.on_next(event))
+                return
+            fail(ConfigurationError(refusal.format(type(item).__name__)))
 
         def on_error(error: Exception) -> None:
             thread.run(lambda: observer.on_error(error))

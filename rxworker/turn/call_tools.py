@@ -32,6 +32,7 @@ from rxworker.errors import ConfigurationError, HookError
 from rxworker.events import (
     BlockStop,
     BlockType,
+    Custom,
     Event,
     LoopHold,
     MessageAdd,
@@ -241,7 +242,7 @@ def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
 
 
 Executor: TypeAlias = Operator[ToolCall, ToolResult] | Operator[ToolCall, CallItem]
-EXECUTED = {ToolResult, FinishedCall, PendingCall, ToolStart, ToolProgress, ToolStop, LoopHold}
+EXECUTED = {ToolResult, FinishedCall, PendingCall, ToolStart, ToolProgress, ToolStop, LoopHold, Custom}
 Told: TypeAlias = dict[tuple[type[Event], int], list[Event]]
 TOOL_EVENTS = (ToolStart, ToolStop, ToolOutput)
 _CHANGED = (
@@ -499,7 +500,7 @@ class _Execute(Following[CallItem, CallItem]):
 
     def _receive(self, item: CallItem | ToolResult) -> None:
         """Take what the executor emits: the results; and of `run_tools` also progress and questions."""
-        if isinstance(item, ToolProgress | LoopHold):
+        if isinstance(item, ToolProgress | LoopHold | Custom):
             self._emit(item)
         elif isinstance(item, PendingCall):
             self._left.remove(self._named(item.paused.call.id))

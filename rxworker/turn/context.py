@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -18,6 +18,8 @@ from reactivex import Observable, abc
 from rxworker.errors import InputRefusedError, LimitExceededError, LocalProtocolError
 from rxworker.events import (
     ConversationReplace,
+    Custom,
+    CustomEvent,
     Event,
     HookMessage,
     LimitReached,
@@ -62,7 +64,7 @@ logger = logging.getLogger("rxworker.hooks")
 ROLES = ("system", "user", "assistant")
 
 
-def checked(journal: Journal) -> Emit:
+def checked(journal: Journal) -> Callable[[Event | CustomEvent], None]:
     """Record the events of a hook, after a check.
 
     Only messages are added to a conversation, and only before the run has ended.
@@ -76,7 +78,9 @@ def checked(journal: Journal) -> Emit:
     TypeError: 'hi' is not a Message; write Message.user('...')
     """
 
-    def emit_checked(event: Event) -> None:
+    def emit_checked(event: Event | CustomEvent) -> None:
+        if isinstance(event, CustomEvent):
+            event = event.custom
         if journal.hub.ended:
             _too_late(event)
             return
@@ -97,6 +101,9 @@ def _too_late(event: Event) -> None:
         logger.warning(
             "hook %s sent a message after its run had ended: it is dropped", event.hook, extra={"hook": event.hook}
         )
+        return
+    if isinstance(event, Custom):
+        logger.warning("an event %s was emitted after its run had ended: it is dropped", event.name)
         return
     if isinstance(event, SharedStateChange):
         raise LocalProtocolError("this run has ended: its shared state cannot be changed any more")
@@ -120,11 +127,12 @@ class HookInput(TypedDict):
     """The values that every hook receives, at every point."""
 
     conversation: Conversation
-    emit: Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold], None]
+    emit: Callable[[HookMessage | MessageAdd | ConversationReplace | LoopHold | CustomEvent], None]
     variables: dict[str, object]
     run_id: NotRequired[str]
     turn: NotRequired[int]
     workspace: NotRequired[Path]
+    labels: NotRequired[Mapping[str, str]]
     toolbox: Toolbox
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
     shared: SharedState
@@ -312,6 +320,7 @@ class RunContext(Struct, frozen=True, eq=False):
             run_id=journal.run_id,
             turn=state.turns,
             workspace=self.worker.workspace,
+            labels=state.labels,
             toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
             shared=self.shared,
@@ -415,6 +424,11 @@ class Turn:
     def state(self) -> RunState:
         """The state of the run, folded from its records so far."""
         return self._context.journal.state
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the run, such as its tenant, without those by which a server finds its conversation."""
+        return self.state.labels
 
     @property
     def number(self) -> int:

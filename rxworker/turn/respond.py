@@ -22,6 +22,7 @@ from rxworker.events import (
     AttemptRetract,
     AttemptStart,
     BlockStart,
+    Custom,
     Error,
     Event,
     ResponseEvent,
@@ -124,7 +125,7 @@ def _response(context: RunContext, scope: TurnScope, response: Observable[Event]
     """A response through the worker's operators and its timeline. Its pure tools start early."""
     worker = context.worker
     if worker.operators:
-        response = apply_operators(worker.operators, response, context.scheduler, RESPONSE_EVENTS, NO_RESPONSE).pipe(
+        response = apply_operators(worker.operators, response, context.scheduler, TAKEN, NO_RESPONSE).pipe(
             ops.do_action(partial(_expect_open, context, "an operator of the worker"))
         )
     if context.timeline.has_handlers:  # applied directly, since `pipe` costs more than the operators
@@ -237,6 +238,8 @@ _AFTER_COMPLETED = (
 )
 _AGAIN = "an operator around the stage respond has begun another attempt"
 RESPONSE_EVENTS = META_EVENTS | BLOCK_EVENTS
+TAKEN = RESPONSE_EVENTS | {Custom}
+"""What operators of the application may emit."""
 NO_RESPONSE = (
     "an operator of the worker emitted a {}: operators=[...] take the events of a response, and emit such events"
 )

@@ -24,6 +24,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
+from rxworker.events import Custom as CustomRecord
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
 from rxworker.messages.pairs import with_calls
@@ -451,6 +452,8 @@ def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
             changed: JsonObject = {} if op == "remove" else {"value": value}
             operation = {"op": op, "path": path, **changed}
             yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
+        case CustomRecord(name=name, data=data):
+            yield Custom(name, data)
         case event:
             yield Custom(f"rxworker.{type_name(event)}", event)
 

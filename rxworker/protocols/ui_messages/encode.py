@@ -13,6 +13,7 @@ from typing import Any, Literal
 from rxworker.decisions import distinct
 from rxworker.events import (
     BlockType,
+    Custom,
     Error,
     HookMessage,
     HookVerdict,
@@ -249,6 +250,8 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
                 texts = [message.text for message in event.messages if message.text]
                 if texts:
                     yield Data("data-message", {"source": event.source, "texts": texts})
+            case Custom(name=name, data=data):
+                yield Data(f"data-{name}", data)
             case HookMessage() | HookVerdict() | LimitReached() | Error():
                 yield Data(data_type, event)
             case _:

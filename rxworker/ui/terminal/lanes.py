@@ -147,6 +147,8 @@ def note_of(record: events.Record) -> Iterable[Lane]:
         case events.HookMessage(hook=hook, content=content, data=data):
             more = "" if data is None else f" {describe_json(data)}"
             return (_note(record, hook, content + more),)
+        case events.Custom(name=name, data=data):
+            return (_note(record, name, describe_json(data)),)
         case events.HookVerdict(verdict="Pause"):
             return ()  # the lane of the pause contains it
         case events.HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):

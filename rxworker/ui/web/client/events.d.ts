@@ -567,6 +567,15 @@ export interface HookMessage {
   role?: "system" | "user" | "assistant";
 }
 
+/** An event of the application; see `rxworker.events.CustomEvent`. */
+export interface Custom {
+  type: "custom";
+  /** The name of its kind, such as ``acme.score``. */
+  name: string;
+  /** Its fields. */
+  data?: { [key: string]: unknown };
+}
+
 /** A hook decided something other than to go on. */
 export interface HookVerdict {
   type: "hook_verdict";
@@ -814,7 +823,7 @@ export interface Record {
   /** Seconds since the epoch. */
   time: number;
   /** The event. */
-  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+  event: Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
   /** The tool calls that lead to it, for a run inside a run. */
   path?: string[];
   /** How many records this one stands for, itself among them. More than one where a delivery has merged adjacent deltas, or left some out: it stands for ``first`` to ``seq``. */
@@ -961,6 +970,6 @@ export interface PanelState {
   reading?: [number, number] | null;
 }
 
-export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
+export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
 
 export type Delivery = "coalesce" | "reliable" | "latest" | "drop_oldest";

@@ -43,6 +43,10 @@ function hookMessage(run, scope, event, record) {
   note(run, scope, record, isDebug ? "quiet" : "info", event.hook, event.content, { inline: !isDebug, level: event.level, data: event.data });
 }
 
+function custom(run, scope, event, record) {
+  note(run, scope, record, "info", event.name, "", { inline: true, data: event.data ?? {} });
+}
+
 function hookVerdict(run, scope, event, record) {
   const call = event.call_id ? lastCall(scope, event.call_id) : null;
   if (call) {
@@ -79,7 +83,7 @@ function conversationCompact(run, scope, event, record) {
 }
 
 export const NOTE_STEPS = {
-  error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
+  error, limit_reached: limitReached, hook_message: hookMessage, custom, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
   shared_state_change: sharedStateChange, conversation_compact: conversationCompact,
 };
 

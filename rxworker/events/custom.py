@@ -1,0 +1,71 @@
+"""Events of the application, with a type of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.events.turn import Custom
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class CustomEvent(Struct, frozen=True):
+    """The base of an event of the application: a Struct with a name, the ``tag``.
+
+    Hooks and tools emit one with ``context.emit``, stages and operators as an item. It is recorded as a `Custom`, so
+    that a process which does not know the class loses nothing, and ``only(Score)`` emits it with its type.
+
+    >>> class Score(CustomEvent, frozen=True, tag="acme.score"):
+    ...     value: float
+    >>> Score(0.9).custom
+    Custom(name='acme.score', data={'value': 0.9})
+    >>> Score.of(Score(0.9).custom), Score.of(Custom("acme.other"))
+    (Score(value=0.9), None)
+    """
+
+    @property
+    def custom(self) -> Custom:
+        """The event as it is recorded.
+
+        Raises:
+            ConfigurationError: Its class has no ``tag``, or a field has no JSON form.
+        """
+        name = event_name(type(self))
+        try:
+            data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ConfigurationError(f"the event {name} has no JSON form: {error}") from error
+        data.pop(str(self.__struct_config__.tag_field), None)
+        return Custom(name, data)
+
+    @classmethod
+    def of(cls, event: object) -> Self | None:
+        """The event with its type, of what was recorded; ``None`` of any other event.
+
+        Raises:
+            LogError: The data of an event of this name do not fit the class.
+        """
+        if not isinstance(event, Custom) or event.name != event_name(cls):
+            return None
+        try:
+            return msgspec.convert(event.data, cls)
+        except msgspec.ValidationError as error:
+            raise LogError(f"an event {event.name} does not fit {cls.__name__}: {error}") from error
+
+
+def event_name(kind: type[CustomEvent]) -> str:
+    """The name of the events of a class.
+
+    Raises:
+        ConfigurationError: The class has no ``tag``.
+    """
+    tag = kind.__struct_config__.tag
+    if not isinstance(tag, str):
+        example = f'class {kind.__name__}(CustomEvent, frozen=True, tag="acme.{kind.__name__.lower()}")'
+        raise ConfigurationError(f"the event {kind.__name__} has no name: write {example}")
+    return tag
