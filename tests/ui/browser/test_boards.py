@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
+from reactivex import Observable
+from reactivex import operators as ops
 
+from rxworker.boards import Dashboard, panel
+from rxworker.events import Record, TextDelta
 from rxworker.log import SQLiteLog
-from rxworker.panels import RUNS
+from rxworker.operators import events, text_deltas
+from rxworker.panels import RUNS, count
+from rxworker.testing import say
 from rxworker.ui.web import WebServer
 from tests.ui.browser.test_dashboards import BOARD, REPLIES, look
 
@@ -158,6 +164,32 @@ async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(
         await desk.close()
 
 
+@pytest.mark.parametrize("has_log", [False, True])
+async def test_a_filter_narrows_all_panels_and_back_widens_them(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path, has_log: bool
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as stored:
+        log = stored if has_log else None
+        make = desk.maker(gated([*REPLIES, *REPLIES], free=True), [look], log=log)
+        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
+            page = await desk.open(url=server.url)
+            for text in ("Go", "More"):
+                await desk.ask(page, text)
+                await desk.status(page, "finished")
+                await page.locator("#new-run").click()
+            await page.goto(f"{server.url}boards/desk?last=3600")
+            calls = page.locator('#board .board-panel[aria-label="Calls"]')
+            await expect(calls).to_contain_text("2 calls")
+            await page.get_by_label("Filter by").select_option("Text")
+            await page.get_by_label("Value of the filter").fill("More")
+            await page.keyboard.press("Enter")
+            await expect(calls).to_contain_text("1 calls")
+            await expect(page.locator("#board tbody", has_text="More").locator("tr")).to_have_count(1)
+            await page.go_back()
+            await expect(calls).to_contain_text("2 calls")
+            await desk.close()
+
+
 async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
@@ -175,3 +207,83 @@ async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: 
         await expect(calls).to_contain_text("1 calls")
         assert requests == ["live last=900"] * 2
         await desk.close()
+
+
+def words_so_far(records: Observable[Record]) -> Observable[list[dict[str, object]]]:
+    def add(rows: list[dict[str, object]], text: str) -> list[dict[str, object]]:
+        return [*rows, {"word": text.strip(), "n": len(rows)}]
+
+    return records.pipe(events(), text_deltas(), ops.scan(add, list[dict[str, object]]()))
+
+
+SPOKEN = Dashboard([panel("Said", count(TextDelta)), panel("Words", words_so_far, view="table")], title="Spoken")
+HELD = """() => {
+  const scroll = document.querySelector("#board .board-scroll"), { activeElement: at } = document;
+  return [
+    scroll.getBoundingClientRect().top, scroll.scrollTop, getSelection().toString(),
+    at.textContent || at.name || at.ariaLabel, at.value ?? "", at.selectionStart ?? null,
+    document.querySelectorAll(":popover-open").length, document.querySelectorAll(".xray:not([hidden])").length,
+    document.querySelectorAll("details[open]").length,
+  ];
+}"""
+
+
+@pytest.mark.parametrize("path", ["boards/spoken", "fleet", ""])
+async def test_an_update_takes_nothing_that_the_reader_holds(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path, path: str
+) -> None:
+    model = gated([say("".join(f"{n:04}" for n in range(90)))])
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        make = desk.maker(model, log=log)
+        async with WebServer(make, port=0, log=log, dashboards=[SPOKEN]) as server:
+            run = server.state.runs.start("Go")
+            page = await desk.open(path or f"#{run.id}", url=server.url)
+            await desk.view(page, "#board" if path.startswith("boards") else "#board-panel")
+            said = page.locator('#board .board-panel[aria-label="Said"] .board-figure')
+            model.let(40)
+            await expect(said).to_have_text("40")
+            rows = page.locator("#board .board-table tbody tr")
+            await expect(rows).to_have_count(40)
+            if not path:
+                await page.evaluate("document.querySelector('#usage-panel details').open = true")
+                await expect(page.locator("#watchers li").first).to_be_visible()
+            await page.locator('.board-panel[aria-label="Words"] .xray-button').press("Enter")
+            await page.evaluate("""() => {
+              const scroll = document.querySelector("#board .board-scroll");
+              scroll.scrollTop = 100;
+              getSelection().selectAllChildren(scroll.querySelectorAll("tbody tr")[7].firstElementChild);
+            }""")
+            reached = 40
+
+            async def holds() -> None:
+                """An update arrives, and what is held is the same."""
+                nonlocal reached
+                top, *before = await page.evaluate(HELD)
+                reached += 10
+                model.let(10)
+                await expect(said).to_have_text(str(reached))
+                await expect(rows).to_have_count(reached)
+                top_now, *after = await page.evaluate(HELD)
+                assert after == before
+                if path.startswith("boards"):  # on the others, more than the board arrives
+                    assert abs(top_now - top) <= 2
+
+            await page.evaluate("globalThis.kept.disconnect()")
+            await holds()
+            await page.get_by_role("button", name="Actions of Words").press("Enter")
+            await expect(page.locator(":popover-open button").first).to_be_focused()
+            await holds()
+            await page.keyboard.press("Escape")
+            await page.get_by_role("searchbox", name="Find in Words").focus()
+            await page.keyboard.type("00")
+            await page.keyboard.press("ArrowLeft")
+            await holds()
+            field = {"boards/spoken": "#range input[type=text]", "fleet": "input[name=q]", "": "#composer-input"}[path]
+            await page.locator(field).focus()
+            await page.keyboard.type("Go")  # the title of the run
+            await page.keyboard.press("ArrowLeft")
+            await holds()
+            await page.get_by_role("columnheader", name="word").get_by_role("button").press("Enter")
+            await holds()
+            model.let_all()
+            await desk.close()

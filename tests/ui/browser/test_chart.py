@@ -104,6 +104,11 @@ async def test_a_time_is_selected_by_dragging_and_by_the_keyboard(desk: Desk, ga
         await expect(slider).to_have_attribute("aria-valuetext", re.compile(", 5 s$"))
         await slider.press("ArrowLeft")
         await expect(slider).to_have_attribute("aria-valuenow", "3")
+        # What comes takes neither the focus nor the moment.
+        await board.draw("one", 6, points=course(1, 2, 3, 4, 5, 6))
+        await expect(slider).to_have_attribute("aria-valuemax", "5")
+        await expect(slider).to_be_focused()
+        await expect(slider).to_have_attribute("aria-valuetext", re.compile(", 4 s$"))
         await slider.press("Shift+ArrowLeft")
         await slider.press("Shift+ArrowLeft")
         await slider.press("Enter")

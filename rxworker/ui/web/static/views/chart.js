@@ -70,12 +70,12 @@ function dates(times, step, [begin, end]) {
 export class Chart {
   // `kind` is "line", "area" or "bar"; `alert` is { limit, is_above } or null; `shown()` is called when it comes onto the screen.
   constructor({ title, unit, kind, alert, shown }) {
-    Object.assign(this, { title, unit, kind, alert, shown, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, anchor: null });
-    this.area = el("div", { class: "chart-area", tabindex: "0", role: "slider", "aria-label": title, "aria-roledescription": words.chart.role, "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0, onkeydown: (event) => this.key(event), onfocus: () => this.point(this.at ?? Infinity), onblur: () => this.leave() });
+    Object.assign(this, { title, unit, kind, alert, shown, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, at: null, held: null, anchor: null });
+    this.area = el("div", { class: "chart-area", tabindex: "0", role: "slider", "aria-label": title, "aria-roledescription": words.chart.role, "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0, onkeydown: (event) => this.key(event), onfocus: () => this.drawn && this.point(this.drawn.xs[Math.max(0, this.at ?? this.drawn.xs.length - 1)]), onblur: () => this.leave() });
     this.moment = el("p", { class: "chart-moment", "aria-hidden": "true", hidden: true });
     this.legend = el("ul", { class: "chart-legend", "aria-label": words.chart.legend, hidden: true });
     this.node = el("div", { class: "chart" }, el("div", { class: "chart-box" }, this.area, this.moment), this.legend);
-    this.area.addEventListener("click", () => this.pick(this.plot?.cursor.idx ?? null));
+    this.area.addEventListener("click", () => this.pick(this.at));
     charts.set(this.area, this);
     coloured.add(this);
     sizes.observe(this.area);
@@ -148,7 +148,8 @@ export class Chart {
       if (this.plot.width !== width || this.plot.height !== height) this.plot.setSize({ width, height });
       this.plot.setData(data);
     }
-    this.pointed();
+    if (this.held === null) this.pointed();
+    else this.point(this.held);
   }
 
   options(width, height) {
@@ -162,11 +163,11 @@ export class Chart {
     const axis = { stroke: quiet, font: this.palette.font, ticks: { show: false }, gap: 4 };
     return {
       width, height, series: [{}, ...series], padding: [8, 10, 0, 0], legend: { show: false },
-      cursor: { y: false, drag: { x: true, y: false, setScale: false, dist: LEAST }, points: { show: kind !== "bar", size: 6 }, sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
+      cursor: { y: false, dataIdx: (_, n, near, time) => (kind === "bar" ? near : Math.max(0, this.indexAt(time))), drag: { x: true, y: false, setScale: false, dist: LEAST }, points: { show: kind !== "bar", size: 6 }, sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
       scales: { x: { range: () => this.drawn.axis }, y: { range: (_, least, most) => this.range(least, most) } },
       axes: [
         { ...axis, grid: { show: false }, space: 64, size: () => (isToday(this.drawn.axis[0]) ? 20 : 34), values: (_, splits, n, space, step) => dates(splits, step, this.drawn.axis) },
-        { ...axis, grid: { stroke: line, width: 1 }, space: 24, size: (plot, values) => 12 + Math.max(0, ...(values ?? []).map((text) => measured(plot, text, this.palette.font))), values: (_, splits) => splits.map((n, at) => amount(n, this.unit === "s" || at === splits.length - 1 ? this.unit : "")) },
+        { ...axis, grid: { stroke: line, width: 1 }, space: height > 220 ? 44 : 24, size: (plot, values) => 12 + Math.max(0, ...(values ?? []).map((text) => measured(plot, text, this.palette.font))), values: (_, splits) => splits.map((n, at) => amount(n, this.unit === "s" || at === splits.length - 1 ? this.unit : "")) },
       ],
       hooks: { setCursor: [() => this.pointed()], setSelect: [(plot) => this.selected(plot)], draw: [(plot) => this.limit(plot)] },
     };
@@ -202,18 +203,26 @@ export class Chart {
 
   // The time of the crosshair, and the values of that moment; without it, the last ones.
   pointed() {
-    const { drawn, plot } = this, at = plot && plot.cursor.left >= 0 ? plot.cursor.idx ?? null : null, isAlone = drawn.series.length === 1;
+    const { drawn, plot } = this, time = plot && plot.cursor.left >= 0 ? plot.posToVal(plot.cursor.left + 1, "x") : null, at = time === null ? null : this.indexAt(time), isAlone = drawn.series.length === 1;
     const value = (values, n) => (values[n] === null || values[n] === undefined ? "–" : amount(values[n], this.unit));
     this.at = at;
     show(this.moment, at !== null);
-    if (at !== null) setText(this.moment, isAlone ? `${this.timeAt(at)} · ${value(drawn.series[0].values, at)}` : this.timeAt(at));
+    const when = at === null ? "" : drawn.step > 0 ? this.timeAt(at) : moment(time);
+    if (at !== null) setText(this.moment, isAlone ? `${when} · ${value(drawn.series[0].values, at)}` : when);
     const short = (n) => (n === null || n === undefined ? "–" : amount(n, this.unit === "s" ? "s" : "")); // the axis has the unit
     const shown = drawn.series.map(({ name, values, now }) => [name, short(at === null ? now : values[at])]);
     show(this.legend, !isAlone);
     if (!isAlone) this.explain(shown);
-    const read = at ?? drawn.xs.length - 1;
+    const read = Math.max(0, at ?? drawn.xs.length - 1);
     if (!this.area.matches(":focus") && this.area.hasAttribute("aria-valuetext") && at !== null) return;
     for (const [name, text] of [["aria-valuemax", drawn.xs.length - 1], ["aria-valuenow", read], ["aria-valuetext", [this.timeAt(read), ...drawn.series.map(({ name, values }) => `${name} ${value(values, read)}`.trim())].join(", ")]]) this.area.setAttribute(name, text);
+  }
+
+  // The bar at a time; of a line the last point until then, or -1 before the first: it holds until the next one.
+  indexAt(time) {
+    const { xs, step } = this.drawn;
+    if (step > 0) return Math.max(0, Math.min(xs.length - 1, Math.round((time - xs[0]) / step)));
+    return xs.findLastIndex((x) => x <= time);
   }
 
   explain(shown) {
@@ -250,38 +259,35 @@ export class Chart {
     if (!wasDragged && at !== null && drawn?.step > 0) this.emit("pick", drawn.xs[at] - drawn.step / 2, drawn.xs[at] + drawn.step / 2);
   }
 
-  // Move the crosshair to a point.
-  point(at) {
-    const { plot, drawn } = this;
-    if (!plot || drawn.xs.length === 0) return;
-    const n = Math.max(0, Math.min(drawn.xs.length - 1, at));
-    plot.setCursor({ left: plot.valToPos(drawn.xs[n], "x"), top: 0 }, true, true);
-    if (this.anchor === null) return;
-    const [from, to] = [this.anchor, n].map((one) => plot.valToPos(drawn.xs[one], "x")).sort((a, b) => a - b);
-    plot.setSelect({ left: from, top: 0, width: to - from, height: plot.over.clientHeight }, false);
+  // Move the crosshair to a moment, and hold it there. From the `anchor`, another moment, a time is selected.
+  point(time) {
+    const { plot, anchor } = this, x = (at) => plot.valToPos(at, "x");
+    if (!plot) return;
+    this.held = time;
+    plot.setCursor({ left: x(time), top: 0 }, true, true);
+    const [from, to] = anchor === null ? [0, 0] : [x(anchor), x(time)].sort((a, b) => a - b);
+    plot.setSelect({ left: from, top: 0, width: to - from, height: to > from ? plot.over.clientHeight : 0 }, false);
   }
 
   leave() {
-    this.anchor = null;
+    this.anchor = this.held = null;
     this.plot?.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
     this.plot?.setCursor({ left: -10, top: -10 }, true, true);
   }
 
   key(event) {
-    const by = STEPS[event.key], { plot, drawn } = this;
-    if (event.altKey || event.ctrlKey || event.metaKey || !plot || (by === undefined && event.key !== "Enter" && !(event.key === "Escape" && this.anchor !== null))) return;
+    const { plot, drawn, anchor } = this, by = STEPS[event.key], isUsed = by !== undefined || event.key === "Enter" || (event.key === "Escape" && anchor !== null);
+    if (event.altKey || event.ctrlKey || event.metaKey || !plot || !isUsed || drawn.xs.length === 0) return;
     event.preventDefault();
-    const at = this.at ?? drawn.xs.length - 1;
+    const last = drawn.xs.length - 1, at = Math.max(0, this.at ?? last), now = drawn.xs[at], half = drawn.step / 2;
     if (by !== undefined) {
-      this.anchor = event.shiftKey ? this.anchor ?? at : null;
-      if (this.anchor === null) plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-      return this.point(at + by);
+      this.anchor = event.shiftKey ? anchor ?? now : null;
+      return this.point(drawn.xs[Math.max(0, Math.min(last, at + by))]);
     }
-    const from = this.anchor === null ? at : Math.min(at, this.anchor), to = this.anchor === null ? at : Math.max(at, this.anchor), half = drawn.step / 2;
-    if (event.key === "Enter" && to > from) this.emit("range", drawn.xs[from] - half, drawn.xs[to] + half);
+    this.anchor = null;
+    this.point(now);
+    if (event.key === "Enter" && anchor !== null && anchor !== now) this.emit("range", Math.min(anchor, now) - half, Math.max(anchor, now) + half);
     else if (event.key === "Enter") this.pick(at);
-    this.leave();
-    this.point(at);
   }
 
   // The chart with its title and its legend, as a picture.
