@@ -6,10 +6,13 @@ A command's modules are imported when it is called, so that ``--help`` is fast a
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from math import inf
+from pathlib import Path
 from typing import Any, NoReturn
 
 from rxworker import __version__
@@ -113,161 +116,6 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
 DESCRIPTION = (
     "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
 )
-DEMO = "show one run in several views at once; needs no key and no network"
-CHAT = """talk to a model in the terminal, with tools
-
-examples:
-  rxworker chat --provider anthropic --model claude-sonnet-5-5
-  rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
-  rxworker chat --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
-  rxworker chat --provider anthropic --model claude-sonnet-5-5 --log sqlite:runs.db
-  rxworker chat
-  rxworker chat --continue
-  echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-5-5
-
-In a terminal it fills the screen, where textual is installed; F1 shows the keys there, and / the commands.
-Without --provider it uses the last model.
-With --log, /resume goes on with an earlier conversation, and rxworker serve on the same log shows them in the browser.
-Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
-The ready hooks give the model the time and the git status of changed files, refuse destructive commands, and show
-changed files and notices to you.
-From a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
-"""
-SERVE = """serve a page and an API to start, watch and control runs in the browser
-
-examples:
-  rxworker serve --demo
-  rxworker serve --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
-  rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-5-5
-  rxworker serve --log sqlite:runs.db my_workers:make_clerk
-  rxworker serve --log sqlite:runs.db --queue clerk
-  TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-5-5
-
-Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
-With --log its runs are stored: they are continued when it is started again, or by another server on the same log.
-"""
-MCP = """serve workers as the tools of an MCP server, over standard input and output
-
-examples:
-  rxworker mcp --demo
-  rxworker mcp my_workers:make_clerk --log sqlite:runs.db
-  rxworker mcp --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up --name look_up_agent
-  TOKEN=... rxworker mcp my_workers:make_clerk --http 8765 --token-env TOKEN
-
-A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker;
-its docstring describes the tool. With --http it serves any number of clients, on this machine alone unless a host is
-given.
-"""
-ACP = """serve a worker to an editor, over the Agent Client Protocol
-
-examples:
-  rxworker acp --demo
-  rxworker acp --provider anthropic --model claude-sonnet-5-5 --tool my_tools:look_up
-  rxworker acp --log sqlite:runs.db my_workers:make_worker
-
-An editor such as Zed starts it, and talks to it over standard input and output; messages are on standard error.
-With --log its sessions can be opened again, and rxworker serve on the same log shows them in the browser.
-"""
-RUNS = """list, show, replay, steer, fork, compare, export, import and delete stored runs
-
-examples:
-  rxworker runs --log sqlite:runs.db list --status cut-off
-  rxworker runs --log sqlite:runs.db show run-4fd5696ea3b4
-  rxworker runs --log sqlite:runs.db replay run-4fd5696ea3b4 --speed 4
-  rxworker runs --log sqlite:runs.db diff run-4fd5696ea3b4 run-93ac17d2e0b8
-  rxworker runs --log sqlite:runs.db export run-4fd5696ea3b4 --file run.jsonl
-  rxworker runs --log sqlite:runs.db decide run-4fd5696ea3b4 --deny call_1 --reason "too dear"
-  rxworker runs --log sqlite:runs.db prune --max-age 30d
-
-What is sent, decided, cancelled or put back is stored in the log; the process that runs the run takes it from there,
-or the next process of rxworker work or rxworker serve. decide approves nothing without --approve; without an argument
-it lists the calls that wait.
-"""
-ACTIONS = {
-    "list": "list runs, the newest first",
-    "show": "print the conversation of a run",
-    "replay": "print the records of a run as lines of JSON, at the times at which they happened",
-    "fork": "copy a run up to a record into a new run, which a worker can continue",
-    "diff": "compare two runs, such as a run and its fork",
-    "send": "send a message to a run that has not ended",
-    "cancel": "cancel a run: one that runs, waits in a queue or is paused",
-    "decide": "decide about the calls that a paused run waits for",
-    "requeue": "put an aborted run back into the queue, under its id",
-    "export": "print a run as lines of JSON, with everything that is stored of it",
-    "import": "store a run that was exported",
-    "delete": "delete a run",
-    "prune": "delete the oldest runs that have ended",
-    "upgrade": "store conversations once from now on, in a log that an older version has made",
-}
-DASH = """print what the panels of a dashboard show of the runs of a log
-
-examples:
-  rxworker dash --log sqlite:runs.db my_boards:board
-  rxworker dash --log sqlite:runs.db my_boards:board --run run-4fd5696ea3b4
-  rxworker dash --log sqlite:runs.db my_boards:board --at 2026-11-26T12:00:00
-  rxworker dash --log sqlite:runs.db my_boards:board --since 24h --where tenant=acme --where status=failed
-  rxworker dash --log sqlite:runs.db my_boards:board --explain
-
-The name is that of a Dashboard in a module of the current directory, or of an installed one such as
-rxworker.panels:USAGE.
-"""
-DOCS = """print a page of the documentation, or search it
-
-examples:
-  rxworker docs
-  rxworker docs tools
-  rxworker docs tools#which-types
-  rxworker docs rate limit
-  rxworker docs skill > .claude/skills/rxworker/SKILL.md
-
-The page skill is written for coding assistants. With --all, all pages are one text, for those that read everything.
-"""
-PROVIDERS = """print what is known of a model, and what a request must keep to at its service
-
-examples:
-  rxworker providers check claude-opus-5-5
-  rxworker providers check mistral-large-2512 --base-url https://api.mistral.ai
-  rxworker providers check my-model --provider ollama --json
-
-Nothing is sent, and no key is needed. The exit code is 1 if the model is not in the table, or has ended.
-"""
-NEW = """write a project to start from
-
-examples:
-  rxworker new chat desk
-  rxworker new board my-board
-
-templates:
-  chat         a worker with tools and approvals, on a page
-  board        a dashboard over many runs
-  tool-server  a worker as a tool of other programs, over MCP
-  moderator    text that is checked before it is shown, and a board of findings
-  fleet        a queue of runs, and processes that take them
-
-Each has a README.md with the commands that start and test it, and answers from a script until a key is set.
-"""
-WORK = """take runs of a queue, in any number of processes
-
-examples:
-  rxworker work --log sqlite:runs.db my_workers:make_worker
-  rxworker work --log sqlite:runs.db my_workers:make_worker --concurrency 32 --kind clerk --tenant-cap 4
-
-It takes runs that were submitted, runs of processes that have ended, and paused runs that were decided about. Any
-number of such processes may work on one log. The function takes the RunInfo of a run, or nothing, and returns a Worker.
-Ctrl-C and SIGTERM hand over what is running to the others.
-"""
-SUBMIT = """store a run for rxworker work, and print its id
-
-examples:
-  rxworker submit --log sqlite:runs.db --kind clerk "Book two seats to Kyoto."
-  rxworker submit --log sqlite:runs.db --kind clerk --run order-4711 "Book two seats to Kyoto."
-"""
-DECODE = """print the content of a captured stream
-
-examples:
-  rxworker decode anthropic stream.sse
-  curl -N ... | rxworker decode openai-chat - --json
-"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -283,15 +131,23 @@ def make_parser() -> Parser:
     parser = Parser(prog="rxworker", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"rxworker {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
-    for name, (function, text, add_options) in COMMANDS.items():
-        command = _add_parser(commands, name, text)
+    for name, (function, add_options) in COMMANDS.items():
+        command = _add_parser(commands, name)
         command.set_defaults(function=function)
         add_options(command)
     return parser
 
 
-def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, text: str) -> Parser:
-    about, _, more = text.partition("\n")
+@cache
+def _help() -> dict[str, str]:
+    """What ``--help`` prints of each command and of each action of one: a line, then examples and more."""
+    text = Path(__file__).with_name("help.txt").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^\[(.+)\]\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _add_parser(parsers: argparse._SubParsersAction[Parser], name: str, command: str = "") -> Parser:
+    about, _, more = _help()[f"{command} {name}".lstrip()].partition("\n")
     # Without abbreviations: a misspelt option must not allow anything.
     return parsers.add_parser(
         name,
@@ -478,7 +334,7 @@ def _add_docs(docs: Parser) -> None:
 
 def _add_providers(providers: Parser) -> None:
     actions = providers.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
-    add = _add_parser(actions, "check", "print what is known of a model, and what a request must keep to").add_argument
+    add = _add_parser(actions, "check", "providers").add_argument
     add("model", metavar="MODEL", help="the model's name")
     add("--provider", help="the provider, by default that of the model's maker, or else openai-chat")
     add("--base-url", metavar="URL", help="the address of the service")
@@ -499,8 +355,8 @@ STATUSES = (
 def _add_runs(runs: Parser) -> None:
     _add_address(runs)
     actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
-    for name, what in ACTIONS.items():
-        add = _add_parser(actions, name, what).add_argument
+    for name in [each.removeprefix("runs ") for each in _help() if each.startswith("runs ")]:
+        add = _add_parser(actions, name, "runs").add_argument
         if name not in ("list", "import", "prune", "upgrade"):
             add("run_id", metavar="RUN", help="the id of the run")
         match name:
@@ -547,25 +403,22 @@ def _add_runs(runs: Parser) -> None:
                 pass
 
 
-COMMANDS: dict[str, tuple[str, str, Callable[[Parser], None]]] = {
-    "demo": ("demo:demo", DEMO, _add_demo),
-    "chat": ("chat:chat", CHAT, _add_chat),
-    "serve": ("serve:serve", SERVE, _add_serve),
-    "mcp": ("protocols:mcp", MCP, _add_mcp),
-    "acp": ("protocols:acp", ACP, _add_acp),
-    "decode": ("decode:decode", DECODE, _add_decode),
-    "runs": ("runs:runs", RUNS, _add_runs),
-    "dash": ("dash:dash", DASH, _add_dash),
-    "docs": ("docs:docs", DOCS, _add_docs),
-    "providers": ("check:providers", PROVIDERS, _add_providers),
-    "new": ("new:new", NEW, _add_new),
-    "work": ("work:work", WORK, _add_work),
-    "submit": ("work:submit", SUBMIT, _add_submit),
+COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
+    "demo": ("demo:demo", _add_demo),
+    "chat": ("chat:chat", _add_chat),
+    "serve": ("serve:serve", _add_serve),
+    "mcp": ("protocols:mcp", _add_mcp),
+    "acp": ("protocols:acp", _add_acp),
+    "decode": ("decode:decode", _add_decode),
+    "runs": ("runs:runs", _add_runs),
+    "dash": ("dash:dash", _add_dash),
+    "docs": ("docs:docs", _add_docs),
+    "providers": ("check:providers", _add_providers),
+    "new": ("new:new", _add_new),
+    "work": ("serve:work", _add_work),
+    "submit": ("serve:submit", _add_submit),
 }
-"""The function of each command in a module of this package, its help, and what adds its options.
-
-The help is a line, then examples and more.
-"""
+"""The function of each command in a module of this package, and what adds its options."""
 
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

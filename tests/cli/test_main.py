@@ -104,7 +104,7 @@ def test_ctrl_c_before_a_command_runs_is_130(
 def test_every_option_of_a_command_is_a_parameter_of_its_function(command: str) -> None:
     """An option that no parameter takes would be accepted and have no effect."""
     parser = Parser(argument_default=argparse.SUPPRESS)
-    function, _, add_options = COMMANDS[command]
+    function, add_options = COMMANDS[command]
     module, _, name = function.partition(":")
     add_options(parser)
     taken = {action.dest for action in parser._actions} - {"help", "function", "log_level", "log_format"}
