@@ -9,7 +9,7 @@ from typing import cast
 from rxworker.cli.process import FAILED, misuse, write_json, write_line
 from rxworker.cli.providers import find_provider
 from rxworker.messages import JsonObject
-from rxworker.providers.models import DATED, SOURCES, ModelInfo
+from rxworker.providers.models import DATED, VENDORS, ModelInfo
 from rxworker.providers.openai_chat.dialects import Dialect
 from rxworker.providers.origin import maker_of
 from rxworker.providers.service import Service
@@ -89,7 +89,7 @@ def rules_of(service: Service, today: date) -> Iterator[tuple[str, str]]:
     if takes.description:
         yield "descriptions of tools", f"{takes.description:,} characters"
     if info.vendor:
-        yield "sources", SOURCES[info.vendor][0]
+        yield "sources", VENDORS[info.vendor].sources[0]
 
 
 WHEN = {"always": "yes", "without thinking": "only when it does not think", "never": "no"}

@@ -29,7 +29,7 @@ from rxworker.providers import (
     model_info,
 )
 from rxworker.providers.fit import BUDGETS, fitted
-from rxworker.providers.models import DATED, MODELS, SOURCES, UNKNOWN
+from rxworker.providers.models import DATED, MODELS, UNKNOWN, VENDORS
 from rxworker.providers.service import Service
 
 SAID = Conversation((Message.user("hi"),))
@@ -397,7 +397,7 @@ def test_rows_are_whole() -> None:
     assert date.fromisoformat(DATED)
     for row in MODELS:
         assert row.names, row
-        assert SOURCES[row.vendor], row
+        assert VENDORS[row.vendor].sources, row
         assert row.until is None or date.fromisoformat(row.until), row
         if (prices := row.prices) is not None:
             assert 0 < prices.input < prices.output, row
