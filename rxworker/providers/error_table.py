@@ -7,7 +7,11 @@ pages were read on 2026-11-29. A word is compared without its case, its signs, a
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from rxworker.events.meta import TRUNCATED
 
@@ -23,108 +27,19 @@ def key(word: str) -> str:
     return _NOT_IN_A_WORD.sub("", word.lower()).removesuffix("exception").removesuffix("error")
 
 
-_MINIMAX = "minimax"
+class _Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """The words of a service for each kind of error, with a space between two of them."""
+
+    service: str
+    source: str
+    words: dict[str, str]
+
+
+_TABLE = msgspec.json.decode(Path(__file__).with_name("error_words.json").read_bytes(), type=tuple[_Words, ...])
 # Service, kind, words. A word means the same at every service, except a number of MiniMax.
-ROWS = (
-    # https://platform.claude.com/docs/en/api/errors
-    ("anthropic", "authentication", "authentication_error"),
-    ("anthropic", "permission", "permission_error"),
-    ("anthropic", "not_found", "not_found_error"),
-    ("anthropic", "context_length", "request_too_large"),
-    ("anthropic", "rate_limit", "rate_limit_error"),
-    ("anthropic", "quota", "billing_error contract_spend_limit_reached enforced_spend_limit_reached"),
-    ("anthropic", "quota", "linked_organization_billing_unavailable linked_organization_spend_limit_reached"),
-    ("anthropic", "overloaded", "overloaded_error"),
-    ("anthropic", "timeout", "timeout_error"),
-    ("anthropic", "server", "api_error"),
-    ("anthropic", "invalid_request", "invalid_request_error"),
-    # https://developers.openai.com/api/docs/guides/error-codes, and `ResponseError.code` of openai 2.x
-    ("openai", "authentication", "invalid_api_key unauthorized"),
-    ("openai", "permission", "unsupported_country_region_territory request_forbidden bio_policy cyber_policy"),
-    ("openai", "not_found", "model_not_found previous_response_not_found"),
-    ("openai", "context_length", "context_length_exceeded too_many_prompt_tokens"),
-    ("openai", "rate_limit", "rate_limit_exceeded too_many_requests"),
-    ("openai", "quota", "insufficient_quota billing_hard_limit_reached billing_not_active credit_balance_exhausted"),
-    ("openai", "overloaded", "server_is_overloaded slow_down engine_overloaded no_kv_space"),
-    ("openai", "timeout", "vector_store_timeout"),
-    ("openai", "server", "server_error internal_error internal_server_error"),
-    # Azure: https://learn.microsoft.com/azure/foundry/openai/reference
-    ("azure", "not_found", "DeploymentNotFound"),
-    ("azure", "rate_limit", "RateLimitReached"),
-    ("azure", "overloaded", "NoCapacity"),
-    # https://ai.google.dev/gemini-api/docs/api-errors, and the reasons of google.rpc.ErrorInfo
-    ("gemini", "authentication", "unauthenticated API_KEY_INVALID API_KEY_EXPIRED ACCESS_TOKEN_EXPIRED"),
-    ("gemini", "permission", "permission_denied SERVICE_DISABLED CONSUMER_SUSPENDED"),
-    ("gemini", "rate_limit", "resource_exhausted"),
-    ("gemini", "quota", "quota_exceeded QUOTA_EXHAUSTED payment_required BILLING_DISABLED"),
-    ("gemini", "overloaded", "unavailable MODEL_CAPACITY_EXHAUSTED"),
-    ("gemini", "timeout", "deadline_exceeded gateway_timeout"),
-    ("gemini", "server", "internal aborted"),
-    ("gemini", "cancelled", "cancelled"),
-    (
-        "gemini",
-        "invalid_request",
-        "invalid_request invalid_argument failed_precondition out_of_range parameter_unknown",
-    ),
-    # https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html
-    ("bedrock", "authentication", "expiredTokenException invalidSignatureException unrecognizedClientException"),
-    ("bedrock", "permission", "accessDeniedException"),
-    ("bedrock", "not_found", "resourceNotFoundException"),
-    ("bedrock", "rate_limit", "throttlingException"),
-    ("bedrock", "quota", "serviceQuotaExceededException"),
-    ("bedrock", "overloaded", "serviceUnavailableException modelNotReadyException"),
-    ("bedrock", "timeout", "modelTimeoutException"),
-    ("bedrock", "server", "internalServerException modelErrorException modelStreamErrorException"),
-    ("bedrock", "invalid_request", "validationException"),
-    # https://docs.z.ai/api-reference/api-code
-    ("glm", "authentication", "1000 1001 1002 1003 1004"),
-    ("glm", "permission", "1110 1111 1112 1121 1220 1311"),
-    ("glm", "not_found", "1211 1221 1222"),
-    ("glm", "context_length", "1261"),
-    ("glm", "rate_limit", "1302 1303 1313"),
-    ("glm", "quota", "1113 1304 1308 1309 1310"),
-    ("glm", "overloaded", "1305 1312"),
-    ("glm", "server", "1120 1230 1234 network_error"),
-    ("glm", "invalid_request", "1210 1212 1213 1214 1215 1301"),
-    # https://platform.minimax.io/docs/api-reference/errorcode: in `base_resp`, or in brackets behind the sentence
-    (_MINIMAX, "authentication", "1004 2049"),
-    (_MINIMAX, "permission", "2061"),
-    (_MINIMAX, "rate_limit", "1002 1039 1041 2045"),
-    (_MINIMAX, "quota", "1008 2056"),
-    (_MINIMAX, "timeout", "1001"),
-    (_MINIMAX, "server", "1000 1013 1024 1033"),
-    (_MINIMAX, "invalid_request", "1026 1027 1042 2013"),
-    # https://help.aliyun.com/en/model-studio/error-code
-    ("qwen", "quota", "Arrearage AllocationQuota.FreeTierOnly"),
-    ("qwen", "rate_limit", "limit_requests limit_burst_rate"),
-    ("qwen", "timeout", "RequestTimeOut InternalError.Timeout"),
-    ("qwen", "invalid_request", "InvalidParameter DataInspectionFailed"),
-    # https://api-docs.deepseek.com/quick_start/error_codes, https://platform.kimi.ai/docs/api/errors
-    ("deepseek", "overloaded", "insufficient_system_resource"),
-    ("kimi", "authentication", "invalid_authentication_error incorrect_api_key_error"),
-    ("kimi", "not_found", "resource_not_found_error"),
-    ("kimi", "rate_limit", "rate_limit_reached_error"),
-    ("kimi", "quota", "exceeded_current_quota_error"),
-    # https://console.groq.com/docs/errors, https://inference-docs.cerebras.ai/support/error, Mistral's and Together's
-    ("groq", "not_found", "model_decommissioned"),
-    ("groq", "overloaded", "over_capacity capacity_exceeded"),
-    ("groq", "invalid_request", "tool_use_failed"),
-    ("cerebras", "authentication", "wrong_api_key"),
-    ("cerebras", "rate_limit", "request_quota_exceeded token_quota_exceeded too_many_tokens_error"),
-    ("cerebras", "overloaded", "queue_exceeded"),
-    ("mistral", "rate_limit", "service_tier_capacity_exceeded rate_limited"),
-    ("mistral", "not_found", "invalid_model"),
-    ("together", "not_found", "model_not_available"),
-    # Servers and gateways of one's own: llama.cpp, LiteLLM, vLLM
-    ("own", "authentication", "auth_error"),
-    ("own", "not_found", "unknown_model"),
-    ("own", "context_length", "exceed_context_size_error"),
-    ("own", "quota", "budget_exceeded"),
-    ("own", "invalid_request", "bad_request not_supported_error unimplemented"),
-    ("own", TRUNCATED, TRUNCATED),
-)
-WORDS: Final = {key(word): kind for of, kind, words in ROWS if of != _MINIMAX for word in words.split()}
-MINIMAX: Final = {word: kind for of, kind, words in ROWS if of == _MINIMAX for word in words.split()}
+ROWS = [(row.service, kind, words) for row in _TABLE for kind, words in row.words.items()]
+WORDS: Final = {key(word): kind for of, kind, words in ROWS if of != "minimax" for word in words.split()}
+MINIMAX: Final = {word: kind for of, kind, words in ROWS if of == "minimax" for word in words.split()}
 STATUSES: Final = {
     400: "invalid_request",
     401: "authentication",
