@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
     from rxworker.hooks.decorate import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
     from rxworker.run.run import Run
-    from rxworker.tools.decorate import tool
+    from rxworker.tools.function import tool
     from rxworker.turn.limits import Limits
     from rxworker.turn.result import Finished, Paused, RunResult
     from rxworker.worker.nested import worker_tool
@@ -33,7 +33,7 @@ __version__ = "0.2.0"
 # msgspec.
 _NAMES = {
     "rxworker.hooks.decorate": "after_tool_call before_tool_call hook on_abort on_message_send on_turn_end",
-    "rxworker.tools.decorate": "tool",
+    "rxworker.tools.function": "tool",
     "rxworker.decisions": "Answer Approve ApproveAlways Deny",
     "rxworker.turn.limits": "Limits",
     "rxworker.worker.nested": "worker_tool",

@@ -69,7 +69,7 @@ _PAGES = {
     "tools": "tools",
     "tools.base": "reference/tools",
     "tools.mcp_connection": "mcp",
-    "tools.operator": "reference/tools",
+    "tools.run": "reference/tools",
     "transport": "errors-and-retries",
     "transport.client": "reference/limits",
     "transport.gemini_cache": "reference/client",

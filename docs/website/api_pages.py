@@ -19,7 +19,7 @@ MODULES = [
     "rxworker.errors",
     "rxworker.hooks.ready",
     "rxworker.adapters.asgi",
-    "rxworker.adapters.rows",
+    "rxworker.adapters.tables",
     "rxworker.adapters.tables",
     "rxworker.log.format",
     "rxworker.operators.kernel",

@@ -16,10 +16,9 @@ from msgspec import Struct
 from rxworker.errors import LeaseHeldError
 from rxworker.log import Claim, EventLog
 from rxworker.log.base import already_stored, no_run
-from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.memory import check_command, check_status, conflict, refusal
-from rxworker.log.store import Append
+from rxworker.log.store import Append, Codec, StoredRow
 from rxworker.log.values import StoredStatus
 
 POLL = 0.02

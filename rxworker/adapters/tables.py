@@ -2,7 +2,11 @@
 
 ``pip install "/path/to/the/checkout[tables]"``. pandas, polars and DuckDB read all of them.
 
-A row is a Struct, whose types give the columns, or a dict. `rxworker.adapters.rows` makes rows of the records of runs.
+A row is a Struct, whose types give the columns, or a dict. The rows of the records of runs are made here, too: a row
+for each call of a tool, each response, or each run.
+
+They are operators over the records of one run, of several (`merge_runs`), or of a log. A row is emitted when what it
+describes has ended. Nested runs are included: their ``path`` has the calls that lead to them.
 """
 
 from __future__ import annotations
@@ -10,12 +14,12 @@ from __future__ import annotations
 import contextlib
 import os
 import types
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -23,8 +27,290 @@ from reactivex import Observable, abc, compose
 from reactivex import operators as ops
 from reactivex.disposable import CompositeDisposable, Disposable
 
+from rxworker import events
 from rxworker.errors import ConfigurationError
-from rxworker.operators.kernel import Operator
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.messages.settings import shared_fields
+from rxworker.operators.expect import no_record, observing
+from rxworker.operators.kernel import Ending, Operator, Sink
+from rxworker.protocols.socket import reason_of
+from rxworker.state import RunState, step_run
+from rxworker.views import CallView, RunView
+
+R = TypeVar("R")
+Fold: TypeAlias = Callable[[events.Record], Iterator[R]]
+"""Takes the records of one run, and returns the rows that each completes."""
+
+ENDS = (events.RunStop, events.RunPause, events.RunAbort)
+
+
+class CallRow(Struct, frozen=True):
+    """A call of a tool.
+
+    Attributes:
+        run: The run.
+        path: The calls that lead to the nested run that made it, joined by ``/``; empty for the run itself.
+        turn: The turn.
+        call: The id of the call.
+        tool: The tool.
+        arguments: Its arguments, as JSON or as the text of a tool that takes free text.
+        result: The text of its result; ``None`` if there is none.
+        stage: Its final stage: ``done``, ``failed``, ``refused``, ``stopped`` or ``retracted``; see `ItemStage`.
+        began: When the model began to write it.
+        seconds: How long the tool ran.
+    """
+
+    run: str
+    path: str
+    turn: int
+    call: str
+    tool: str
+    arguments: str
+    result: str | None
+    stage: str
+    began: datetime
+    seconds: float
+
+
+class ResponseRow(Struct, frozen=True):
+    """A request to a provider and its response.
+
+    Attributes:
+        run: The run.
+        path: As for `CallRow`.
+        turn: The turn.
+        attempt: Its number in the turn.
+        provider: The name of the provider.
+        model: The model.
+        status: ``Completed``, ``Cancelled``, ``Failed``, or ``Retracted`` for one that was requested again.
+        stop_reason: Why it ended, if the provider reported it.
+        began: When the request was sent.
+        first_seconds: Seconds until its first block; ``None`` if there was none.
+        seconds: Seconds until its end.
+        input_tokens: As in `Usage`, as are the others.
+    """
+
+    run: str
+    path: str
+    turn: int
+    attempt: int
+    provider: str
+    model: str
+    status: str
+    stop_reason: str | None
+    began: datetime
+    first_seconds: float | None
+    seconds: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    reasoning_tokens: int | None
+
+
+class RunRow(Struct, frozen=True):
+    """A run.
+
+    Attributes:
+        run: The run.
+        status: ``finished``, ``paused`` or ``aborted``.
+        reason: Why it was paused or ended early.
+        turns: How many turns it took.
+        tool_calls: How many tools it started, those of nested runs included.
+        began: When it began.
+        seconds: How long it took.
+        input_tokens: As in `Usage`, as are the others, of all its requests.
+    """
+
+    run: str
+    status: str
+    reason: str
+    turns: int
+    tool_calls: int
+    began: datetime
+    seconds: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    reasoning_tokens: int | None
+
+
+def call_rows() -> Operator[events.Record, CallRow]:
+    """A row for each call of a tool.
+
+    >>> from rxworker import Worker, tool
+    >>> from rxworker.testing import ScriptedModel, call, say
+    >>> @tool
+    ... def add(a: int, b: int) -> int:
+    ...     "Add."
+    ...     return a + b
+    >>> async def main() -> None:
+    ...     run = Worker(ScriptedModel([call("add", a=1, b=2), say("3")]), tools=[add]).run("1 + 2?")
+    ...     run.pipe(call_rows()).subscribe(lambda row: print(row.tool, row.arguments, row.result))
+    ...     await run
+    >>> import asyncio
+    >>> asyncio.run(main())
+    add {"a":1,"b":2} 3
+    """
+    return _rows(_Calls, "call_rows()")
+
+
+def response_rows() -> Operator[events.Record, ResponseRow]:
+    """A row for each response of a provider, also for those that failed."""
+    return _rows(_Responses, "response_rows()")
+
+
+def run_rows() -> Operator[events.Record, RunRow]:
+    """A row for each run that has ended or paused."""
+    return _rows(_Runs, "run_rows()")
+
+
+def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[events.Record, R]:
+    def observe(observer: abc.ObserverBase[R]) -> Sink[events.Record]:
+        folds: dict[str, Fold[R]] = {}
+        ending = Ending(observer)
+
+        def on_next(record: events.Record) -> None:
+            if ending.is_over:
+                return
+            if record.__class__ is not events.Record:
+                ending.on_error(no_record(verb, record))
+                return
+            fold = folds.get(record.run_id)
+            if fold is None:
+                fold = folds[record.run_id] = make()
+            for row in fold(record):
+                observer.on_next(row)
+            if _is_end(record):
+                folds.pop(record.run_id, None)
+
+        return Sink(on_next, ending.on_error, ending.on_completed)
+
+    return observing(observe, verb)
+
+
+class _Calls:
+    def __init__(self) -> None:
+        self._view = RunView()
+        self._emitted: set[CallView] = set()
+
+    def __call__(self, record: events.Record) -> Iterator[CallRow]:
+        for item in self._view.step(record).items:
+            if isinstance(item, CallView) and item.is_over:
+                has_result = item.result is not None or item.stage not in ("done", "failed")
+                if has_result and item not in self._emitted:
+                    yield self._row(record.run_id, item)
+        if _is_end(record):
+            for item in self._view.items:
+                if isinstance(item, CallView) and item.is_over and item not in self._emitted:
+                    yield self._row(record.run_id, item)
+
+    def _row(self, run_id: str, item: CallView) -> CallRow:
+        self._emitted.add(item)
+        given = item.text if item.call is None else item.call.input
+        return CallRow(
+            run=run_id,
+            path="/".join(item.scope.path),
+            turn=item.turn,
+            call=item.block.call_id or item.block.id,
+            tool=item.block.tool,
+            arguments=given if isinstance(given, str) else encode_lenient(given).decode(),
+            result=None if item.result is None else item.result.text,
+            stage=item.stage,
+            began=_moment(item.began),
+            seconds=item.seconds,
+        )
+
+
+class _Attempt:
+    """A request that has not ended."""
+
+    def __init__(self, record: events.Record, provider: str, model: str) -> None:
+        self.record = record
+        self.provider = provider
+        self.model = model
+        self.first: float | None = None
+        self.usage = events.Usage()
+
+    def row(self, end: events.Record, status: str, stop_reason: str | None = None) -> ResponseRow:
+        began = self.record.time
+        return ResponseRow(
+            run=end.run_id,
+            path="/".join(end.path),
+            turn=self.record.turn,
+            attempt=self.record.attempt,
+            provider=self.provider,
+            model=self.model,
+            status=status,
+            stop_reason=stop_reason,
+            began=_moment(began),
+            first_seconds=None if self.first is None else self.first - began,
+            seconds=end.time - began,
+            **shared_fields(self.usage, ResponseRow),
+        )
+
+
+class _Responses:
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, ...], _Attempt] = {}
+
+    def __call__(self, record: events.Record) -> Iterator[ResponseRow]:
+        event, path = record.event, record.path
+        if isinstance(event, events.AttemptStart):
+            self._open[path] = _Attempt(record, event.provider, event.model)
+            return
+        attempt = self._open.get(path)
+        if attempt is None:
+            return
+        match event:
+            case events.BlockStart():
+                attempt.first = record.time if attempt.first is None else attempt.first
+            case events.Usage():
+                attempt.usage = event
+            case events.Status(status=events.ResponseStatus.STARTED):
+                attempt.model = event.model or attempt.model
+                attempt.provider = event.provider or attempt.provider
+            case events.Status():
+                del self._open[path]
+                reason = None if event.stop_reason is None else event.stop_reason.kind.value
+                yield attempt.row(record, event.status.value, reason)
+            case events.AttemptRetract():
+                del self._open[path]
+                yield attempt.row(record, "Retracted")
+            case events.RunStop() | events.RunPause() | events.RunAbort():
+                del self._open[path]
+                yield attempt.row(record, events.ResponseStatus.CANCELLED.value)
+            case _:
+                pass
+
+
+class _Runs:
+    def __init__(self) -> None:
+        self._state = RunState()
+        self._began: float | None = None
+
+    def __call__(self, record: events.Record) -> Iterator[RunRow]:
+        self._began = record.time if self._began is None else self._began
+        self._state = state = step_run(self._state, record)
+        if _is_end(record):
+            yield RunRow(
+                run=record.run_id,
+                status=state.status,
+                reason=reason_of(state),
+                turns=state.turns,
+                tool_calls=state.all_tool_calls,
+                began=_moment(self._began),
+                seconds=record.time - self._began,
+                **shared_fields(state.usage, RunRow),
+            )
+
+
+def _is_end(record: events.Record) -> bool:
+    return not record.path and isinstance(record.event, ENDS)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
 
 Row: TypeAlias = Struct | dict[str, Any]
 Table: TypeAlias = Any

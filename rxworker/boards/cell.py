@@ -41,8 +41,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.messages import JsonObject
 from rxworker.operators import Span
-from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import NO_KINDS, Kinds, Sink, Source, connect, reads_of
+from rxworker.operators.kernel import NO_KINDS, NOTHING, Kinds, Sink, Source, connect, reads_of
 
 MAX_GROUPS = 100
 """The maximum number of groups that are shown.

@@ -18,7 +18,7 @@ from reactivex.scheduler import HistoricalScheduler
 from reactivex.scheduler.scheduleditem import ScheduledItem
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators.disposables import NOTHING
+from rxworker.operators.kernel import NOTHING
 
 Action: TypeAlias = Callable[[abc.SchedulerBase, Any], abc.DisposableBase | None]
 

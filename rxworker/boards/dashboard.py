@@ -23,8 +23,7 @@ from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import Record
 from rxworker.messages.settings import Settings, check_number, check_type
 from rxworker.operators import Records, merge_runs
-from rxworker.operators.disposables import SerialDisposable
-from rxworker.operators.kernel import Sink, Source, Stage, connect
+from rxworker.operators.kernel import SerialDisposable, Sink, Source, Stage, connect
 from rxworker.transport.clock import loop_clock
 from rxworker.watchdog import watchdog
 

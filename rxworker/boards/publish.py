@@ -25,12 +25,12 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, as_exception
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Delivery, Hub, Item, Reliable, Watch
-from rxworker.hub.timing import WatcherClock
+from rxworker.hub.registry import WatcherClock
 from rxworker.hub.watcher import running_loop
 from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Scheduler, Sink, Stage
-from rxworker.tools.schema import schema_of
+from rxworker.tools.signature import schema_of
 
 A = TypeVar("A")
 

@@ -24,8 +24,7 @@ from rxworker.log.fold import StoredRun, is_copy
 from rxworker.log.format import record_of
 from rxworker.log.replay import keep_task
 from rxworker.operators import merge_runs
-from rxworker.operators.disposables import Call, SerialDisposable
-from rxworker.operators.kernel import Sink, connect
+from rxworker.operators.kernel import Call, SerialDisposable, Sink, connect
 
 logger = logging.getLogger("rxworker.boards")
 

@@ -31,9 +31,8 @@ from rxworker.boards.xray_count import LONGEST, OBSERVABLES, CountedSource, Live
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record
 from rxworker.messages.settings import check_plain
-from rxworker.operators.disposables import Call
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import TRAMPOLINE, Operator, Scheduler, Sink, Source, Stage, connect
+from rxworker.operators.kernel import TRAMPOLINE, Call, Operator, Scheduler, Sink, Source, Stage, connect
 
 _CURRIED = name_of(reactivex.operators.map(abs))
 """The name that reactivex gives all its operators."""

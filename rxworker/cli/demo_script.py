@@ -16,7 +16,7 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, ServedResponse, call, say, think
 from rxworker.tools import FunctionTool, ToolContext
-from rxworker.tools.decorate import tool
+from rxworker.tools.function import tool
 from rxworker.worker.worker import Worker
 
 QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"

@@ -1,16 +1,16 @@
 """Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks run."""
 
-from rxworker.hooks.base import Hook
-from rxworker.hooks.coerce import (
+from rxworker.hooks.base import Hook, enabled_by, first_turn
+from rxworker.hooks.command import CommandError, CommandResult, run_command
+from rxworker.hooks.context import HookContext
+from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
+from rxworker.hooks.decorate import (
     SupportsAfterToolCall,
     SupportsBeforeToolCall,
     SupportsOnAbort,
     SupportsOnMessageSend,
     SupportsOnTurnEnd,
 )
-from rxworker.hooks.command import CommandError, CommandResult, run_command
-from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.operator import from_operator, from_stateful_operator
 from rxworker.hooks.points import (
     Abort,
@@ -28,7 +28,6 @@ from rxworker.hooks.points import (
     Verdict,
 )
 from rxworker.hooks.registry import Hooks, chain
-from rxworker.hooks.settings import enabled_by, first_turn
 
 __all__ = [
     # making hooks

@@ -8,31 +8,180 @@
 Each takes the function alone or with settings, see `HookSettings`. A function may be a reactivex operator over the
 contexts. What a function may return is part of its type: a verdict that its point does not have is refused by the type
 checker, and at run time with a `HookError`.
+
+The results of the older hook system, for functions that return them.
+
+    @hook("PostToolUse", matcher="Edit|Create")
+    async def notice(context: HookContext) -> AddMessage:
+        return AddMessage("A file has changed.", "system")
+
+Only functions decorated with ``hook(...)`` may return them. ``docs/reference/hooks.md`` lists what each becomes
+at each point. `LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these
+names now belong to verdicts and events that mean something else. `LegacySkip` means that the hook has no verdict: the
+call runs.
+
+Hooks made of what a worker accepts: hooks, and objects with methods named like the points.
+
+An object that has one such method is checked by a type checker where it is registered: a method with another verdict
+does not match the protocol. An object with several methods matches as soon as one of them does. To have all of them
+checked, derive it from a protocol for each:
+
+    class Gate(SupportsBeforeToolCall, SupportsOnTurnEnd): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
+import difflib
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, Unpack, cast, overload
 
+from msgspec import Struct
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
-from rxworker.hooks.base import Hook, HookFunction
+from rxworker.hooks.base import FAILURES, MATCHED, AnyHook, Hook, HookFunction, HookSettings, first_turn
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
-from rxworker.hooks.legacy import LegacyFunction, understood
-from rxworker.hooks.operator import ContextOperator, OperatorFunction
+from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator
 from rxworker.hooks.points import (
+    ENDINGS,
+    OLDER_NAMES,
     AfterToolCallVerdict,
     BeforeToolCallVerdict,
+    EndRun,
+    Finish,
     HookPoint,
     MessageSendVerdict,
     TurnEndVerdict,
+    Verdict,
     point_of,
 )
-from rxworker.hooks.settings import HookSettings
+from rxworker.messages import Message
+from rxworker.messages.message import Role
 from rxworker.messages.settings import check_names
+
+
+class LegacyContinue(Struct, frozen=True):
+    """Continue."""
+
+
+class LegacySkip(Struct, frozen=True):
+    """The hook has no verdict; continue."""
+
+
+class ModifyContent(Struct, frozen=True):
+    """Change the content and continue: `HookContext.set_content`.
+
+    Attributes:
+        content: The new text.
+    """
+
+    content: str
+
+
+class AddMessage(Struct, frozen=True):
+    """Add a message to the conversation and continue: `HookContext.add_message`.
+
+    At ``on_message_send`` in a run's first turn only.
+
+    Attributes:
+        content: Its text.
+        role: The role of the message.
+    """
+
+    content: str
+    role: Role = "system"
+
+
+class AddMessages(Struct, frozen=True):
+    """Add messages to the conversation and continue: `HookContext.add_messages`.
+
+    At ``on_message_send`` in a run's first turn only.
+
+    Attributes:
+        messages: The added messages.
+    """
+
+    messages: tuple[Message, ...]
+
+
+class Complete(Struct, frozen=True):
+    """End the run as finished; `Cancel` at ``on_message_send``, where nothing was answered."""
+
+
+class LegacyError(Struct, frozen=True):
+    """End the run with `RunAbortedError`; the hooks after this one do not run.
+
+    Attributes:
+        message: The reason. Shown to users; not interpreted.
+    """
+
+    message: str
+
+
+LegacyResult: TypeAlias = (
+    LegacyContinue | LegacySkip | ModifyContent | AddMessage | AddMessages | Complete | LegacyError
+)
+LegacyAnswer: TypeAlias = LegacyResult | Verdict | None
+LegacyFunction: TypeAlias = Callable[[Any], LegacyAnswer | Awaitable[LegacyAnswer]]
+
+COMPLETED = "a hook has completed the turn"
+NO_FINISH = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_ABORT)
+
+
+def understood(function: LegacyFunction | ContextOperator[Any], point: HookPoint) -> HookFunction[Any]:
+    """The function, with its older results turned into verdicts."""
+    made = as_operator(function)
+    if isinstance(made, OperatorFunction) or not callable(made):
+        return cast("HookFunction[Any]", made)
+
+    @functools.wraps(function, updated=())
+    async def decide(context: HookContext) -> Verdict | None:
+        answer = cast("LegacyFunction", function)(context)
+        if inspect.isawaitable(answer) and not isinstance(answer, Observable):
+            answer = await answer
+        if isinstance(answer, LegacyResult):
+            return verdict_of(answer, context, point)
+        return cast("Verdict | None", answer)
+
+    if not hasattr(function, "__name__"):
+        decide.__name__ = type(function).__name__
+    return decide
+
+
+def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> Verdict | None:
+    """The verdict of an older result at a point, after the changes that it requests.
+
+    Raises:
+        EndRun: It ends the run where no verdict does.
+        LocalProtocolError: The content cannot be changed there.
+    """
+    at_send = point is HookPoint.ON_MESSAGE_SEND
+    match result:
+        case ModifyContent(content=content):
+            context.set_content(content)
+        case AddMessage() | AddMessages() if at_send and not first_turn(context):
+            pass  # it is in the conversation since the first turn
+        case AddMessage(content=content, role=role):
+            context.add_message(content, role)
+        case AddMessages(messages=messages):
+            context.add_messages(messages)
+        case Complete():
+            return _end(COMPLETED, point) if point in NO_FINISH else Finish(final=True)
+        case LegacyError(message=message):
+            return _end(message, point)
+        case LegacyContinue() | LegacySkip():
+            pass
+    return None
+
+
+def _end(reason: str, point: HookPoint) -> Verdict:
+    if point not in ENDINGS:
+        raise EndRun(reason)
+    return ENDINGS[point](reason)
+
 
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
@@ -92,8 +241,8 @@ def hook(
 ) -> Callable[[LegacyFunction | ContextOperator[Any]], Hook[Any]]:
     """A decorator for a point given by its name, also by its older one.
 
-    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.legacy``. What it returns
-    is checked when it runs; the decorators of the points check its type before.
+    The function may answer with the point's verdicts or with the results of this module. What it returns is checked
+    when it runs; the decorators of the points check its type before.
 
     Args:
         point: The hook point: ``on_message_send``, ``OnMessageSend``, ...
@@ -119,3 +268,135 @@ def hook(
         return Hook[Any](understood(function, at), at, **settings)
 
     return make
+
+
+POINTS = [point.value for point in HookPoint]
+LIKE = 0.85
+"""How like the name of a point the name of a method is, from 0 to 1, if it is taken for a misspelt one."""
+
+
+def hooks_of(hook: object) -> Sequence[AnyHook]:
+    """The hooks made from a hook-like object.
+
+    An object may define its name and its settings: a ``name``, a ``matcher``, and ``hook_settings`` with what
+    else there is in `HookSettings`. Of these each point takes what it can have.
+
+    Raises:
+        ConfigurationError: It is not a hook, and has no method named like a point, or has one that is named nearly so.
+    """
+    if isinstance(hook, Hook):
+        return (cast("AnyHook", hook),)
+    if inspect.isclass(hook):
+        message = f"{hook.__name__} is a class: register an object of it, {hook.__name__}()"
+        raise ConfigurationError(message)
+    for name in dir(hook):
+        meant = None if name in POINTS else _meant(name)
+        if meant is not None and callable(getattr(hook, name, None)):
+            raise ConfigurationError(
+                f"{type(hook).__name__} has the method {name!r}; did you mean {meant!r}? If not, give it another name"
+            )
+    settings = _settings_of(hook)
+    made = [
+        Hook[Any](method, point, **_at(point, settings))
+        for point in HookPoint
+        if (method := getattr(hook, point.value, None)) is not None
+    ]
+    if not made:
+        points = ", ".join(POINTS)
+        message = (
+            f"{hook!r} is not a hook: decorate a function with its point, for example @before_tool_call, or "
+            f"give an object with one of the methods {points}"
+        )
+        raise ConfigurationError(message)
+    return made
+
+
+def _meant(name: str) -> str | None:
+    """The point whose name, or older name, a method's name resembles, if there is one."""
+    close = difflib.get_close_matches(name, POINTS, 1, LIKE)
+    return close[0] if close else PLAIN.get(_plain(name))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+PLAIN = {_plain(name): point for name, point in (*zip(POINTS, POINTS, strict=True), *OLDER_NAMES.items())}
+"""Each point by its names, in small letters and without underscores."""
+
+
+def _settings_of(hook: object) -> HookSettings:
+    given: object = getattr(hook, "hook_settings", {})
+    if not isinstance(given, dict) or given.keys() - HookSettings.__annotations__.keys():
+        known = ", ".join(HookSettings.__annotations__)
+        raise ConfigurationError(f"hook_settings of {hook!r}: {given!r}; give a dict with: {known}")
+    settings: HookSettings = {
+        "name": getattr(hook, "name", type(hook).__name__),
+        "matcher": getattr(hook, "matcher", None),
+    }
+    settings.update(cast("HookSettings", given))
+    return settings
+
+
+def _at(point: HookPoint, settings: HookSettings) -> HookSettings:
+    """The settings, without what this point cannot have: they are those of several."""
+    kept = settings.copy()
+    if point not in MATCHED:
+        kept["matcher"] = None
+    if kept.get("on_failure") in {way for ways in FAILURES.values() for way in ways}.difference(FAILURES[point]):
+        kept["on_failure"] = None
+    return kept
+
+
+Returned: TypeAlias = V | Awaitable[V | None] | None
+
+
+class SupportsOnMessageSend(Protocol):
+    """Has a method for ``on_message_send``."""
+
+    def on_message_send(self, context: MessageSendContext, /) -> Returned[MessageSendVerdict]:
+        """Runs before each request."""
+        ...
+
+
+class SupportsBeforeToolCall(Protocol):
+    """Has a method for ``before_tool_call``."""
+
+    def before_tool_call(self, context: ToolCallContext, /) -> Returned[BeforeToolCallVerdict]:
+        """Runs before each tool call."""
+        ...
+
+
+class SupportsAfterToolCall(Protocol):
+    """Has a method for ``after_tool_call``."""
+
+    def after_tool_call(self, context: ToolResultContext, /) -> Returned[AfterToolCallVerdict]:
+        """Runs for each result."""
+        ...
+
+
+class SupportsOnTurnEnd(Protocol):
+    """Has a method for ``on_turn_end``."""
+
+    def on_turn_end(self, context: TurnEndContext, /) -> Returned[TurnEndVerdict]:
+        """Runs after a response without tool calls."""
+        ...
+
+
+class SupportsOnAbort(Protocol):
+    """Has a method for ``on_abort``."""
+
+    def on_abort(self, context: AbortContext, /) -> Awaitable[None] | None:
+        """Runs when a run ends without a result."""
+        ...
+
+
+HookLike: TypeAlias = (
+    Hook[Any]
+    | SupportsOnMessageSend
+    | SupportsBeforeToolCall
+    | SupportsAfterToolCall
+    | SupportsOnTurnEnd
+    | SupportsOnAbort
+)
+"""What may be registered: a hook, or an object with a method named like a point."""

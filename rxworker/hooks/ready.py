@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from rxworker.hooks.base import Hook
+from rxworker.hooks.base import Hook, Matcher, Unmatched
 from rxworker.hooks.contexts import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
-from rxworker.hooks.settings import Matcher, Unmatched
 from rxworker.messages import Json, JsonObject, Message, Text
 
 COMMAND_TOOLS = r"(?i).*(execute|exec|shell|bash|terminal|command).*"

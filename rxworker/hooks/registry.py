@@ -12,14 +12,13 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Unpack
 
 from rxworker.errors import ConfigurationError, RunAbortedError, nearest
-from rxworker.hooks.base import AnyHook, Hook
-from rxworker.hooks.coerce import HookLike, hooks_of
+from rxworker.hooks.base import AnyHook, Hook, HookSettings
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import ToolResultContext
+from rxworker.hooks.decorate import HookLike, hooks_of
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
 from rxworker.hooks.runner import Report, ignore, run_hooks
-from rxworker.hooks.settings import HookSettings
 from rxworker.tools.coroutines import one_by_one
 
 logger = logging.getLogger("rxworker.hooks")

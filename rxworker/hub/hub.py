@@ -17,27 +17,377 @@ and the watcher's own stream ends with what it raised. ``KeyboardInterrupt`` mus
 event loop.
 
 The hub belongs to one thread, that of its event loop; a `Watch` may be used in any thread.
+
+How a program watches a run: `Watch` for its records, and `iterate` for any other observable.
+
+A watcher that takes its records itself: ``async for`` over a `Watch`, and ``for`` in another thread.
+
+Theory of operation. The history belongs to the thread of the hub's event loop. A reader in another thread, or on
+another event loop, has each of its steps made on the hub's loop, and receives a list. When the run has ended or that
+loop is closed, nothing is written any more, and the reader reads what is left directly: it does not wait for a loop
+that is about to close.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
+from reactivex.internal import default_error, noop
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, LocalProtocolError, own
 from rxworker.events import Event, Record
-from rxworker.hub.delivery import Coalesce, Delivery, Reliable
-from rxworker.hub.detach import fail_stream
-from rxworker.hub.registry import WatcherRegistry
-from rxworker.hub.timing import TIMED, noted
-from rxworker.hub.watch import Watch
-from rxworker.hub.watcher import Takes, Watcher, WatcherState
+from rxworker.hub.history import Coalesce, Delivery, Reliable, take
+from rxworker.hub.registry import TIMED, TimedPipeline, WatcherRegistry, noted
+from rxworker.hub.watcher import Takes, Watcher, WatcherState, fail_stream, running_loop
 from rxworker.messages.settings import check_number
-from rxworker.operators.kernel import Scheduler, Stage, connect
+from rxworker.operators.kernel import Scheduler, Sink, Stage, check_observer, connect
+
+END_TIMEOUT = 5.0
+"""Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""
+
+CHECK_INTERVAL = 0.25
+"""Seconds after which such a watcher checks whether the event loop still runs."""
+
+
+class Reader(Watcher):
+    """A watcher that pulls, with `now`, `next`, `wait` or `next_from_other_loop`.
+
+    Constructing it attaches it to the hub, from whichever thread.
+
+    Args:
+        hub: The hub.
+        delivery: How records are delivered.
+        after: The number of the last record that it does not need.
+        name: A label that users see; the hub numbers watchers without one.
+    """
+
+    __slots__ = ("_attached_at", "_has_taken", "_hub", "_step")
+
+    def __init__(self, hub: WatcherRegistry, delivery: Delivery, after: int, name: str) -> None:
+        super().__init__(hub.detach, delivery, after, hub.name_watcher(name))
+        self._hub = hub
+        self._attached_at = hub.history.last_seq
+        self._has_taken = False
+        self._step: Coroutine[object, object, list[Record] | None] | None = None
+        hub.attach(self)
+
+    def now(self, *, is_paced: bool = True) -> list[Record] | None:
+        """The records that are new for it now; ``None`` if no more will follow.
+
+        Args:
+            is_paced: Whether it waits for the pace of its delivery.
+
+        Raises:
+            LocalProtocolError: It is further behind than its delivery allows.
+            Exception: What ended the run.
+        """
+        hub = self._hub
+        self._raise_if_too_far_behind()
+        waits = is_paced and self._has_taken and not hub.ended
+        if waits and not hub.flush_scheduler.may_take(self):
+            return []
+        batch = take(hub.history, self.delivery or Reliable(), self.seen)
+        if batch:
+            self._has_taken = True
+            self.note(batch)
+            hub.call_in_loop(hub.flush_scheduler.notify_taken)
+            return batch
+        if not hub.ended:
+            return []
+        if hub.error is not None:
+            raise own(hub.error, hub.error_trace)
+        return None
+
+    def _raise_if_too_far_behind(self) -> None:
+        match self.delivery:
+            case Reliable(limit=int(limit), when_full="detach"):
+                last = self._hub.history.last_seq
+                # Records from before it was attached do not show that it is slow.
+                if last - max(self.seen, self._attached_at) > limit:
+                    behind = f"{self.name} is {last - self.seen} records behind"
+                    raise LocalProtocolError(
+                        f"{behind}, more than its delivery allows: read faster, or watch with Coalesce()"
+                    )
+            case _:
+                pass
+
+    async def next(self) -> list[Record] | None:
+        """The new records, as soon as there are some; on the hub's event loop."""
+        while True:
+            batch = self.now()
+            if batch is None or batch:
+                return batch
+            await self._hub.flush_scheduler.readers.sleep(self)
+
+    def wait(self) -> list[Record] | None:
+        """The same for another thread, which blocks."""
+        step = self._submit()
+        while step is not None:
+            try:
+                return step.result(CHECK_INTERVAL)
+            except concurrent.futures.CancelledError:
+                self._hub.wait_until_over(END_TIMEOUT)
+                break
+            except TimeoutError:
+                if step.done():  # it is what ended the run
+                    raise
+                if self._is_stranded():
+                    self._give_up(step)
+                    break
+        return self._rest()
+
+    async def next_from_other_loop(self) -> list[Record] | None:
+        """The same for another event loop."""
+        step = self._submit()
+        if step is None:
+            return self._rest()
+        waiting = asyncio.wrap_future(step)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=CHECK_INTERVAL))[0]:
+                if self._is_stranded():
+                    self._give_up(step)
+                    return self._rest()
+            return waiting.result()
+        except asyncio.CancelledError:
+            waiting.cancel()
+            task = asyncio.current_task()
+            if not step.cancelled() or (task is not None and task.cancelling()):
+                raise
+            await asyncio.to_thread(self._hub.wait_until_over, END_TIMEOUT)
+        return self._rest()
+
+    def _is_stranded(self) -> bool:
+        """Whether the step will not be made: the event loop is closed, or has stopped after the end of the run."""
+        hub = self._hub
+        loop = hub.loop
+        return loop is None or loop.is_closed() or not (hub.pushes.locked() or loop.is_running())
+
+    def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
+        future.cancel()
+        loop, step = self._hub.loop, self._step
+        if step is not None and loop is not None and loop.is_closed():
+            step.close()  # it may never have begun, of which Python would warn
+
+    def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
+        """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
+        loop = self._hub.loop
+        if loop is None or loop.is_closed() or not self._hub.pushes.locked():
+            return None
+        future: concurrent.futures.Future[list[Record] | None] = concurrent.futures.Future()
+        try:
+            # A coroutine that is made here, and whose loop ends before it begins, would be warned of.
+            loop.call_soon_threadsafe(self._begin, loop, future)
+        except RuntimeError:
+            return None
+        return future
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, future: concurrent.futures.Future[list[Record] | None]) -> None:
+        """Take a step on the hub's event loop. What waits for it may cancel it."""
+        if future.cancelled():
+            return
+        self._step = self.next()
+        step = loop.create_task(self._step)
+
+        def cancel(waiting: concurrent.futures.Future[list[Record] | None]) -> None:
+            if waiting.cancelled():
+                with suppress(RuntimeError):  # the loop was closed
+                    loop.call_soon_threadsafe(step.cancel)
+
+        def finish(done: asyncio.Task[list[Record] | None]) -> None:
+            with suppress(concurrent.futures.InvalidStateError):  # the watcher has left
+                if done.cancelled():
+                    future.cancel()
+                elif (error := done.exception()) is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(done.result())
+
+        future.add_done_callback(cancel)
+        step.add_done_callback(finish)
+
+    def _rest(self) -> list[Record] | None:
+        batch = self.now(is_paced=False)  # no clock opens the pace any more
+        if batch is not None and not batch:
+            raise LocalProtocolError("the run's event loop has closed before the run ended")
+        return batch
+
+
+A = TypeVar("A")
+
+WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
+"""What a full buffer does: ``fail`` with an error, or ``drop_oldest``."""
+
+
+class Watch(Stage[Record]):
+    """A way of watching. Made by ``run.watch(...)``; each use of it is a watcher of its own.
+
+    - ``async for record in watch`` reads at the reader's own pace, on the run's event loop or on another.
+    - ``async for batch in watch.batches()`` takes everything new at once.
+    - ``for record in watch`` does so in another thread, which blocks.
+    - ``watch.subscribe(...)`` and ``watch.pipe(...)``: pushed on the run's event loop, once a turn.
+
+    Leaving the loop, or disposing the subscription, detaches the watcher. It never ends the run. After the last record,
+    iterating raises what ended the run.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> import asyncio
+        >>> async def read() -> list[int]:
+        ...     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
+        ...     return [record.seq async for record in run.watch(after=3)]
+        >>> asyncio.run(read())[0]
+        4
+    """
+
+    emits_records = True
+
+    def __init__(self, hub: WatcherRegistry, delivery: Delivery, after: int, name: str) -> None:
+        super().__init__()
+        self._hub = hub
+        self.timing = partial(TimedPipeline[Any], hub)
+        self._delivery = delivery
+        self._after = after
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"Watch({self._delivery!r}, after={self._after})"
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """The records one by one."""
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for record in batch:
+                    yield record
+
+    def batches(self) -> AsyncGenerator[list[Record], None]:
+        """Everything new for this watcher, each time that there is something.
+
+        Raises:
+            LocalProtocolError: It is `Reliable` with ``when_full="detach"`` and too far behind; or the run's event loop
+                is closed.
+        """
+        return self._read(is_local=self._is_in_loop())
+
+    async def _read(self, *, is_local: bool) -> AsyncGenerator[list[Record], None]:
+        watcher = self.reader()
+        take = watcher.next if is_local else watcher.next_from_other_loop
+        try:
+            while (batch := await take()) is not None:
+                yield batch
+        finally:
+            watcher.dispose()
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records one by one, in a thread of the reader's own.
+
+        Raises:
+            LocalProtocolError: This is the thread of the run's event loop, which must not wait; or that loop is closed.
+        """
+        if running_loop() is not None and self._is_in_loop():
+            message = "to wait here would stop the run's event loop: use async for, or iterate in another thread"
+            raise LocalProtocolError(message)
+        watcher = self.reader()
+        try:
+            while (batch := watcher.wait()) is not None:
+                yield from batch
+        finally:
+            watcher.dispose()
+
+    def reader(self) -> Reader:
+        """A watcher that takes its records itself, attached from now on. Dispose it."""
+        return Reader(self._hub, self._delivery, self._after, self._name)
+
+    def _is_in_loop(self) -> bool:
+        return self._hub.loop is None or running_loop() is self._hub.loop
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[Record] | abc.OnNext[Record] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Push to an observer; see ``Observable.subscribe``.
+
+        May be called in any thread; the functions are called on the run's event loop.
+
+        The guard of reactivex is left out: it would cost more than the delivery, and the hub itself keeps its contract.
+        Nothing is pushed after the end or after disposing, and an exception of an observer affects only its own stream.
+        """
+        if isinstance(on_next, abc.ObserverBase):
+            return self._subscribe_core(cast("abc.ObserverBase[Record]", on_next), scheduler)
+        check_observer(on_next, on_error, on_completed)
+        sink = Sink[Record](on_next or noop, on_error or default_error, on_completed or noop)
+        return self._subscribe_core(sink, scheduler)
+
+    def _subscribe_core(
+        self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        watcher = self._hub.push_to(observer, self._delivery, self._after, self._name)
+        return noted(watcher, scheduler)
+
+
+async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail") -> AsyncGenerator[A, None]:
+    """The items of an observable, one by one. Leaving the loop disposes the subscription.
+
+    A `Run` does not need this: it can be iterated without a buffer, since it keeps its records.
+
+    Args:
+        source: The observable. It pushes, and cannot be made to wait.
+        limit: The maximum number of items to buffer for a slower reader.
+        when_full: ``fail`` ends the iteration with an error, ``drop_oldest`` drops the oldest item.
+
+    Raises:
+        LocalProtocolError: The buffer was full.
+
+    Example:
+        >>> import asyncio, reactivex
+        >>> async def collect() -> list[int]:
+        ...     return [item async for item in iterate(reactivex.of(1, 2, 3))]
+        >>> asyncio.run(collect())
+        [1, 2, 3]
+    """
+    held: deque[A] = deque()
+    arrived = asyncio.Event()
+    ended: list[Exception | None] = []
+
+    def on_next(item: A) -> None:
+        if len(held) >= limit:
+            if when_full == "fail":
+                end(LocalProtocolError(f"the reader is more than {limit} items behind"))
+                return
+            held.popleft()
+        held.append(item)
+        arrived.set()
+
+    def end(error: Exception | None = None) -> None:
+        ended.append(error)
+        arrived.set()
+
+    subscription = source.subscribe(on_next, end, end)
+    try:
+        while True:
+            while held:
+                yield held.popleft()
+            if ended:
+                if ended[0] is not None:
+                    raise ended[0]
+                return
+            arrived.clear()
+            await arrived.wait()
+    finally:
+        subscription.dispose()
+
 
 PAUSE = 0.25
 """Seconds between two reports of `Watchers`."""

@@ -1,7 +1,6 @@
 """Stored runs: logs, their entries, and who owns a run."""
 
 from rxworker.log.base import EventLog
-from rxworker.log.codec import Codec
 from rxworker.log.diff import RunDiff, diff_runs
 from rxworker.log.fleet import Fleet
 from rxworker.log.fold import StoredRun
@@ -12,6 +11,7 @@ from rxworker.log.recover import dismiss_run, set_allowed
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
+from rxworker.log.store import Codec
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, RunInfo
 

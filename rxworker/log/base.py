@@ -32,15 +32,13 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, Record, RunRequeue
 from rxworker.log.bases import Bases
-from rxworker.log.codec import Codec, Encoding, StoredRow
 from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
-from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker
 from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
 from rxworker.log.kept import forget
 from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import replay
 from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
-from rxworker.log.store import Append, Store
+from rxworker.log.store import ALL_RUNS, PAGE, Append, Codec, Encoding, Followers, Store, StoredRow, Waker
 from rxworker.log.values import (
     CARRIED,
     DECIDE,
@@ -58,8 +56,7 @@ from rxworker.log.values import (
     returned_command,
 )
 from rxworker.messages.settings import check_number, check_type, checks_arguments
-from rxworker.operators.disposables import Call
-from rxworker.operators.kernel import Unstaged
+from rxworker.operators.kernel import Call, Unstaged
 
 S = TypeVar("S")
 

@@ -24,10 +24,8 @@ from msgspec.structs import replace
 
 from rxworker.errors import LogError
 from rxworker.events import Record, RunResume, RunStart
-from rxworker.log.codec import Encoding
-from rxworker.log.follow import PAGE
 from rxworker.log.format import Base, Entry, base_of, records_of, with_conversation
-from rxworker.log.store import Store
+from rxworker.log.store import PAGE, Encoding, Store
 from rxworker.log.values import Claim
 from rxworker.messages import Conversation
 from rxworker.state import fold_run

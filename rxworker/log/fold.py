@@ -45,15 +45,12 @@ from reactivex import operators as ops
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError
 from rxworker.events import Fork, Record
 from rxworker.hub.history import expand
-from rxworker.log.codec import StoredRow
-from rxworker.log.follow import ALL_RUNS, PAGE, Waker
 from rxworker.log.format import Entry, records_of
 from rxworker.log.replay import keep_task, replay
-from rxworker.log.store import LogReader
+from rxworker.log.store import ALL_RUNS, PAGE, LogReader, StoredRow, Waker
 from rxworker.log.values import OPEN, RunInfo, is_storable
 from rxworker.messages.settings import check_plain
-from rxworker.operators.disposables import Call
-from rxworker.operators.kernel import Scheduler, Unstaged
+from rxworker.operators.kernel import Call, Scheduler, Unstaged
 
 AT_ONCE = 16
 """How many stored runs that have ended are read at once for one subscription."""

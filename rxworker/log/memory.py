@@ -14,10 +14,9 @@ from msgspec import Struct
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
-from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
-from rxworker.log.store import Append
+from rxworker.log.store import Append, Codec, StoredRow
 from rxworker.log.values import OPEN, Claim, StoredStatus
 from rxworker.messages.settings import check_plain
 

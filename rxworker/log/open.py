@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
 from rxworker.log.base import EventLog
-from rxworker.log.codec import Codec
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import MemoryLog
 from rxworker.log.sqlite import SQLiteLog
-from rxworker.log.store import masked
+from rxworker.log.store import Codec, masked
 
 EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/DATABASE, nats://HOST/NAME, or memory:"
 

@@ -40,8 +40,6 @@ except ImportError as error:
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
-from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import ALL_RUNS, CALLS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
@@ -58,7 +56,7 @@ from rxworker.log.postgres_connection import (
     pipelined,
 )
 from rxworker.log.search import KINDS, indexed_texts, storable
-from rxworker.log.store import Append
+from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import LISTED, Claim, StoredStatus
 
 T = TypeVar("T")

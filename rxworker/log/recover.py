@@ -35,10 +35,10 @@ from rxworker.errors import (
 )
 from rxworker.events import RunAbort, RunRecover
 from rxworker.log.base import ChangeCursor, EventLog, append_events, claimed, no_run, release_shielded
-from rxworker.log.follow import ALL_RUNS, CALLS, Waker
 from rxworker.log.format import check_continuable, records_of
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
+from rxworker.log.store import ALL_RUNS, CALLS, Waker
 from rxworker.log.values import (
     DECIDE,
     DISMISS,

@@ -20,8 +20,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
-from rxworker.operators.disposables import SerialDisposable
-from rxworker.operators.kernel import Scheduler, Stage
+from rxworker.operators.kernel import Scheduler, SerialDisposable, Stage
 from rxworker.transport.clock import loop_clock
 
 STEP = 0.0005

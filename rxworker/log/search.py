@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from rxworker.log.codec import StoredRow
+from rxworker.log.store import StoredRow
 from rxworker.log.values import RunInfo
 from rxworker.messages import Json
 

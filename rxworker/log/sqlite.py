@@ -35,13 +35,11 @@ from msgspec.structs import astuple
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
-from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import ALL_RUNS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import SearchIndex, forget, has_full_text
-from rxworker.log.store import Append
+from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow
 from rxworker.log.values import LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 

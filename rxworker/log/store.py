@@ -5,24 +5,318 @@ transaction: it reads and changes a run in one step, or it changes nothing. What
 raises it, and an append with another one writes nothing. A store reports the changes of other processes to the
 `Followers` of the log; `EventLog` reports those of this process. A failure of the database becomes a `LogError`, whose
 ``retryable`` states whether the same call may succeed later.
+
+The encoding of what a log stores, by the codec of the application if there is one.
+
+Following a log: the tasks that a change of a run wakes.
+
+Theory of operation. A task that follows a run has a `Waker`. It clears the waker, reads what is stored, and waits for
+the waker if there is nothing new, so that a change between the two is not missed. A store wakes it from any thread,
+after its own writes and for those of other processes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self, TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from rxworker.errors import LeaseHeldError, RunStatusError
-from rxworker.log.codec import Encoding, StoredRow
-from rxworker.log.follow import Followers
-from rxworker.log.format import Entry
-from rxworker.log.values import Claim, RunInfo, StoredStatus
+from rxworker.errors import LeaseHeldError, LogError, RunStatusError, describe
+from rxworker.log.format import Entry, with_body
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus, read_command
+from rxworker.messages.lenient_json import encode_lenient
+
+ALL_RUNS = ""
+"""In place of the id of a run: what follows it is woken by a change of any run."""
+CALLS = "\0"
+"""In place of the id of a run: what follows it is woken when the log calls this process to a run that waits."""
+
+PAGE = 500
+"""How many entries or runs are read at once."""
+
+
+class Followers:
+    """The followers of the runs of a log in this process. Any thread may wake them, and look which there are.
+
+    The event loop adds and removes some meanwhile, so that other threads go through copies.
+
+    Args:
+        started: Called with a run, or `ALL_RUNS`, when something begins to follow it.
+        ended: Called when nothing follows it any more.
+    """
+
+    def __init__(self, started: Callable[[str], None], ended: Callable[[str], None]) -> None:
+        self._started = started
+        self._ended = ended
+        self._wakers: dict[str, set[Waker]] = {}
+
+    def wake(self, run_id: str) -> None:
+        """Wake what follows a run, or all runs."""
+        for waker in (*self._wakers.get(run_id, ()), *self._wakers.get(ALL_RUNS, ())):
+            waker.set()
+
+    def wake_all(self) -> None:
+        """Wake everything."""
+        for run in tuple(self._wakers):
+            self.wake(run)
+
+    @property
+    def runs(self) -> Sequence[str]:
+        """The ids of the runs that are followed, `ALL_RUNS`, if all are, and `CALLS`."""
+        return tuple(self._wakers)
+
+    @property
+    def read_runs(self) -> Sequence[str]:
+        """The ids of the runs whose entries are followed."""
+        return [run for run in self.runs if self.has_reader(run)]
+
+    def has_reader(self, run_id: str) -> bool:
+        """Whether the entries of a run are followed."""
+        return any(waker.reads_entries for waker in tuple(self._wakers.get(run_id, ())))
+
+    def add(self, waker: Waker) -> None:
+        """Wake this one when its run changes."""
+        self._wakers.setdefault(waker.run_id, set()).add(waker)
+        self._started(waker.run_id)
+
+    def remove(self, waker: Waker) -> None:
+        """Do not wake it any more."""
+        wakers = self._wakers.get(waker.run_id, set())
+        if waker not in wakers:
+            return
+        wakers.discard(waker)
+        if not wakers:
+            del self._wakers[waker.run_id]
+            self._ended(waker.run_id)
+
+
+class Milestones:
+    """Futures that are done when a number is reached."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    def add(self, number: int) -> asyncio.Future[None]:
+        """The future of a number that is not reached yet."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        return future
+
+    def reach(self, number: int) -> bool:
+        """End what waits for a number up to this one. Returns whether anything waits for a greater one."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if each[0] > number:
+                self._waiting.append(each)
+            elif not each[1].done():
+                each[1].set_result(None)
+        return bool(self._waiting)
+
+    def take(self) -> list[asyncio.Future[None]]:
+        """The futures that are not done. They wait no longer."""
+        waiting, self._waiting = self._waiting, []
+        return [future for _, future in waiting]
+
+
+class Waker:
+    """Wakes one task when a run changes, from any thread, while it is entered as a context manager.
+
+    Args:
+        followers: The followers of the log.
+        run_id: The run's id, or `ALL_RUNS`.
+        reads_entries: Whether its entries are followed, and not just its commands.
+    """
+
+    def __init__(self, followers: Followers, run_id: str, reads_entries: bool) -> None:
+        self.run_id = run_id
+        self.reads_entries = reads_entries
+        self._followers = followers
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._is_set = False
+
+    def __enter__(self) -> Self:
+        self._followers.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._followers.remove(self)
+
+    def set(self) -> None:
+        """Wake the task."""
+        if self._is_set:
+            return
+        self._is_set = True
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            self._followers.remove(self)  # its event loop is closed
+
+    def clear(self) -> None:
+        """Wait for changes from now on."""
+        self._is_set = False
+        self._event.clear()
+
+    async def wait(self, until: float | None = None) -> bool:
+        """Wait until it is set, or until a time. Returns whether it is set."""
+        if not self._is_set:
+            # `asyncio.wait_for` loses a cancellation that comes together with the event.
+            with suppress(TimeoutError):
+                seconds = None if until is None else max(until - time.time(), 0.0)
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+        return self._is_set
+
+
+T = TypeVar("T")
+
+
+class Codec(Protocol):
+    """Encrypts or compresses what a log stores. Numbers, epochs, kinds and times stay readable."""
+
+    def encode(self, data: bytes, run_id: str, /) -> bytes:
+        """Return the bytes to store in place of ``data``. The first byte must not be ``{``, which marks plain JSON."""
+        ...
+
+    def decode(self, data: bytes, run_id: str, /) -> bytes:
+        """The inverse. It may be given plain JSON, which was stored before there was a codec."""
+        ...
+
+
+class StoredRow(NamedTuple):
+    """The fields of a `RunInfo`, with the row as it is stored and its status."""
+
+    run_id: str
+    row: bytes
+    status: StoredStatus
+    epoch: int
+    last_seq: int
+    owner: str
+    lease_until: float
+    created: float
+    updated: float
+    size: int
+    revision: int
+    sent: int
+
+
+_decode_row = msgspec.json.Decoder(RunRow).decode
+
+
+class Encoding:
+    """Values of a log to what is stored, and back.
+
+    Args:
+        codec: Applied to all texts.
+    """
+
+    def __init__(self, codec: Codec | None) -> None:
+        self._codec = codec
+
+    @property
+    def has_codec(self) -> bool:
+        """Whether what is stored is encoded."""
+        return self._codec is not None
+
+    def encode_entries(self, entries: Sequence[Entry], run_id: str) -> Sequence[Entry]:
+        """Entries as they are stored."""
+        if self._codec is None:
+            return entries
+        encode = self._codec.encode
+        return [with_body(entry, encode(entry.body, run_id)) for entry in entries]
+
+    def decode_entries(self, entries: list[Entry], run_id: str) -> list[Entry]:
+        """Stored entries as they were appended.
+
+        Raises:
+            LogError: They were stored with another codec.
+        """
+        if self._codec is None and all(entry.body[:1] == b"{" for entry in entries):
+            return entries
+        return [with_body(entry, self._decode(entry.body, run_id)) for entry in entries]
+
+    def encode(self, value: Struct, run_id: str) -> bytes:
+        """A row, a command, or what is kept of a fold, as it is stored."""
+        data = encode_lenient(value)
+        if self._codec is None:
+            return data
+        try:
+            return self._codec.encode(data, run_id)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit in a task would end the event loop, and all runs with it
+            text = f"the codec cannot encode what is to be stored of {run_id}: {describe(error)}"
+            raise LogError(text) from error
+
+    def decode_info(self, stored: StoredRow, *, is_strict: bool = False) -> RunInfo:
+        """A stored run without its records.
+
+        If its values cannot be decoded, its ``error`` states why: one such run must not hide the others.
+
+        Args:
+            stored: The run as it is stored.
+            is_strict: Whether to raise instead.
+
+        Raises:
+            LogError: Its values cannot be decoded, and ``is_strict`` is given.
+        """
+        run, data, status = stored[:3]
+        row, why = RunRow(status), ""
+        if data:
+            try:
+                row = replace(self.decode(data, run, _decode_row), status=status)
+            except LogError as error:
+                if is_strict:
+                    raise
+                why = str(error)
+                row = RunRow(status, reason=why)
+        return RunInfo(run, row, *stored[3:], why)
+
+    def decode_command(self, run_id: str, number: int, stored: float, data: bytes) -> Command:
+        """A stored command, with its number and the time when it was stored.
+
+        Raises:
+            LogError: It was stored with another codec.
+        """
+        command = self.decode(data, run_id, read_command)
+        return replace(command, number=number, time=stored)
+
+    def decode(self, data: bytes, run_id: str, decode: Callable[[bytes], T]) -> T:
+        """What `encode` has made.
+
+        Raises:
+            LogError: It was stored with another codec, or is damaged.
+        """
+        try:
+            return decode(self._decode(data, run_id))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise LogError(
+                f"what is stored of {run_id} is damaged: {error}. Restore it from a backup, or delete the run"
+            ) from error
+
+    def _decode(self, data: bytes, run_id: str) -> bytes:
+        if self._codec is not None:
+            try:
+                return self._codec.decode(data, run_id)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # whatever a library for encryption raises
+                raise LogError(
+                    f"the codec cannot decode what is stored of {run_id}: {describe(error)}. Open the log with the "
+                    "codec and the key that it was written with"
+                ) from error
+        if data[:1] != b"{":
+            raise LogError(f"what is stored of {run_id} was encoded: open the log with its codec=")
+        return data
+
 
 _PARTS = (
     (re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL), r"\1:***@"),

@@ -33,11 +33,10 @@ from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.errors import FencedError, LeaseHeldError, LogError, RxWorkerError, describe, own
-from rxworker.hub.detach import raise_from_loop
-from rxworker.hub.watcher import wake
+from rxworker.hub.watcher import raise_from_loop, wake
 from rxworker.log.base import EventLog
-from rxworker.log.follow import Milestones
 from rxworker.log.format import Private, entries_of
+from rxworker.log.store import Milestones
 from rxworker.log.values import OPEN, Claim, RunInfo, RunRow
 from rxworker.messages import Conversation, Json, ToolResult
 from rxworker.tools.cancellation import is_destroyed

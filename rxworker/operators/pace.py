@@ -11,9 +11,8 @@ from reactivex import Observable, abc
 from rxworker.events import Event, InputJsonDelta, InputValueDelta, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
-from rxworker.operators.disposables import Both, SerialDisposable
 from rxworker.operators.expect import EVENTS, expect_callable, expect_scheduler, no_event, operator, scheduler_of
-from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
+from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
 E = TypeVar("E", bound=Event)

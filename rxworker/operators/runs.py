@@ -9,9 +9,8 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.events import Record
-from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import no_record
-from rxworker.operators.kernel import Joined, Scheduler, Stage
+from rxworker.operators.kernel import NOTHING, Joined, Scheduler, Stage
 
 Failed = Callable[[Exception], None]
 _NO_RUN = "merge_runs takes several runs, not {!r}: for one run write merge_runs([run])"

@@ -14,13 +14,23 @@ from reactivex.internal import noop
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, Custom, CustomEvent, Event, Record
 from rxworker.events.custom import event_name
-from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
+from rxworker.events.deltas import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, Deltas, Parts, start_of
 from rxworker.events.meta import Meta
-from rxworker.operators.disposables import Both
 from rxworker.operators.expect import EVENTS, entries_given, no_event, no_record, observing, operator
 from rxworker.operators.factories import expect_operator
-from rxworker.operators.kernel import Ending, Joined, Kinds, Operator, Scheduler, Sink, Source, connect, many, to_blocks
+from rxworker.operators.kernel import (
+    Both,
+    Ending,
+    Joined,
+    Kinds,
+    Operator,
+    Scheduler,
+    Sink,
+    Source,
+    connect,
+    many,
+    to_blocks,
+)
 from rxworker.state.open_blocks import BORDERS, OpenBlocks
 
 

@@ -24,9 +24,8 @@ from typing import Generic, Protocol, TypeVar, overload
 from reactivex import Observable, abc
 
 from rxworker.messages.settings import check_number
-from rxworker.operators.disposables import SerialDisposable
 from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
-from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
+from rxworker.operators.kernel import Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)

@@ -38,8 +38,8 @@ from msgspec.json import encode as to_json
 from rxworker.messages import Audio, CachePoint, Document, Image, Json, JsonObject, Message, ToolMeta, ToolResult
 from rxworker.providers.base import Request
 from rxworker.providers.content import check_role
-from rxworker.providers.ids import hashed
 from rxworker.providers.models import UNKNOWN, ModelInfo
+from rxworker.providers.takes import hashed
 
 HOSTS = (".openai.com", ".openai.azure.com", ".cognitiveservices.azure.com")
 """Where OpenAI's own models answer; a compatible server may refuse fields that it does not know."""

@@ -63,10 +63,9 @@ from rxworker.providers.failure import (
     until_reset,
 )
 from rxworker.providers.fit import FittedTools, fit_tools, fitted
-from rxworker.providers.media import NOTES, in_place
 from rxworker.providers.models import UNKNOWN, ModelInfo, model_info
 from rxworker.providers.origin import Origin, foreign, service_at
-from rxworker.providers.takes import ANYTHING, TAKES
+from rxworker.providers.takes import ANYTHING, NOTES, TAKES, in_place
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function or a coroutine function that returns one."""

@@ -31,8 +31,7 @@ from rxworker.state.shared_state import checked_json
 from rxworker.tools import SharedState
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.context import KEPT_TURNS, RunContext, TurnScope, checked, next_request
-from rxworker.turn.output import Output
-from rxworker.turn.result import Paused, RunResult, T_co
+from rxworker.turn.result import Output, Paused, RunResult, T_co
 
 A = TypeVar("A")
 B = TypeVar("B")

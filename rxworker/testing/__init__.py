@@ -3,7 +3,6 @@
 A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
 """
 
-from rxworker.testing.answer import ServedResponse
 from rxworker.testing.hooks import (
     NEVER,
     HookStub,
@@ -18,7 +17,7 @@ from rxworker.testing.lint import check_balanced, checked_records, ensure_balanc
 from rxworker.testing.marbles import Marbles, play
 from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
 from rxworker.testing.scripted import RequestChangedError, Script, ScriptedModel, ScriptExhaustedError
-from rxworker.testing.server import ReplayServer
+from rxworker.testing.server import ReplayServer, ServedResponse
 from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.gemini import gemini_frames
 from rxworker.testing.wire.ollama import ollama_frames

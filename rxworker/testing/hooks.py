@@ -27,9 +27,9 @@ from rxworker.hooks import (
     TurnEndContext,
     Verdict,
 )
+from rxworker.hooks.base import HookSettings
 from rxworker.hooks.context import CallTool
-from rxworker.hooks.settings import HookSettings
-from rxworker.hub.detach import reporters
+from rxworker.hub.watcher import reporters
 from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import awaited
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox

@@ -1,6 +1,5 @@
 """Kinds, handlers and scopes: calling functions with the events of a response, block by block."""
 
-from rxworker.timeline.handler import Handler, TextBlockCollector, ToolCallCollector
 from rxworker.timeline.kind import (
     ERROR,
     PING,
@@ -9,8 +8,10 @@ from rxworker.timeline.kind import (
     THINKING_BLOCK,
     TOOL_USE_BLOCK,
     USAGE,
+    Handler,
     Kind,
     TextBlockAbort,
+    TextBlockCollector,
     TextBlockEvent,
     TextBlockStart,
     TextBlockStop,
@@ -18,6 +19,7 @@ from rxworker.timeline.kind import (
     ThinkingBlockEvent,
     ThinkingBlockStart,
     ThinkingBlockStop,
+    ToolCallCollector,
     ToolUseBlockAbort,
     ToolUseBlockEvent,
     ToolUseBlockStart,

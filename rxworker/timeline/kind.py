@@ -1,12 +1,25 @@
-"""Kinds: what a handler can be registered for, and the typed events that it receives. Pure."""
+"""Kinds: what a handler can be registered for, and the typed events that it receives. Pure.
+
+Handlers: what is called with the events of a kind, the scope it is called with, and what it raises.
+
+And two handlers that collect.
+
+The collectors compare the type of an event itself, since ``isinstance`` takes five times as long if it is false.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from weakref import WeakMethod
 
 from msgspec import Struct
+from reactivex import abc
+from reactivex.internal import noop
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -24,8 +37,11 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
+from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.block import ToolResultMetadata
-from rxworker.messages import StopReason
+from rxworker.events.deltas import Deltas
+from rxworker.messages import StopReason, ToolCall
+from rxworker.messages.settings import check_plain
 from rxworker.state.content import call_name
 
 E_co = TypeVar("E_co", covariant=True)
@@ -228,3 +244,240 @@ TYPED: dict[type[object], Callable[[Kind[object], BlockStart, Any], object]] = {
     BlockStop: typed_stop,
     BlockAbort: typed_abort,
 }
+
+
+C = TypeVar("C")
+E = TypeVar("E")
+E_contra = TypeVar("E_contra", contravariant=True)
+S = TypeVar("S")
+
+
+class Handler(Protocol[E_contra, S]):
+    """Something that handles the events of one kind, with a scope of its own choosing.
+
+    For a block kind each block has its own scope, from its start to its stop or abort. For a meta kind there is one,
+    from the registration on.
+
+    It may have more methods. ``on_retract(reason)`` is called when the response so far is retracted, and
+    ``begin_response()`` when one begins, before its first event. ``gather(scope, deltas)`` takes deltas of a block that
+    came together, as one `Deltas`, if all handlers of the block have it.
+
+    >>> class Shout:
+    ...     def scope(self) -> list[str]:
+    ...         return []
+    ...     def on_event(self, scope: list[str], event: str) -> None:
+    ...         scope.append(event.upper())
+    >>> shout: Handler[str, list[str]] = Shout()
+    """
+
+    def scope(self) -> S:
+        """A fresh scope."""
+        ...
+
+    def on_event(self, scope: S, event: E_contra, /) -> None:
+        """An event, and the scope that it belongs to."""
+        ...
+
+
+HandlerLike: TypeAlias = Handler[E, S] | Callable[[E], None]
+"""A handler, or a function that needs no scope."""
+
+
+class Registration(abc.DisposableBase):
+    """A handler where it is registered. Types are known again at both ends.
+
+    Disposing it calls what it was given for that.
+
+    Attributes:
+        kind: Which events the handler is for.
+        name: Its name, if it holds the event loop.
+        scope: Makes a scope.
+        on_event: Takes an event, with its scope.
+        gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
+        on_retract: Called with the reason when a response is retracted; ``None`` where the handler has no such method.
+        begin: Called when a response begins; ``None`` where the handler has no such method.
+    """
+
+    __slots__ = ("_remove", "begin", "gather", "kind", "name", "on_event", "on_retract", "scope")
+
+    def __init__(
+        self, kind: Kind[object], handler: HandlerLike[Any, Any], remove: WeakMethod[Callable[[Registration], None]]
+    ) -> None:
+        self.kind = kind
+        known: Any = handler
+        if isinstance(handler, type) and hasattr(known, "on_event"):
+            name = handler.__name__
+            raise ConfigurationError(f"{name} is a class: give a handler, for example {name}()")
+        is_handler = hasattr(known, "on_event")
+        if is_handler and not hasattr(known, "scope"):
+            message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
+            raise ConfigurationError(message)
+        if not is_handler and not callable(handler):
+            message = (
+                f"{handler!r} is not a handler: give a function of an event, or an object with scope() and on_event()"
+            )
+            raise ConfigurationError(message)
+
+        self.name = str(getattr(handler, "__name__", type(handler).__name__))
+        check_plain(f"the handler {self.name}", known.on_event if is_handler else known)
+
+        def without_scope(_: None, event: Any) -> None:
+            known(event)
+
+        self.scope: Callable[[], Any] = known.scope if is_handler else noop
+        self.on_event: Callable[[Any, Any], None] = known.on_event if is_handler else without_scope
+        self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
+        self.on_retract: Callable[[str], None] | None = getattr(known, "on_retract", None)
+        self.begin: Callable[[], None] | None = getattr(known, "begin_response", None)
+        self._remove = remove  # weak: the timeline holds this
+
+    def dispose(self) -> None:
+        """Remove the handler and its scopes."""
+        remove = self._remove()
+        if remove is not None:
+            remove(self)
+
+
+def raise_all(failures: list[BaseException]) -> None:
+    """Raise the exceptions of the handlers, if any, as one; an interrupt unchanged."""
+    for failure in failures:
+        if len(failures) == 1 or isinstance(failure, KeyboardInterrupt):
+            raise failure
+    if failures:
+        raise BaseExceptionGroup("several handlers failed", failures)
+
+
+class _Collector(Generic[C]):
+    """A list of collected items. One thread may take it while another collects.
+
+    Args:
+        read: Called before the items are read, to collect the items since the last reading.
+    """
+
+    def __init__(self, read: Callable[[], None] | None = None) -> None:
+        check_plain("read", read)
+        self._read = read or noop
+        self._collected: list[C | partial[C]] = []  # a partial makes the item when it is read
+        self._lock = threading.Lock()
+        self._before = 0  # how many of them are from responses before this one
+
+    def collected(self) -> list[C]:
+        """A copy of the items collected so far."""
+        self._read()
+        with self._lock:
+            collected = list(self._collected)
+        return [_made(item) for item in collected]
+
+    def take_collected(self) -> list[C]:
+        """Return the items collected so far, and remove them from the collector."""
+        self._read()
+        with self._lock:
+            taken, self._collected, self._before = self._collected, [], 0
+        return [_made(item) for item in taken]
+
+    def clear(self) -> None:
+        """Forget what was collected."""
+        self._read()
+        with self._lock:
+            self._collected, self._before = [], 0
+
+    def begin_response(self) -> None:
+        """Another response begins: what is collected so far stays."""
+        with self._lock:
+            self._before = len(self._collected)
+
+    def on_retract(self, reason: str, /) -> None:  # noqa: ARG002 - part of the protocol
+        """Drop what was collected of the retracted response, except items that were taken already."""
+        with self._lock:
+            del self._collected[self._before :]
+
+    def _add(self, item: C | partial[C]) -> None:
+        with self._lock:
+            self._collected.append(item)
+
+
+def _made(item: Any) -> Any:
+    return item() if item.__class__ is partial else item
+
+
+class TextBlockCollector(_Collector[str]):
+    """Gathers the text of each text block when it stops. Empty and aborted blocks are ignored.
+
+    >>> from rxworker.events import BlockStop, BlockType
+    >>> from rxworker.timeline.timeline import Timeline
+    >>> timeline, texts = Timeline(), TextBlockCollector()
+    >>> registration = timeline.on_text_block(texts)
+    >>> timeline.dispatch(TextDelta(0, "hel")); timeline.dispatch(TextDelta(0, "lo"))
+    >>> timeline.dispatch(BlockStop(0, BlockType.TEXT))
+    >>> texts.collected()
+    ['hello']
+    """
+
+    def has_content(self) -> bool:
+        """Whether a text waits to be taken."""
+        self._read()
+        return bool(self._collected)
+
+    def scope(self) -> list[str]:
+        """The pieces of one block's text."""
+        return []
+
+    def on_event(self, scope: list[str], event: TextBlockEvent, /) -> None:
+        """Take an event of a text block."""
+        if type(event) is TextDelta:
+            scope.append(event.text)
+        elif type(event) is TextBlockStart:
+            scope.clear()
+        elif type(event) is TextBlockStop:
+            text = "".join(scope)
+            if text:
+                self._add(text)
+
+    def gather(self, scope: list[str], deltas: Deltas[Any], /) -> None:
+        """Take several deltas of a text block."""
+        scope.extend(deltas.texts)
+
+
+class ToolCallCollector(_Collector[ToolCall]):
+    """Gathers each tool call when its block stops. Aborted blocks are ignored.
+
+    The input of a call is an object; a call without any text has the input ``{}``. Where the text is not a JSON object,
+    the input is the text: that distinguishes a call whose arguments cannot be read.
+
+    >>> from rxworker.events import BlockStart, BlockStop, BlockType, ToolUseMetadata
+    >>> from rxworker.timeline.timeline import Timeline
+    >>> timeline, calls = Timeline(), ToolCallCollector()
+    >>> registration = timeline.on_tool_use_block(calls)
+    >>> timeline.dispatch(BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look")))
+    >>> timeline.dispatch(InputJsonDelta(0, '{"city": "Oslo"}'))
+    >>> timeline.dispatch(BlockStop(0, BlockType.TOOL_USE))
+    >>> calls.take_collected()
+    [ToolCall(id='1', name='look', input={'city': 'Oslo'}, echo=None)]
+    """
+
+    def has_pending_calls(self) -> bool:
+        """Whether a call waits to be taken."""
+        self._read()
+        return bool(self._collected)
+
+    def scope(self) -> list[InputJsonDelta | InputValueDelta]:
+        """The pieces of one call's arguments."""
+        return []
+
+    def on_event(self, scope: list[InputJsonDelta | InputValueDelta], event: ToolUseBlockEvent, /) -> None:
+        """Take an event of a tool call."""
+        if type(event) is InputJsonDelta or type(event) is InputValueDelta:
+            scope.append(event)
+        elif type(event) is ToolUseBlockStop:
+            self._add(partial(_call_of, event, scope))
+
+    def gather(self, scope: list[InputJsonDelta | InputValueDelta], deltas: Deltas[Any], /) -> None:
+        """Take several pieces of a tool call's arguments."""
+        scope.append(InputJsonDelta(deltas.like.index, "".join(deltas.texts)))
+
+
+def _call_of(event: ToolUseBlockStop, scope: Sequence[InputJsonDelta | InputValueDelta]) -> ToolCall:
+    values = [delta for delta in scope if isinstance(delta, InputValueDelta)]
+    text = "".join([delta.text for delta in scope if isinstance(delta, InputJsonDelta)])
+    arguments = assemble_arguments(values) if values else text if event.is_free_text else parse_arguments(text)
+    return ToolCall(event.id, event.name, arguments)

@@ -26,16 +26,14 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.events import AttemptRetract, AttemptStart, BlockEvent, BlockStart, Event, ResponseStatus, Status
-from rxworker.events.deltas import Deltas, Parts
-from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS
+from rxworker.events.deltas import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, Deltas, Parts
 from rxworker.events.meta import Meta
 from rxworker.operators.expect import EVENTS, no_event
 from rxworker.operators.group import Block, follow_each, group_blocks
 from rxworker.operators.kernel import Joined, Scheduler, Sink, Source, Stage, connect, stage
 from rxworker.operators.select import split_meta
 from rxworker.state.open_blocks import OpenBlocks
-from rxworker.timeline.handler import Registration, raise_all
-from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, RETRACT, TYPED, Kind
+from rxworker.timeline.kind import KIND_OF_BLOCK, KIND_OF_META, RETRACT, TYPED, Kind, Registration, raise_all
 
 Call: TypeAlias = tuple[Callable[[Any, Any], None], Any, Registration]
 """What takes an event, the scope that it takes it with, and the handler that both belong to."""

@@ -29,10 +29,8 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, as_exception, reason_of
 from rxworker.events import Error, Event, Ping, Status, Usage
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.operators.disposables import NOTHING
 from rxworker.operators.expect import expect_events
-from rxworker.operators.kernel import Stage, connect, many
-from rxworker.timeline.handler import HandlerLike, Registration
+from rxworker.operators.kernel import NOTHING, Stage, connect, many
 from rxworker.timeline.kind import (
     ERROR,
     KINDS,
@@ -43,7 +41,9 @@ from rxworker.timeline.kind import (
     THINKING_BLOCK,
     TOOL_USE_BLOCK,
     USAGE,
+    HandlerLike,
     Kind,
+    Registration,
     TextBlockEvent,
     ThinkingBlockEvent,
     ToolUseBlockEvent,

@@ -1,13 +1,11 @@
 """Tools: functions that the model may call, their descriptions, and how calls are run."""
 
-from rxworker.tools.base import ClientTool, Done, NotDone, Tool, ToolPolicy, Unknown
+from rxworker.tools.base import ClientTool, Done, NotDone, Progress, SharedState, Tool, ToolContext, ToolPolicy, Unknown
 from rxworker.tools.calls import FinishedCall, PendingCall
-from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.mcp import McpClient, mcp_client, mcp_tools
-from rxworker.tools.operator import run_tools
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, update_plan
-from rxworker.tools.shared_state import SharedState
+from rxworker.tools.run import run_tools
 from rxworker.tools.toolbox import DescribedTool, Toolbox
 
 __all__ = [

@@ -21,8 +21,18 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.errors import LocalProtocolError, RunCancelledError, as_exception, describe
-from rxworker.operators.disposables import NOTHING, SerialDisposable
-from rxworker.operators.kernel import Ending, Many, Operator, Scheduler, Sink, Stage, connect, many
+from rxworker.operators.kernel import (
+    NOTHING,
+    Ending,
+    Many,
+    Operator,
+    Scheduler,
+    SerialDisposable,
+    Sink,
+    Stage,
+    connect,
+    many,
+)
 from rxworker.tools.cancellation import is_destroyed, stop_all
 
 A = TypeVar("A")

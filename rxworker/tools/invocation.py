@@ -26,12 +26,10 @@ from rxworker.events.arguments import arguments_object, decode_arguments
 from rxworker.events.pause import PausedCall
 from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.messages.content import ResultContent
-from rxworker.tools.base import Tool, ToolPolicy
+from rxworker.tools.base import QuestionError, SharedState, Tool, ToolContext, ToolPolicy
 from rxworker.tools.calls import FinishedCall, PendingCall
 from rxworker.tools.cancellation import TooLateError, at_work, within
-from rxworker.tools.context import QuestionError, ToolContext
 from rxworker.tools.results import must_pass, to_result
-from rxworker.tools.shared_state import SharedState
 from rxworker.watchdog import watched
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop | LoopHold | Custom

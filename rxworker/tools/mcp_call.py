@@ -37,7 +37,7 @@ from msgspec.structs import replace
 from rxworker.errors import ExecutionFailedError
 from rxworker.events.pause import Begun
 from rxworker.messages import JsonObject
-from rxworker.tools.context import ToolContext
+from rxworker.tools.base import ToolContext
 from rxworker.tools.mcp_connection import Connection, OpenCall, question_of, report, task_request
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from rxworker.errors import ConfigurationError, ExecutionFailedError, RemoteProt
 from rxworker.events.form import check_form
 from rxworker.events.pause import Question
 from rxworker.messages import Json, JsonObject
-from rxworker.tools.context import ToolContext
+from rxworker.tools.base import ToolContext
 
 if TYPE_CHECKING:
     import mcp

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json
-from rxworker.tools.context import ToolContext
-from rxworker.tools.decorate import tool
+from rxworker.tools.base import ToolContext
+from rxworker.tools.function import tool
 
 PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 PlanPriority: TypeAlias = Literal["high", "medium", "low"]

@@ -16,6 +16,7 @@ from rxworker.tools.base import (
     USUAL,
     ClientTool,
     Tool,
+    ToolContext,
     ToolPolicy,
     check_members,
     check_meta,
@@ -23,9 +24,8 @@ from rxworker.tools.base import (
     policy_of,
     reconcile_of,
 )
-from rxworker.tools.context import ToolContext
 from rxworker.tools.function import FunctionTool
-from rxworker.tools.inline import check_schema
+from rxworker.tools.mcp import check_schema
 from rxworker.tools.results import ErrorFormatter, format_error, to_result
 from rxworker.watchdog import call_watched
 

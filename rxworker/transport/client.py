@@ -23,8 +23,7 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.framing.decoder import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message, Prices
 from rxworker.messages.settings import awaited, check_number, check_type, checks_arguments, is_coroutine_function
-from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import Stage, connect
+from rxworker.operators.kernel import NOTHING, Stage, connect
 from rxworker.providers.base import (
     BackgroundProvider,
     HttpRequest,
@@ -40,9 +39,9 @@ from rxworker.providers.base import (
 from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import names_sealed
 from rxworker.providers.fit import OwnNames
-from rxworker.providers.media import LEFT_OUT
 from rxworker.providers.models import UNKNOWN, ModelInfo
 from rxworker.providers.origin import MAX_REFUSED, UNSEALED, Refused
+from rxworker.providers.takes import LEFT_OUT
 from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport, service_of

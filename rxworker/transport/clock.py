@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.operators.disposables import SerialDisposable
+from rxworker.operators.kernel import SerialDisposable
 
 Tick: TypeAlias = Callable[[], None]
 """Called at each step of time, in a context of its own, in which nothing is set."""

@@ -21,7 +21,7 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import CommandTaken
-from rxworker.hub.detach import raise_from_loop
+from rxworker.hub.watcher import raise_from_loop
 from rxworker.log.format import record_of
 from rxworker.log.values import CARRIED, Command, SentMessages, carried_over, send_command, withdraw_command
 from rxworker.log.writer import RunWriter

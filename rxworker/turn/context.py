@@ -39,7 +39,7 @@ from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.log.permissions import allowed_in
 from rxworker.messages import Conversation, JsonObject, Message, Prices, ToolCall, ToolResult
-from rxworker.messages.pairs import calls_made
+from rxworker.messages.message import calls_made
 from rxworker.messages.speech import is_blank
 from rxworker.providers import Options, Request
 from rxworker.providers.base import is_background
@@ -55,7 +55,7 @@ from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
 from rxworker.turn.limits import Budget, Limits, check_priced
-from rxworker.turn.output import Output
+from rxworker.turn.result import Output
 from rxworker.turn.take_up import OpenResponse
 from rxworker.watchdog import watchdog
 

@@ -67,8 +67,8 @@ from rxworker.turn.context import (
     let_watchers_act,
     next_request,
 )
-from rxworker.turn.output import Output
 from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond
+from rxworker.turn.result import Output
 
 # Constants, since a member of an enumeration is slow to look up.
 MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END

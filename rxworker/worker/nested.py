@@ -35,7 +35,7 @@ from rxworker.resume.stored import read_run
 from rxworker.run.run import Run
 from rxworker.tools import ToolContext, ToolPolicy
 from rxworker.tools.base import Effect, check_name, check_policy
-from rxworker.tools.json_decoder import explain
+from rxworker.tools.custom_types import explain
 from rxworker.transport.base import ACCOUNT
 from rxworker.turn.account import RunAccount
 from rxworker.turn.context import RunContext, ignore

@@ -46,7 +46,7 @@ from rxworker.providers import Request
 from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing
 from rxworker.turn.arguments import expect
-from rxworker.turn.output import Output, output_of
+from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused
 from rxworker.worker.session import Session

@@ -14,8 +14,7 @@ from reactivex import Subject
 from reactivex import operators as ops
 
 from rxworker import Limits, Worker, tool
-from rxworker.adapters.rows import CallRow, RunRow, call_rows, response_rows, run_rows
-from rxworker.adapters.tables import to_table, write_table
+from rxworker.adapters.tables import CallRow, RunRow, call_rows, response_rows, run_rows, to_table, write_table
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say

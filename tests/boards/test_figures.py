@@ -30,8 +30,8 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker import Limits, Run, Session, Worker, tool, worker_tool
-from rxworker.adapters.rows import RunRow as ExportedRun
-from rxworker.adapters.rows import run_rows
+from rxworker.adapters.tables import RunRow as ExportedRun
+from rxworker.adapters.tables import run_rows
 from rxworker.boards import Dashboard, Panel, PanelState, above, board_text, fold_log, log_records, panel
 from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.html import board_html

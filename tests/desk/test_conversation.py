@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rxworker import Approve, Session, Worker, tool
-from rxworker.desk.conversation import OpenConversation
-from rxworker.desk.stored import conversations_in, delete_runs, stored_runs
+from rxworker.desk.conversation import OpenConversation, conversations_in, delete_runs, stored_runs
 from rxworker.errors import CommandConflictError, SessionBusyError
 from rxworker.log import EventLog, MemoryLog, dismiss_run
 from rxworker.log.values import CONVERSATION

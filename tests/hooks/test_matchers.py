@@ -14,8 +14,8 @@ import reactivex
 from rxworker import Approve, Session, Worker, hook, tool
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import Hook, HookPoint, Hooks, Pause, Skip, chain, ready
+from rxworker.hooks.base import MATCHED, Matcher
 from rxworker.hooks.points import OLDER_NAMES, point_of
-from rxworker.hooks.settings import MATCHED, Matcher
 from rxworker.log import MemoryLog
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call

@@ -12,7 +12,7 @@ from msgspec import Struct
 from rxworker import Worker, before_tool_call, hook, tool
 from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import Continue, HookContext, Hooks, Pause, Skip, Verdict, chain, enabled_by
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.hooks.ready import (
     always_allow,
     auto_read,

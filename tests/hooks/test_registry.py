@@ -27,8 +27,8 @@ from rxworker.hooks import (
     chain,
     from_operator,
 )
-from rxworker.hooks.coerce import HookLike
-from rxworker.hooks.settings import HookSettings
+from rxworker.hooks.base import HookSettings
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import ClientTool
 from tests.hooks.asking import verdict_of

@@ -25,7 +25,7 @@ from rxworker.hooks import (
     Verdict,
     chain,
 )
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Message
 from rxworker.operators import only
 from rxworker.testing import (

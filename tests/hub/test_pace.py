@@ -26,7 +26,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.hub import Coalesce, Hub, Latest, Watch
-from rxworker.hub.reader import Reader as Reading
+from rxworker.hub.hub import Reader as Reading
 
 STOP = BlockStop(0, BlockType.TEXT)
 

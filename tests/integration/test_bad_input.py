@@ -21,7 +21,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, TextDelta
 from rxworker.hooks import MessageSendContext, ToolCallContext, ToolResultContext
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, Json, Message, ToolResult, repair
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options, Provider, Request
 from rxworker.testing import (

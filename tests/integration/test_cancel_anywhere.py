@@ -45,7 +45,7 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.hooks import AbortContext, Pause, ToolCallContext
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, Message, validate
 from rxworker.providers import Anthropic, Gemini, HttpRequest, Ollama, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.testing import ReplayServer, ServedResponse, call, cut, fail, lint, say, stall, think

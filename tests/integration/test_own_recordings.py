@@ -20,7 +20,7 @@ from rxworker.events import ResponseEvent
 from rxworker.messages import Thinking
 from rxworker.providers import PROVIDERS, Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, ServedResponse, lint
-from rxworker.testing.answer import split_frames
+from rxworker.testing.server import split_frames
 
 OWN = Path(__file__).parents[1] / "recordings"
 CASES = sorted(path.parent for path in OWN.glob("*/*/stream"))

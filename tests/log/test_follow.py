@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rxworker.log import SQLiteLog
-from rxworker.log.follow import CALLS, Followers, Waker
 from rxworker.log.sqlite import PLACES
+from rxworker.log.store import CALLS, Followers, Waker
 
 
 def nothing(_: str) -> None: ...

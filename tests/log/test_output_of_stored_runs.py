@@ -17,7 +17,7 @@ from rxworker.log import EventLog, MemoryLog, fork_run
 from rxworker.messages import OutputFormat
 from rxworker.resume.paused import decide_command
 from rxworker.testing import ScriptedModel, call
-from rxworker.turn.output import Output
+from rxworker.turn.result import Output
 from rxworker.worker import load_paused, save_paused, submit, work
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored

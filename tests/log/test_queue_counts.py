@@ -10,7 +10,7 @@ import pytest
 from rxworker import Worker
 from rxworker.errors import RunCancelledError
 from rxworker.log import EventLog, Replica, SQLiteLog, open_log, recover
-from rxworker.log.follow import CALLS, Waker
+from rxworker.log.store import CALLS, Waker
 from rxworker.testing import ScriptedModel
 from rxworker.worker import submit, work
 from tests.bench.queue_counts import count

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker.operators.disposables import NOTHING, Both, Call, SerialDisposable
+from rxworker.operators.kernel import NOTHING, Both, Call, SerialDisposable
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Run, Worker, operators
-from rxworker.adapters.rows import call_rows, response_rows, run_rows
+from rxworker.adapters.tables import call_rows, response_rows, run_rows
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptStart,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.providers import PROVIDERS, Options
 from rxworker.providers.base import OutputFormat
-from rxworker.providers.extra import merged
+from rxworker.providers.fit import merged
 
 SCHEMA: JsonObject = {
     "type": "object",

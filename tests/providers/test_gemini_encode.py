@@ -30,7 +30,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, ToolChoice
 from rxworker.providers.content import with_schema
-from rxworker.providers.ids import made_id
+from rxworker.providers.takes import made_id
 from rxworker.state import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"

@@ -31,7 +31,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import Ollama, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
-from rxworker.providers.ids import made_id
+from rxworker.providers.takes import made_id
 from rxworker.state import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"

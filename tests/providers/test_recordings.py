@@ -31,7 +31,7 @@ WINDOW = 5_000
 def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
     """The events, the ids that are made among them being the same each time."""
     numbers = (UUID(int=number << 48) for number in itertools.count(1))
-    with patch("rxworker.providers.ids.uuid4", lambda: next(numbers)):
+    with patch("rxworker.providers.takes.uuid4", lambda: next(numbers)):
         decoder = PROVIDERS[provider_of(path)]("a-model").decoder()
         events = [event for chunk in chunks for event in decoder.feed(chunk)]
         return [*events, *decoder.finish()]

@@ -19,7 +19,7 @@ from rxworker.events import (
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIChat
-from rxworker.providers.ids import made_id
+from rxworker.providers.takes import made_id
 from rxworker.views import summarise
 
 

@@ -36,8 +36,7 @@ from rxworker.messages import (
 from rxworker.messages.content import Content, ResultBlock
 from rxworker.providers import PROVIDERS, Options, Provider, ToolChoice
 from rxworker.providers.fit import FittedTools, fit_tools
-from rxworker.providers.media import LEFT_OUT
-from rxworker.providers.takes import TAKES, Takes
+from rxworker.providers.takes import LEFT_OUT, TAKES, Takes
 from rxworker.state import fold_run
 from rxworker.testing import Call, ReplayServer, Reply, ServedResponse, call, lint, say
 from rxworker.testing.server import AnswerLike, Received

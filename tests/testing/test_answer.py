@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from rxworker.testing import ServedResponse
-from rxworker.testing.answer import split_frames
+from rxworker.testing.server import split_frames
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from rxworker.testing import ServedResponse, say, stall
-from rxworker.testing.answer import GARBAGE, ending, pieces
+from rxworker.testing.server import GARBAGE, ending, pieces
 
 FRAMES = [b"aaaa", b"bbbb", b"cccc"]
 

@@ -25,8 +25,7 @@ from rxworker.testing import (
     say,
     stall,
 )
-from rxworker.testing.answer import GARBAGE
-from rxworker.testing.server import Received
+from rxworker.testing.server import GARBAGE, Received
 
 REPLY = say("Hello, world.") + call("get_weather", city="Kyoto")
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"

@@ -11,8 +11,7 @@ from reactivex import abc
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
 from rxworker.events.deltas import Deltas
-from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import Stage, many
+from rxworker.operators.kernel import NOTHING, Stage, many
 from rxworker.timeline import TextBlockCollector, Timeline
 
 

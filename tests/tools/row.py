@@ -12,8 +12,7 @@ from rxworker.tools import Toolbox, run_tools
 from rxworker.tools.calls import FinishedCall
 from rxworker.tools.coroutines import Emitter
 from rxworker.tools.invocation import NO_SCOPE, CallScope, ToolEvent, ignore
-from rxworker.tools.operator import run_begun
-from rxworker.tools.run import RunningCalls
+from rxworker.tools.run import RunningCalls, run_begun
 
 
 async def run_calls(

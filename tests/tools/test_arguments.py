@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rxworker import tool
 from rxworker.errors import InvalidArgumentError
 from rxworker.tools import FunctionTool, ToolContext
-from rxworker.tools.json_decoder import explain
+from rxworker.tools.custom_types import explain
 
 
 class Unit(enum.Enum):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from reactivex import abc
 
-from rxworker.operators.disposables import Call
+from rxworker.operators.kernel import Call
 from rxworker.transport.clock import LoopClock, loop_clock
 
 

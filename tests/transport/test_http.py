@@ -16,7 +16,7 @@ from rxworker.errors import HttpStatusError, LocalProtocolError, TransportError,
 from rxworker.operators.kernel import Sink, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, say, stall
-from rxworker.testing.answer import Faults
+from rxworker.testing.server import Faults
 from rxworker.transport import HttpTransport
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -36,7 +36,7 @@ from rxworker.hooks import (
     from_operator,
     from_stateful_operator,
 )
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.testing import ScriptedModel
 
 

@@ -17,7 +17,7 @@ from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import Event, RunResume, ToolStart, ToolStop
 from rxworker.events.block import BlockStart, BlockStop, ToolUseMetadata
 from rxworker.hooks import MessageSendContext, Pause, Skip, ToolCallContext, ToolResultContext
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.log import MemoryLog, fork_run
 from rxworker.log.values import RunRow
 from rxworker.messages import Json, JsonObject, ToolMeta

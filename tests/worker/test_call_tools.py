@@ -17,7 +17,7 @@ from rxworker import Answer, Approve, Deny, Finished, Paused, Run, Worker, after
 from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunCancelledError
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import ToolCall, validate
 from rxworker.operators.kernel import Operator
 from rxworker.state import fold_run

@@ -60,7 +60,7 @@ from rxworker.hooks import (
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, Message, repair
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall
 from rxworker.transport import Retry

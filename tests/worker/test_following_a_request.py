@@ -10,8 +10,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import TransportError
 from rxworker.events.deltas import flatten
-from rxworker.operators.disposables import NOTHING
-from rxworker.operators.kernel import Sink, Stage, connect
+from rxworker.operators.kernel import NOTHING, Sink, Stage, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, stall
 from rxworker.tools.coroutines import Emitter

@@ -34,7 +34,7 @@ from rxworker.hooks import (
     TurnEndContext,
     chain,
 )
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import JsonObject, Message, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext

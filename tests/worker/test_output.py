@@ -27,7 +27,7 @@ from rxworker.providers import (
     Provider,
 )
 from rxworker.testing import Reply, ScriptedModel, say
-from rxworker.turn.output import Output
+from rxworker.turn.result import Output
 
 
 class Forecast(Struct):

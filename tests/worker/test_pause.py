@@ -11,7 +11,7 @@ from rxworker import Approve, Deny, Finished, Paused, Run, RunResult, Worker, be
 from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
 from rxworker.events import BlockStart, Event, RunPause, RunStop, TextDelta, ToolStart, ToolStop, TurnStart, TurnStop
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Message, repair, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused

@@ -26,7 +26,7 @@ from rxworker.events import (
     ToolStop,
     WatcherDetach,
 )
-from rxworker.hooks.coerce import HookLike
+from rxworker.hooks.decorate import HookLike
 from rxworker.messages import validate
 from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say

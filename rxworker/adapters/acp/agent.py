@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from rxworker.adapters.acp.peer import INVALID_PARAMS, NOT_FOUND, Lines, Method, Peer, RpcError
 from rxworker.adapters.acp.session import AcpSession
 from rxworker.adapters.stdio import standard_streams
-from rxworker.desk.stored import conversation_id, conversations_in, delete_runs, new_conversation, stored_runs
+from rxworker.desk.conversation import conversation_id, conversations_in, delete_runs, new_conversation, stored_runs
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.values import CONVERSATION
@@ -27,8 +27,8 @@ from rxworker.messages.settings import check_plain
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import PROTOCOL_VERSION
 from rxworker.tools import Toolbox, mcp_tools
-from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
+from rxworker.worker.session_base import Definition
 from rxworker.worker.worker import Worker
 
 CWD = "cwd"

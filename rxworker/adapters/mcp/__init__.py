@@ -10,7 +10,7 @@ from rxworker.errors import ConfigurationError
 if find_spec("mcp") is None:
     raise ConfigurationError("an MCP server needs the package mcp: pip install '/path/to/the/checkout[mcp]'")
 
+from rxworker.adapters.mcp.calls import McpWorker
 from rxworker.adapters.mcp.server import McpServer
-from rxworker.adapters.mcp.tool import McpWorker
 
 __all__ = ["McpServer", "McpWorker"]

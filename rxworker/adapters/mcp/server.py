@@ -26,15 +26,14 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rxworker.adapters.asgi import AsgiRequest
-from rxworker.adapters.mcp.calls import Calls, Context
-from rxworker.adapters.mcp.tool import McpWorker, ServedTool
+from rxworker.adapters.mcp.calls import Calls, Context, McpWorker, ServedTool
 from rxworker.adapters.stdio import LineStreams, standard_streams
 from rxworker.decisions import check_members
 from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.log import EventLog
 from rxworker.ui.web.guard import Guard
+from rxworker.ui.web.http.request import Settings, is_loopback
 from rxworker.ui.web.http.responses import ApiError, json_response
-from rxworker.ui.web.http.settings import Settings, is_loopback
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.runs.workers import MakeServedWorker, WorkerSource

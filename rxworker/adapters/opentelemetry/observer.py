@@ -6,8 +6,7 @@ from functools import partial
 from typing import cast
 
 from rxworker import __version__
-from rxworker.adapters.opentelemetry.content import Recorder, Redact
-from rxworker.adapters.opentelemetry.names import SEMCONV, Semconv, semconv_of
+from rxworker.adapters.opentelemetry.names import SEMCONV, Recorder, Redact, Semconv, semconv_of
 from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_plain
 from rxworker.run.run import Run

@@ -24,10 +24,10 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LogError
-from rxworker.log.follow import Milestones
 from rxworker.log.format import Entry
 from rxworker.log.nats.connection import ApiError, Connection, Stored
 from rxworker.log.nats.format import Assembler, Owner, Place, decode, head_of
+from rxworker.log.store import Milestones
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg

@@ -32,8 +32,8 @@ from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry, read_line, write_line
+from rxworker.log.store import StoredRow
 from rxworker.log.values import StoredStatus
 
 T = TypeVar("T")

@@ -36,8 +36,6 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.codec import Codec, StoredRow
-from rxworker.log.follow import ALL_RUNS, CALLS
 from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
@@ -59,7 +57,7 @@ from rxworker.log.nats.format import (
 )
 from rxworker.log.nats.owned import OwnedRuns
 from rxworker.log.nats.session import Renewer, ServerClock, Session, lease_end
-from rxworker.log.store import Append
+from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import Claim, StoredStatus
 
 if TYPE_CHECKING:

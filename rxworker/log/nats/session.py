@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
-from rxworker.log.codec import StoredRow
 from rxworker.log.format import Entry
 from rxworker.log.nats.connection import EXPECTED, NOT_FOUND, TAKEN, ApiError, Connection, SequenceError, Stored
 from rxworker.log.nats.format import (
@@ -43,6 +42,7 @@ from rxworker.log.nats.format import (
     head_of,
     subject_token,
 )
+from rxworker.log.store import StoredRow
 from rxworker.log.values import Claim
 
 T = TypeVar("T")

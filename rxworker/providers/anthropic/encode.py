@@ -54,11 +54,9 @@ from rxworker.providers.anthropic.options import (
 from rxworker.providers.base import Request, cached_parts
 from rxworker.providers.content import FAILED, arguments, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, Remembered, array
-from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import Encoders, encoded_parts, media
+from rxworker.providers.fit import settings_as, with_extra
 from rxworker.providers.schema import closed
-from rxworker.providers.takes import TAKES
+from rxworker.providers.takes import TAKES, Encoders, encoded_parts, media, safe_name
 
 DEFAULT_MAX_TOKENS = 8192
 

@@ -45,12 +45,10 @@ from rxworker.providers.anthropic.options import encode_thinking, longest
 from rxworker.providers.base import AUTO, Options, Request, ToolChoice, cached_parts
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import with_extra
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import Encoders, encoded_parts, media
+from rxworker.providers.fit import with_extra
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.schema import closed
-from rxworker.providers.takes import FORMATS, TAKES
+from rxworker.providers.takes import FORMATS, TAKES, Encoders, encoded_parts, media, safe_name
 
 NAME = "bedrock"
 MAX_POINTS = 4

@@ -47,12 +47,9 @@ from rxworker.messages.content import is_made
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.fit import DYNAMIC
+from rxworker.providers.fit import DYNAMIC, settings_as, with_extra
 from rxworker.providers.gemini.wire import CALL, SIGNATURE, SNAKE, split
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import Media, PartEncoders, media, readable
-from rxworker.providers.takes import TAKES
+from rxworker.providers.takes import TAKES, Media, PartEncoders, media, readable, safe_name
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling

@@ -46,14 +46,11 @@ from rxworker.messages import (
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, check_role, plain_text, split_system, user_echo
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import effort, settings_as, with_extra
-from rxworker.providers.fit import DYNAMIC
+from rxworker.providers.fit import DYNAMIC, effort, settings_as, with_extra
 from rxworker.providers.gemini_interactions.decode import OWNER, TOKEN
 from rxworker.providers.gemini_interactions.step import CONTENT, JOINS, STEP
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import media, readable
-from rxworker.providers.takes import TAKES
+from rxworker.providers.takes import TAKES, media, readable, safe_name
 
 NAME = "gemini_interactions"
 _TAKES = TAKES[NAME]

@@ -9,8 +9,8 @@ An error is a line with ``error`` in it, a sentence without a code, with the sta
 ends the response.
 
 A line holds one of the Structs, and nothing else: a field that is not named there, or holds something else, makes the
-line one for `rxworker.providers.malformed`, which reports it. Decoded JSON has no cycles, so the garbage collector need
-not watch these Structs.
+line one for `rxworker.providers.batch_decoder`, which reports it. Decoded JSON has no cycles, so the garbage collector
+need not watch these Structs.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json
 from rxworker.messages.usage import Usage
-from rxworker.providers.batch_decoder import Events
+from rxworker.providers.batch_decoder import BROKEN, UNREADABLE, Events, LenientDecoder, read_loosely
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
-from rxworker.providers.finish_reasons import stop_kind
-from rxworker.providers.ids import made_id
-from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
-from rxworker.providers.usage import numbers_in
+from rxworker.providers.finish_reasons import numbers_in, stop_kind
+from rxworker.providers.takes import made_id
 
 
 def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:

@@ -41,9 +41,8 @@ from rxworker.messages.content import is_made
 from rxworker.providers.base import AUTO, Request
 from rxworker.providers.content import FAILED, arguments, check_role, titled_text
 from rxworker.providers.encode_cache import Body
-from rxworker.providers.extra import settings_as, with_extra
-from rxworker.providers.media import media, readable
-from rxworker.providers.takes import TAKES
+from rxworker.providers.fit import settings_as, with_extra
+from rxworker.providers.takes import TAKES, media, readable
 
 # The values for other words than Ollama's own efforts (low, medium, high).
 THINK: dict[str, bool | str] = {

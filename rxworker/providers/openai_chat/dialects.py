@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from rxworker.providers import takes
 from rxworker.providers.endpoint import row_of
-from rxworker.providers.ids import hashed, shortened
 from rxworker.providers.openai_chat.choice import DETAILS, REASONING, REASONING_CONTENT
 from rxworker.providers.openai_chat.wire import SEALS
+from rxworker.providers.takes import hashed, shortened
 
 REFUSAL = "refusal"
 IMAGES = "images"

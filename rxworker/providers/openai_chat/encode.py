@@ -34,14 +34,12 @@ from rxworker.messages import (
 from rxworker.providers.base import Options, Request, ToolChoice
 from rxworker.providers.content import FAILED, arguments, data_url, flat, titled_text, user_echo, with_schema
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
-from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import PartEncoders, media, readable
+from rxworker.providers.fit import MODES, effort, settings_as, with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, IMAGES, REFUSAL, Dialect
 from rxworker.providers.openai_chat.tools import CUSTOM
 from rxworker.providers.schema import answer_schema, strict_arguments
-from rxworker.providers.takes import FORMATS, TAKES
+from rxworker.providers.takes import FORMATS, TAKES, PartEncoders, media, readable, safe_name
 
 NAME = "openai_chat"
 _TAKES = TAKES[NAME]

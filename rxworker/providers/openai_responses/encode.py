@@ -61,9 +61,7 @@ from rxworker.providers.content import (
     user_echo,
 )
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array, set_breakpoint
-from rxworker.providers.extra import MODES, effort, settings_as, with_extra
-from rxworker.providers.ids import safe_name
-from rxworker.providers.media import PartEncoders, media, readable
+from rxworker.providers.fit import MODES, effort, settings_as, with_extra
 from rxworker.providers.openai_responses.item import (
     CONTENT,
     CUSTOM_CALL,
@@ -75,7 +73,7 @@ from rxworker.providers.openai_responses.item import (
     parts_of,
 )
 from rxworker.providers.schema import DIRECT, PROGRAMMATIC, answer_schema, strict_arguments
-from rxworker.providers.takes import TAKES
+from rxworker.providers.takes import TAKES, PartEncoders, media, readable, safe_name
 
 NAME = "openai_responses"
 OUTPUT = "function_call_output"

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from textual.screen import Screen
 
-from rxworker.desk.stored import StoredConversation
+from rxworker.desk.conversation import StoredConversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult

@@ -25,7 +25,7 @@ from textual.timer import Timer
 from textual.widgets import Footer
 
 from rxworker.boards import Dashboard
-from rxworker.desk.stored import conversation_id
+from rxworker.desk.conversation import conversation_id
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
@@ -42,7 +42,7 @@ from rxworker.ui.terminal.session import SessionStatus, TerminalSession
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
-from rxworker.worker.definition import Definition
+from rxworker.worker.session_base import Definition
 
 PLACES: dict[SessionStatus, str] = {
     "ready": "Type a message, or / for commands. Enter sends.",

@@ -21,8 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.decisions import Approve, ApproveAlways
-from rxworker.desk.conversation import OpenConversation
-from rxworker.desk.stored import StoredConversation, conversations_in, new_conversation
+from rxworker.desk.conversation import OpenConversation, StoredConversation, conversations_in, new_conversation
 from rxworker.errors import (
     ConfigurationError,
     HookError,

@@ -30,7 +30,6 @@ from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, 
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.guard import BOARD_PAGE
-from rxworker.ui.web.http.health import health_routes
 from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, delete, get, live, post
 from rxworker.ui.web.http.responses import (
     BOARDS,
@@ -38,6 +37,7 @@ from rxworker.ui.web.http.responses import (
     INDEX,
     ApiError,
     bytes_response,
+    health_routes,
     json_response,
     read_json,
     read_json_bytes,

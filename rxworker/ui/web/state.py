@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from reactivex import Observable, abc
 
 from rxworker.boards import AlertChange, Dashboard, Published
-from rxworker.desk.stored import new_conversation
+from rxworker.desk.conversation import new_conversation
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import RunResume, RunStart
 from rxworker.log import EventLog, RunInfo
@@ -24,10 +24,8 @@ from rxworker.ui.web.boards.boards import Boards
 from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
-from rxworker.ui.web.http.health import CLOSING, LOG_FAILED, STARTING
-from rxworker.ui.web.http.request import Shown, WebRequest
-from rxworker.ui.web.http.responses import ApiError, Page, log_error, logger
-from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.http.request import Settings, Shown, WebRequest
+from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import OnRun, RunStore

@@ -9,7 +9,7 @@ import pytest
 
 from rxworker import Worker, after_tool_call, tool, worker_tool
 from rxworker.adapters.opentelemetry import SEMCONV
-from rxworker.adapters.opentelemetry.content import Recorder
+from rxworker.adapters.opentelemetry.names import Recorder
 from rxworker.errors import ToolError
 from rxworker.hooks import ToolResultContext
 from rxworker.messages import (

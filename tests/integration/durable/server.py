@@ -27,9 +27,9 @@ from rxworker.log import Claim, EventLog
 from rxworker.log.format import entries_of, record_of
 from rxworker.log.values import RunRow
 from rxworker.ui.web import Settings
-from rxworker.ui.web.app import AiohttpRequest, add_security_headers
 from rxworker.ui.web.http.responses import ApiError, error_response
 from rxworker.ui.web.runs.store import RunStore
+from rxworker.ui.web.server import AiohttpRequest, add_security_headers
 from rxworker.ui.web.streams.durable import StreamTiming, answer_stream
 from rxworker.ui.web.streams.stored import JSON, LogStream
 from rxworker.ui.web.streams.streams import Streams

@@ -23,8 +23,7 @@ from textual.widgets import TextArea
 from rxworker import Worker
 from rxworker.ui.terminal.app import TerminalApp
 from rxworker.ui.terminal.bars import Composer
-from rxworker.ui.terminal.transcript import Transcript
-from rxworker.ui.terminal.view import LaneView
+from rxworker.ui.terminal.transcript import LaneView, Transcript
 
 # After each key a test waits until the app does nothing for a while, in which it draws what has changed. Half of both
 # of Textual's times: the tests spend most of theirs in such waits.

@@ -27,10 +27,10 @@ from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebRequest, WebServer
-from rxworker.ui.web.app import add_security_headers, aiohttp_route, guarded
 from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.http.request import get
 from rxworker.ui.web.runs.store import RunStore
+from rxworker.ui.web.server import add_security_headers, aiohttp_route, guarded
 from rxworker.ui.web.streams import stored as stored_streams
 from rxworker.ui.web.streams.durable import StreamTiming, answer_stream
 from rxworker.ui.web.streams.stored import START, LogStream, run_stream

@@ -17,7 +17,7 @@ from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app, state
 from rxworker.ui.web.boards import fleet
-from rxworker.ui.web.http import health
+from rxworker.ui.web.http import responses
 from rxworker.ui.web.server import serve_health
 
 READY = (200, "ok\n")
@@ -219,7 +219,7 @@ async def _refuse(*_: object, **__: object) -> Any:
 
 async def test_a_server_whose_log_does_not_answer_is_not_ready_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows the log does not notice that for as long as the system tries the connection."""
-    monkeypatch.setattr(health, "PATIENCE", 0.05)
+    monkeypatch.setattr(responses, "PATIENCE", 0.05)
     async with MemoryLog() as log, WebServer(make, port=0, log=log) as server, client() as http:
         url = f"{server.url}readyz"
         assert await get(http, url) == READY

@@ -24,8 +24,7 @@ from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.boards import links
 from rxworker.ui.web.boards.links import READABLE
 from rxworker.ui.web.guard import HEADERS, OPEN
-from rxworker.ui.web.http.health import PROBES
-from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.http.responses import PROBES, ApiError
 
 from .conftest import Body, Desk, OpenDesk, read_frames
 

@@ -31,7 +31,7 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.boards import boards as web_boards
-from rxworker.ui.web.http import health
+from rxworker.ui.web.http import responses
 from rxworker.ui.web.http.request import Route
 from rxworker.ui.web.http.responses import ERROR_HEADER
 from rxworker.ui.web.streams.streams import follow_run
@@ -297,7 +297,7 @@ CASES = [
 async def test_no_route_lets_what_befalls_one_thing_befall_another(
     fault: str, is_logged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "PATIENCE", 1.0)
+    monkeypatch.setattr(responses, "PATIENCE", 1.0)
     async with scene_of(is_logged=is_logged) as scene, AsyncExitStack() as stack, asyncio.timeout(60):
         others = Others(scene, stack)
         await others.open()

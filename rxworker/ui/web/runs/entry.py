@@ -34,8 +34,7 @@ from rxworker.protocols.socket import AllowedTool, Branch, Marks, PauseSummary, 
 from rxworker.providers.models import cost_of
 from rxworker.run.run import Run
 from rxworker.ui.clean import json_redactor
-from rxworker.ui.web.http.request import WebRequest
-from rxworker.ui.web.http.settings import Settings
+from rxworker.ui.web.http.request import Settings, WebRequest
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

@@ -11,8 +11,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from rxworker.decisions import Decided, decide, granted_by
+from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.desk.run import STOP_SECONDS, resume_run
-from rxworker.desk.stored import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, SessionBusyError
 from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
@@ -28,9 +28,9 @@ from rxworker.ui.web.runs.search import MAX_SEARCHED, FoundRun, RunQuery, texts_
 from rxworker.ui.web.runs.store import RunFeed, RunStore
 from rxworker.ui.web.runs.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, session_of
-from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession
 from rxworker.worker.session import Session
+from rxworker.worker.session_base import Definition
 
 MAX_UNREAD = 32
 """The maximum number of messages that wait to be added to a run's conversation."""

@@ -24,7 +24,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, message_of
 from rxworker.events import Record
 from rxworker.hub import Coalesce, Delivery, Item, Latest, Watch
 from rxworker.messages import JsonObject
-from rxworker.operators.disposables import Call
+from rxworker.operators.kernel import Call
 from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
 from rxworker.ui.clean import json_redactor
