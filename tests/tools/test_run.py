@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from rxworker import tool
-from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
+from rxworker.errors import ExecutionFailedError, InvalidArgumentError, describe
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
@@ -405,56 +405,8 @@ async def test_a_tool_that_exits_has_failed(thread: bool, seconds: float | None)
 # Several calls at once.
 
 
-async def test_results_come_in_call_order() -> None:
-    second_done = asyncio.Event()
-    order: list[str] = []
-
-    @tool
-    async def first() -> str:
-        await second_done.wait()
-        order.append("first")
-        return "1"
-
-    @tool
-    async def second() -> str:
-        order.append("second")
-        second_done.set()
-        return "2"
-
-    calls = [call("first", "a"), call("second", "b"), call("none", "c")]
-    finished = await run_calls(Toolbox([first, second]), calls)
-    assert order == ["second", "first"]
-    assert [f.result.tool_use_id for f in finished] == ["a", "b", "c"]
-    assert [f.result.is_error for f in finished] == [False, False, True]
-
-
 async def test_no_calls_have_no_results() -> None:
     assert await run_calls(Toolbox(), []) == []
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5])
-async def test_no_more_run_at_once_than_allowed(limit: int) -> None:
-    running: list[int] = []
-    most: list[int] = []
-
-    @tool
-    async def count(number: int) -> int:
-        running.append(number)
-        most.append(len(running))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        running.remove(number)
-        return number
-
-    calls = [call("count", str(n), number=n) for n in range(7)]
-    finished = await run_calls(Toolbox([count]), calls, limit=limit)
-    assert max(most) == limit
-    assert [f.result.text for f in finished] == [str(n) for n in range(7)]
-
-
-async def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="limit=0"):
-        await run_calls(Toolbox(), [], limit=0)
 
 
 async def test_starts_are_reported_when_a_call_gets_its_turn() -> None:

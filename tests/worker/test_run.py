@@ -9,19 +9,8 @@ import reactivex
 from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
-from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError, SessionBusyError
-from rxworker.events import (
-    BlockStart,
-    MessageAdd,
-    Record,
-    RunStart,
-    RunStop,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    Usage,
-    WatcherDetach,
-)
+from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError
+from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolProgress, ToolStart, ToolStop, Usage
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
 from rxworker.operators import events, text_deltas
@@ -131,15 +120,6 @@ def test_run_without_a_loop_names_the_remedy() -> None:
         Worker(ScriptedModel([])).run("hi")
 
 
-async def test_a_second_run_at_once_is_refused_and_the_first_continues() -> None:
-    worker = Worker(ScriptedModel(["one", "two"]))
-    run = worker.run("first")
-    with pytest.raises(SessionBusyError, match=run.id):
-        worker.run("second")
-    assert (await run).text == "one"
-    assert (await worker.run("second")).text == "two"
-
-
 def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> None:
     worker = Worker(ScriptedModel(["never"], delay=60))
     loop = asyncio.new_event_loop()
@@ -158,20 +138,6 @@ def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> No
     assert worker.run_sync("second").text == "again"
 
 
-async def test_a_watcher_that_raises_is_reported_and_the_run_continues() -> None:
-    run = Worker(ScriptedModel(["Hello."])).run("hi")
-
-    def boom(record: Record) -> None:
-        raise ValueError("no")
-
-    run.subscribe(boom)
-    assert (await run).text == "Hello."
-    records = [record async for record in run]
-    detached = [r.event for r in records if isinstance(r.event, WatcherDetach)]
-    assert detached == [WatcherDetach("watcher-1", "ValueError: no")]
-    assert lint(records) == []
-
-
 async def test_disposing_a_watcher_does_not_stop_the_run() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("hi")
     run.pipe(ops.take(1)).subscribe()
@@ -183,26 +149,6 @@ async def test_a_hundred_turns_keep_the_stack_flat() -> None:
     calls = [call("get_weather", city=str(n)) for n in range(45)]
     worker = Worker(ScriptedModel([*calls, say("done")]), tools=[get_weather])
     assert (await worker.run("go")).turns == 46
-
-
-async def test_results_keep_the_order_of_the_calls_however_long_they_take() -> None:
-    gate = asyncio.Event()
-
-    @tool
-    async def slow() -> str:
-        """Wait."""
-        await gate.wait()
-        return "slow"
-
-    @tool
-    async def fast() -> str:
-        """Open."""
-        gate.set()
-        return "fast"
-
-    worker = Worker(ScriptedModel([call("slow") + call("fast"), "ok"]), tools=[slow, fast])
-    result = await worker.run("go")
-    assert [r.text for r in result.conversation.messages[2].tool_results] == ["slow", "fast"]
 
 
 async def test_no_more_tools_run_at_once_than_allowed() -> None:

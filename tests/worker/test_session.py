@@ -205,7 +205,7 @@ async def test_a_session_has_one_run_at_a_time() -> None:
     worker = Worker(ScriptedModel(["One.", "Two.", "Three."]))
     session = Session(worker)
     run = session.run("1")
-    with pytest.raises(SessionBusyError, match=run.id):
+    with pytest.raises(SessionBusyError, match=rf"{run.id}: await it, cancel it, or begin another one"):
         session.run("2")
     with pytest.raises(SessionBusyError, match=run.id):
         session.fork("run-1", 1)
