@@ -160,11 +160,15 @@ def test_the_calls_of_one_response(has_places: bool, assert_linear: AssertLinear
         reply = Reply(tool_calls=tuple(Call("look", {}, id=each.id) for each in calls))
         events: list[Event] = [
             RunStart(Conversation((Message.user("Go on."),)), 1),
-            *(TurnStart(), AttemptStart("scripted", "m")), *reply_events(reply), *map(ToolStart, calls, places),
-            *(ToolStop(each, 0.1, each.tool_use_id, at) for each,
-              at in zip(reversed(results), reversed(places), strict=True)),
+            *(TurnStart(), AttemptStart("scripted", "m")),
+            *reply_events(reply),
+            *map(ToolStart, calls, places),
+            *(
+                ToolStop(each, 0.1, each.tool_use_id, at)
+                for each, at in zip(reversed(results), reversed(places), strict=True)
+            ),
             MessageAdd((Message("user", tuple(results)),), "tools"),
-        ]  # fmt: skip
+        ]
         records = [Record(at, "r", 1, 1, 0.0, event) for at, event in enumerate(events, 1)]
 
         def fold() -> object:

@@ -905,17 +905,36 @@ class Saved(Door):
     right: ClassVar[Any] = with_()
     cells: ClassVar[Cells] = {
         "missing": [
-            no(without(name), f"required field `{name.rpartition('.')[2]}`") for name in ("run", "conversation",
-                "signatures", "is_foreign", "pause", "pause.hook", "pause.calls", "pause.required",
-                "pause.calls.0.place", "pause.calls.0.call")
+            no(without(name), f"required field `{name.rpartition('.')[2]}`")
+            for name in (
+                "run",
+                "conversation",
+                "signatures",
+                "is_foreign",
+                "pause",
+                "pause.hook",
+                "pause.calls",
+                "pause.required",
+                "pause.calls.0.place",
+                "pause.calls.0.call",
+            )
         ],
         "empty": [no(with_("pause", calls=[]), "required"), no(with_(signatures=[]), "0 calls were paused")],
-        "misspelt": [no(with_("pause", requires=[0]), "requires"),
-                     no(with_("pause.calls.0", is_aproved=False), "is_aproved"), no(with_(Pause={}), "Pause")],
-        "wrong type": [no(with_("pause", required="0"), "required"), no(with_("pause", required=[7]), "required"),
-                       no(with_("pause.calls.0", is_approved="yes"), "is_approved")],
-        "unknown member": [no(with_(approved=True), "approved"), no(with_("pause", approved=True), "approved"),
-                           no(with_("pause.calls.0", approved=True), "approved")],
+        "misspelt": [
+            no(with_("pause", requires=[0]), "requires"),
+            no(with_("pause.calls.0", is_aproved=False), "is_aproved"),
+            no(with_(Pause={}), "Pause"),
+        ],
+        "wrong type": [
+            no(with_("pause", required="0"), "required"),
+            no(with_("pause", required=[7]), "required"),
+            no(with_("pause.calls.0", is_approved="yes"), "is_approved"),
+        ],
+        "unknown member": [
+            no(with_(approved=True), "approved"),
+            no(with_("pause", approved=True), "approved"),
+            no(with_("pause.calls.0", approved=True), "approved"),
+        ],
         "unknown call": [no(with_("pause", required=[9]), "required")],
         "two calls of one id": "the decisions are those of the program: its row has them",
         "text for an object": [no(with_input("1"), "give an object"), no(with_input(TWO), "'euros' twice")],
@@ -923,7 +942,7 @@ class Saved(Door):
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
         "of another user": "a key of the application tells its own saved runs from others",
         "twice": [Cell([right, right], "resumed already", waits=False, paid=[1000])],
-    }  # fmt: skip
+    }
 
 
 class Program(Door):

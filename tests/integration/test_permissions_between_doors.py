@@ -326,9 +326,12 @@ def is_tested(first: type[Door], other: type[Door], *, is_one: bool) -> bool:
 
 
 PAIRS = [
-    (first, other, is_one) for first in Door.every for other in WITHDRAW for is_one in (True, False) if is_tested(first,
-        other, is_one=is_one)
-]  # fmt: skip
+    (first, other, is_one)
+    for first in Door.every
+    for other in WITHDRAW
+    for is_one in (True, False)
+    if is_tested(first, other, is_one=is_one)
+]
 
 
 @pytest.mark.parametrize("store", SLOW_STORES)

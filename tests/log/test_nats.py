@@ -433,12 +433,18 @@ async def cluster(program: str, folder: Path) -> AsyncGenerator[dict[str, NatsSe
             program,
             folder / f"s{n}",
             options=[
-                "--name", f"s{n}", "--cluster_name", "c", "--cluster", f"nats://127.0.0.1:{routes[n]}",
-                "--routes", ",".join(f"nats://127.0.0.1:{port}" for port in routes),
+                "--name",
+                f"s{n}",
+                "--cluster_name",
+                "c",
+                "--cluster",
+                f"nats://127.0.0.1:{routes[n]}",
+                "--routes",
+                ",".join(f"nats://127.0.0.1:{port}" for port in routes),
             ],
         )
         for n in range(3)
-    }  # fmt: skip
+    }
     try:
         for server in servers.values():
             server.start()

@@ -12,9 +12,13 @@ def one(_: Message) -> int:
 def question(text: str, rounds: int = 0) -> tuple[Message, ...]:
     """A question, rounds of tools, and the answer."""
     worked = [
-        message for n in range(rounds) for message in (Message.assistant(ToolCall(f"{text}-{n}", "look", {})),
-            Message.user(ToolResult(f"{text}-{n}", "seen")))
-    ]  # fmt: skip
+        message
+        for n in range(rounds)
+        for message in (
+            Message.assistant(ToolCall(f"{text}-{n}", "look", {})),
+            Message.user(ToolResult(f"{text}-{n}", "seen")),
+        )
+    ]
     return (Message.user(text), *worked, Message.assistant(f"{text}!"))
 
 
