@@ -186,8 +186,7 @@ async def test_a_fork_goes_another_way_with_other_keys() -> None:
         entries = [entry async for entry in log.read(run.id)]
         completed = next(entry for entry in entries if entry.kind == "status" and b"ompleted" in entry.body)
         fork = await fork_run(log, run.id, completed.last)
-        info = await log.info(fork)
-        assert info is not None
+        info = await log.existing(fork)
         assert (info.row.fork_of, info.is_cut_off()) == (run.id, True)
         other = [say("x"), say("It is different.")]
         result = await Worker(ByTurn(other), tools=[look], log=log).recover(fork)

@@ -1,13 +1,8 @@
 """Demo and chat as a person meets them: real processes in real terminals, and Ctrl-C."""
 
-import os
 import re
-import select
 import signal
-import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -16,11 +11,11 @@ import pytest
 
 from rxworker.messages import JsonObject
 from rxworker.testing import ReplayServer, ServedResponse, call, say, think
+from tests.ui.terminal.conftest import Terminal as AnyTerminal
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
 
-PATIENCE = 60.0
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 TOOLS = '''
@@ -30,64 +25,27 @@ def look_up(word: str) -> str:
 '''
 
 
-class Terminal:
-    """A process in a terminal: what is typed, what is shown."""
+class Terminal(AnyTerminal):
+    """A process in a terminal, whose sequences that move stay in what is shown."""
 
     def __init__(self, arguments: list[str], folder: Path, columns: int = 100, kind: str = "xterm-256color") -> None:
-        self._ours, theirs = os.openpty()
-        termios.tcsetwinsize(theirs, (30, columns))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "rxworker", *arguments], stdin=theirs, stdout=theirs, stderr=theirs,
-            start_new_session=True, cwd=folder,
-            env={
-                **os.environ, "TERM": kind, "XDG_STATE_HOME": str(folder / "state"), "ANTHROPIC_API_KEY": "none",
-                "NO_COLOR": "1", "PYTHONUTF8": "1",
-                "PYTHONUNBUFFERED": "1",  # as in containers: a write may end early
-            },
-        )  # fmt: skip
-        os.close(theirs)
-        self.shown = ""
-        self._data = b""
-        self._seen = 0
-
-    def wait_for(self, text: str) -> None:
-        """Wait until this is shown, after what was waited for before."""
-        until = time.monotonic() + PATIENCE
-        while (at := self.shown.find(text, self._seen)) < 0:
-            assert time.monotonic() < until, f"{text!r} did not come: {self.shown[self._seen :]!r}"
-            assert self._read(until), f"it ended before {text!r}: {self.shown!r}"
-        self._seen = at + len(text)
-
-    def type(self, text: str) -> None:
-        os.write(self._ours, text.encode())
+        state = str(folder / "state")
+        # Without a buffer, as in containers, a write may end early.
+        more = {
+            "NO_COLOR": "1",
+            "PYTHONUNBUFFERED": "1",
+            "ANTHROPIC_API_KEY": "none",
+            "TERM": kind,
+            "XDG_STATE_HOME": state,
+        }
+        super().__init__(arguments, folder, columns=columns, environment=more)
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    def end(self) -> int:
-        """Wait until it has ended; the exit code."""
-        until = time.monotonic() + PATIENCE
-        while self._read(until):
-            assert time.monotonic() < until, f"it did not end: {self.shown!r}"
-        return self.process.wait(PATIENCE)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
-
-    def _read(self, until: float) -> bool:
-        ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            return True
-        try:
-            data = os.read(self._ours, 65536)
-        except OSError:  # on Linux the end of the other side
-            return False
-        self._data += data
-        self.shown = STYLE.sub("", self._data.decode("utf-8", "replace"))
-        return bool(data)
+    @property
+    def shown(self) -> str:
+        return STYLE.sub("", self.raw)
 
 
 Open: TypeAlias = Callable[..., Terminal]
@@ -118,8 +76,7 @@ def leave(opened: Terminal) -> None:
     """Leave a conversation that is not stored: it takes the key twice."""
     opened.type("\x04")
     opened.wait_for("This conversation is not stored.")
-    opened.wait_for("> ")
-    opened.type("\x04")
+    opened.answer("> ", "\x04")
     assert opened.end() == 0
 
 
@@ -182,8 +139,7 @@ def test_ctrl_c_cancels_the_answer_and_keeps_the_conversation(terminal: Open) ->
         opened.wait_for("word word")
         opened.interrupt()
         opened.wait_for("cancelled")
-        opened.wait_for("> ")
-        opened.type("And now?\n")
+        opened.answer("> ", "And now?\n")
         opened.wait_for("Still here.")
         opened.wait_for("> ")
         second = str(server.requests[1].body)
@@ -236,8 +192,7 @@ def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
         opened.type("Are you there?\n")
         opened.wait_for("HTTP 404")
         opened.wait_for("--base-url")
-        opened.wait_for("> ")
-        opened.type("And now?\n")
+        opened.answer("> ", "And now?\n")
         opened.wait_for("Now I am.")
         opened.wait_for("> ")
         leave(opened)
@@ -258,14 +213,12 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: O
         opened = chat(terminal, server, "--log", f"sqlite:{tmp_path / 'runs.db'}")
         opened.type("A haiku\n")
         opened.wait_for("A pond.")
-        opened.wait_for("> ")
-        opened.type("\x04")
+        opened.answer("> ", "\x04")
         opened.wait_for("To go on with this conversation: rxworker chat --continue --plain")
         assert opened.end() == 0
         opened = terminal("chat", "--plain")
         opened.wait_for("anthropic m")
-        opened.wait_for("> ")
-        opened.type("Another\n")
+        opened.answer("> ", "Another\n")
         opened.wait_for("A frog.")
         opened.wait_for("> ")
         leave(opened)
@@ -277,11 +230,9 @@ def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: O
         assert "--continue needs the --log of the conversation" in opened.shown
         opened = terminal("chat", "--plain", "--continue", "--log", f"sqlite:{tmp_path / 'runs.db'}")
         opened.wait_for("Going on with: A haiku")
-        opened.wait_for("> ")
-        opened.type("And then?\n")
+        opened.answer("> ", "And then?\n")
         opened.wait_for("A splash.")
-        opened.wait_for("> ")
-        opened.type("\x04")
+        opened.answer("> ", "\x04")
         assert opened.end() == 0
         last = str(server.requests[2].body)
     assert "A haiku" in last
@@ -293,8 +244,7 @@ def test_a_chat_is_line_by_line_where_a_terminal_cannot_place_text(terminal: Ope
     with ReplayServer(["A pond."]) as server:
         asked = ["--provider", "anthropic", "--model", "m", "--base-url", server.base_url]
         opened = terminal("chat", *asked, kind="dumb")
-        opened.wait_for("> ")
-        opened.type("A haiku\n")
+        opened.answer("> ", "A haiku\n")
         opened.wait_for("A pond.")
         opened.wait_for("> ")
         leave(opened)

@@ -120,8 +120,7 @@ async def test_each_command_does_what_the_page_describes(store: str, new_address
         assert await output_of(tmp_path, ordered) == "order-4711"
         assert await output_of(tmp_path, ordered) == "order-4711"
         urgent = await output_of(tmp_path, command("--priority"))
-        info = await log.info(urgent)
-        assert info is not None
+        info = await log.existing(urgent)
         assert (info.status, info.row.priority, info.row.labels) == ("queued", 5, {"tenant": "acme"})
         async with process(tmp_path, command("--tenant-cap")):
             assert await end_of(log, urgent) == "Take an umbrella."

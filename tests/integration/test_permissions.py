@@ -1056,8 +1056,7 @@ async def doubtful(log: MemoryLog, run_id: str) -> str:
         entry for each in (*records[:-1], replace(records[-1], event=asked))
         for entry in entries_of([each], 1)
     ]  # fmt: skip
-    info = await log.info(run_id)
-    assert info is not None
+    info = await log.existing(run_id)
     claim = await log.claim("doubt-1", create=True)
     await log.append(claim, entries, after=0, row=info.row)
     await log.release(claim)

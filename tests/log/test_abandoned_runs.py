@@ -76,8 +76,7 @@ async def check_ended(log: EventLog, runs: list[str]) -> None:
         own = [record for record in records if not record.path]
         assert isinstance(own[-1].event, RunAbort), run
         assert lint([record.event for record in own]) == []
-        info = await log.info(run)
-        assert info is not None
+        info = await log.existing(run)
         assert (info.status, info.row.cause, info.owner) == ("aborted", "cancel", "")
     assert sorted(await log.prune(max_runs=0)) == sorted(runs)
 
@@ -127,8 +126,7 @@ async def test_a_run_nested_in_one_of_another_log_is_left_to_that() -> None:
     log, runs = await killed()
     for run in runs[1:]:
         claim = await log.claim(run)
-        info = await log.info(run)
-        assert info is not None
+        info = await log.existing(run)
         await log.append(claim, [], after=claim.last_seq, row=RunRow(outer="run-of-another-log"))
         await log.release(claim)
     async with RunSource(log) as source:
@@ -156,8 +154,7 @@ async def test_a_run_without_a_record_is_not_continued_and_not_held(open_store: 
         worker = Worker(ScriptedModel(["Hello."]), log=log)
         with pytest.raises(LogError, match="run-0 has no records"):
             await recovered(worker, "run-0")
-        info = await log.info("run-0")
-        assert info is not None
+        info = await log.existing("run-0")
         assert (info.owner, await log.list()) == ("", [])
         async with RunSource(log) as source:
             assert await source.take(wait=False) is None
@@ -281,8 +278,7 @@ async def test_nothing_waits_for_a_nested_run_that_is_paused() -> None:
         await log.send(nested, Command("pause"))
         may_end.set()
         await run
-        info = await log.info(nested)
-        assert info is not None
+        info = await log.existing(nested)
         assert info.status == "paused"
         with pytest.raises(RunStatusError, match="nested in"):
             await make_worker(log, in_tool, may_end).decide(nested).started()

@@ -51,8 +51,7 @@ async def test_the_same_run_twice_has_no_difference_although_ids_and_times_diffe
         diff = await diff_runs(log, one, other)
         assert diff.is_equal
         assert diff.messages == ()
-        info = await log.info(one)
-        assert info is not None
+        info = await log.existing(one)
         assert diff.common == info.last_seq
         assert (diff.a.run_id, diff.b.run_id) == (one, other)
 

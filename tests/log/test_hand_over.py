@@ -61,8 +61,7 @@ async def test_a_tool_may_finish_and_no_turn_is_begun(open_store: OpenLog) -> No
             await run
         kinds = [type(record.event) for record in await stored(log, run.id)]
         assert kinds[-3:] == [MessageAdd, TurnStop, HandOver]
-        info = await log.info(run.id)
-        assert info is not None
+        info = await log.existing(run.id)
         assert (info.status, info.owner, info.is_cut_off()) == ("running", "", True)
         (result,) = await finish(log, Shop())  # at once: nobody waits for the lease
         assert result.text == "Done."

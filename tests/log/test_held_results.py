@@ -93,8 +93,7 @@ async def test_a_result_that_hooks_had_not_seen_survives_its_process_and_is_not_
         async with asyncio.timeout(60):
             await gate.reached.wait()
         await run.barrier()
-        info = await log.info(run.id)
-        assert info is not None
+        info = await log.existing(run.id)
         assert [(at, result.text) for at, result in info.row.held.items()] == [(0, f"a: {SECRET}")]
         assert SECRET not in "".join([line.decode() async for line in export_run(log, run.id)])
         await run.hand_over(seconds=0.0)

@@ -148,8 +148,7 @@ async def test_a_cancelled_run_ends_although_the_log_does_not_answer(
         with pytest.raises(RunCancelledError):
             begun.result()
         gate.open()
-        free = await log.info(run)
-        assert free is not None
+        free = await log.existing(run)
         assert not free.owner
 
 
@@ -200,8 +199,7 @@ async def test_a_run_that_is_loaded_when_work_is_cancelled_is_left_to_others(mon
             await working
         gate.open()
         await settle()
-        found = await log.info(run)
-        assert found is not None
+        found = await log.existing(run)
         assert (found.status, found.owner) == ("queued", "")
 
 

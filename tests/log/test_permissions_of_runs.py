@@ -69,8 +69,7 @@ async def cut(log: MemoryLog, run_id: str, kind: str, *, new: str = "", **row: A
 
 
 async def allowed_of(log: EventLog, run_id: str) -> tuple[tuple[str, str], ...]:
-    info = await log.info(run_id)
-    assert info is not None
+    info = await log.existing(run_id)
     return info.row.allowed
 
 
@@ -127,8 +126,7 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             # The program of the session that resumes what it has may have allowed more since.
             assert isinstance(result, Finished if is_own or verb == "resume" else Paused)
             assert worker.session.allowed == ([] if is_own else [ALWAYS])
-            info = await log.info(resumed.id)
-            assert info is not None
+            info = await log.existing(resumed.id)
             assert info.row.labels == {"tenant": "acme"}
 
 

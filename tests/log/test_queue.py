@@ -311,8 +311,7 @@ async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store
         log.records(run).subscribe(lambda record: seen.append(record.seq), on_completed=done.set)
         async with working(log, simple), asyncio.timeout(60):
             await done.wait()
-        info = await log.info(run)
-        assert info is not None
+        info = await log.existing(run)
         assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))
 
 

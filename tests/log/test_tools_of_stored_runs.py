@@ -128,8 +128,7 @@ async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
     async with MemoryLog() as log:
         run = await begin(log)
         lacking = worker(log, *(() if other is None else (other(),)))
-        before = await log.info(run)
-        assert before is not None
+        before = await log.existing(run)
         with pytest.raises(ConfigurationError, match="pay"):
             await lacking.recover(run).started()
         async with RunSource(log) as source:
@@ -138,8 +137,7 @@ async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
                 if info is not None:
                     assert await source.recover(info, lambda: lacking.recover(run).started()) is None
                 await asyncio.sleep(0.02)
-        after = await log.info(run)
-        assert after is not None
+        after = await log.existing(run)
         assert (after.last_seq, after.owner, after.epoch - before.epoch) == (before.last_seq, "", 2)
         result = await worker(log, pay_tool()).recover(run)
         assert isinstance(result, Finished)
@@ -199,8 +197,7 @@ async def test_a_run_that_was_put_back_is_cancelled_by_a_process_without_its_too
         await log.requeue(name)
         await log.send(name, Command("cancel", {"reason": "enough"}))
         await end_cancelled(log, name)
-        info = await log.info(name)
-        assert info is not None
+        info = await log.existing(name)
         assert (info.status, info.owner, info.row.cause) == ("aborted", "", "cancel")
 
 

@@ -143,8 +143,7 @@ async def test_who_waits_for_a_log_that_hangs_is_woken_when_it_is_given_up(call:
     assert not log.heartbeat.renews("run-1")
     release.set()
     await steps()
-    info = await log.info("run-1")
-    assert info is not None
+    info = await log.existing("run-1")
     assert (info.owner, writer._task) == ("", None), "a claim that comes late is released"
 
 
@@ -163,8 +162,7 @@ async def test_a_log_that_hangs_does_not_hold_a_run_for_ever(call: str, monkeypa
             await run
     release.set()
     await steps()
-    info = await log.info(run.id)
-    assert info is not None
+    info = await log.existing(run.id)
     assert info.owner == ""
 
 
@@ -232,8 +230,7 @@ def test_a_cancelled_call_is_made_again_and_counts_once() -> None:
             writer = writer_of(log)
             await writer.open()
             await writer.close()
-            info = await log.info("run-1")
-            assert info is not None
+            info = await log.existing("run-1")
             assert (info.epoch, info.last_seq, info.owner) == (1, 1, "")
 
         run_stepped(main)

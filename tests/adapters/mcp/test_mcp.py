@@ -185,8 +185,7 @@ async def test_a_call_that_needs_approval_asks_the_user(
     assert (text_of(result), result.is_error) == (answer, action == "cancel")
     assert desk.deleted == (["a.txt"] if answer == "Done: a.txt is gone" else [])
     if log is not None:
-        info = await log.info(run_of(result))
-        assert info is not None
+        info = await log.existing(run_of(result))
         assert (info.row.worker, info.status) == ("clerk", "aborted" if action == "cancel" else "finished")
 
 

@@ -284,18 +284,27 @@ class Desk:
         await page.wait_for_selector("#link[data-state=open]")
         return page
 
-    async def ask(self, page: Page, text: str = "Go") -> None:
-        """Begin a run from the page, or say something into one."""
+    async def asked(self, text: str = "Go", *, status: str = "", width: int = 1280) -> Page:
+        """Open the page, begin a run from it, and wait until the run stands so."""
+        page = await self.open(width=width)
+        await self.ask(page, text, status=status)
+        return page
+
+    async def ask(self, page: Page, text: str = "Go", *, status: str = "") -> None:
+        """Begin a run from the page, or say something into one; wait until the run stands so."""
         await page.locator("#composer-input").fill(text)
         await page.locator("#composer-send").click()
+        await self.status(page, status)
 
-    async def press(self, page: Page, name: str) -> None:
-        """Press the button of that name."""
+    async def press(self, page: Page, name: str, *, status: str = "") -> None:
+        """Press the button of that name, and wait until the run stands so."""
         await page.get_by_role("button", name=name, exact=True).click()
+        await self.status(page, status)
 
     async def status(self, page: Page, word: str) -> None:
-        """Wait until the run stands so."""
-        await page.wait_for_selector(f"#run-status:text-is('{word}')")
+        """Wait until the run stands so, if a word is given."""
+        if word:
+            await page.wait_for_selector(f"#run-status:text-is('{word}')")
 
     async def answers(self, page: Page, *texts: str) -> None:
         """Wait until the answers are these."""

@@ -65,8 +65,7 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
     model = gated([*REPLIES, say("Other.")], free=True)
     async with desk.serve(model, [look], settings=settings):
         page = await desk.open("?token=a-very-secret-token")
-        await desk.ask(page, "First")
-        await desk.status(page, "finished")
+        await desk.ask(page, "First", status="finished")
         run = desk.runs[-1]
         await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
         await page.locator("#run-search").fill("first")
@@ -114,9 +113,7 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: D
     for n in range(60):
         many += call("look", where=f"there {n}")
     async with desk.serve(gated([many, say("Done.")], free=True), [look]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await page.get_by_role("button", name="Full width").click()
         await expect(page).to_have_url(re.compile(r"\?trace=wide#"))
         run = desk.runs[-1].id
@@ -133,8 +130,7 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: D
 async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hi.")], free=True)):
         page = await desk.open("?status=dead&sort=colour&from=5&to=1&board=none&of=none&since=ever")
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        await desk.ask(page, status="finished")
         await expect(page.locator("#run-filters")).to_have_attribute("data-active", "false")
         await expect(page.locator("#run-list li")).to_have_count(1)
         await expect(page.locator("#zoom-fit")).to_be_disabled()

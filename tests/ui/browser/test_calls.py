@@ -93,9 +93,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
     for name in names[1:]:
         asked += call("read", what=name)
     async with desk.serve(gated([asked, say("Read.")], free=True), [read]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         summary = "x.py +1 \N{MINUS SIGN}2, gone.py +0 \N{MINUS SIGN}1"
         await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
         table = "300 rows \N{MULTIPLICATION SIGN} 3 columns: id, name, note"
@@ -147,8 +145,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
 async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]
     async with desk.serve(gated(replies, free=True), [book]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await page.get_by_label("nights").fill("two")
         await page.get_by_label("extras").fill("[1]")
         await desk.press(page, "Approve with changes")
@@ -170,8 +167,7 @@ async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Des
         await page.locator("#approval-input").fill(json.dumps({**value, "nights": 5}))
         await desk.press(page, "Form")
         await expect(page.get_by_label("nights")).to_have_value("5")
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert booked == [{**value, "nights": 5, "extras": None}]
 
 
@@ -196,8 +192,7 @@ async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_wit
     guests: list[Any] = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
     asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
     async with desk.serve(gated([asked, say("Invited.")], free=True), [invite]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         host = page.get_by_role("group", name="host").first
         await host.get_by_label("age").fill("old")
         await desk.press(page, "Approve with changes")
@@ -223,8 +218,7 @@ async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_wit
             await desk.press(page, "Approve with changes")
             await expect(page.locator("#approval-error")).to_have_text(message)
         await area.fill(json.dumps(value))
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert booked == [{**value, "place": "here"}]
 
 
@@ -237,10 +231,8 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk:
     asked = [call("book", hotel=name) for name in "abcd"]
     replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
     async with desk.serve(gated(replies, free=True), [book]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.press(page, "Always allow here")
-        await desk.status(page, "finished")
+        page = await desk.asked()
+        await desk.press(page, "Always allow here", status="finished")
         assert [each["hotel"] for each in booked] == ["a", "b"]
         await expect(page.locator("#allowed li span")).to_have_text(["book"])
         other = await desk.open(f"#{desk.runs[1].id}")
@@ -248,8 +240,7 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk:
         await desk.press(page, "Ask again before book")
         for one in (page, other):
             await expect(one.locator("#allowed")).to_be_hidden()
-        await desk.ask(page, "And c")
-        await desk.status(page, "paused")
+        await desk.ask(page, "And c", status="paused")
         assert [each["hotel"] for each in booked] == ["a", "b"]
 
 
@@ -261,8 +252,7 @@ async def test_a_run_of_the_program_has_a_form_and_a_cost(desk: Desk, gated: typ
         server.add(run)
         page = await desk.open(f"#{run.id}")
         await page.get_by_label("hotel").fill("Palace")
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "running")
+        await desk.press(page, "Approve with changes", status="running")
         model.let(1)
         await expect(page.locator("#run-facts")).to_contain_text(re.compile("≈ cost .*[1-9]|cost ≈ .*[1-9]"))
         await expect(await desk.usage(page, "Cost")).to_have_text(re.compile("[1-9].* USD"))
@@ -299,8 +289,7 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated([call("reserve"), say("Done.")], free=True), [reserve]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         panel = page.locator("#approval")
         await expect(panel).to_contain_text("A question of tables (python), for reserve")
         await expect(panel).to_contain_text("How many?")
@@ -315,8 +304,7 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
         await expect(link).to_have_text("https://a.example/in?x")
         await expect(link).to_have_attribute("rel", "noopener noreferrer")
         await expect(panel.locator("strong")).to_have_text("a.example")
-        await desk.press(page, "I have visited it")
-        await desk.status(page, "finished")
+        await desk.press(page, "I have visited it", status="finished")
         form = {"guests": 2, "day": "Friday", "room": "d"}
         assert booked == [{"form": form, "sign": "accept"}]
 
@@ -324,9 +312,7 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
 async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([call("book", hotel="Palace"), say("Booked.")], free=True)
     async with desk.serve(model, [book]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "paused")
+        page = await desk.asked(status="paused")
         await page.locator("#approval").wait_for()
         # The keys come in the same turn of the page as the click.
         await page.evaluate("""() => {
@@ -340,9 +326,7 @@ async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) ->
     long = "a long note that needs much room in its row"
     results["cities"] = json.dumps([{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}])
     async with desk.serve(gated([call("read", what="cities"), say("Read.")], free=True), [read]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
         cell = page.locator(".result-table td").first
         await expect(cell).to_be_visible()
@@ -360,9 +344,7 @@ async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated([say("Hello.")], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await page.keyboard.press("Tab")
         await page.evaluate("""async () => {
           const { placeFocus } = await import("/static/views/dom.js");

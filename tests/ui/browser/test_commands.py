@@ -39,9 +39,7 @@ async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     async with desk.serve(gated(talk(), free=True), [look]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         field, keys = page.locator("#composer-input"), page.keyboard
         await field.focus()
         await keys.press("?")
@@ -84,8 +82,7 @@ async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(
         page = await desk.open()
         field, keys = page.locator("#composer-input"), page.keyboard
         await expect(field).to_be_focused()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        await desk.ask(page, status="finished")
         await page.reload()
         await expect(field).to_be_focused()
         requests: list[str] = []
@@ -116,9 +113,7 @@ async def test_a_phone_does_not_open_its_keyboard(desk: Desk, gated: type[GatedM
 
 async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("A."), say("B.")], free=True)):
-        page = await desk.open()
-        await desk.ask(page, "The weather in Lisbon")
-        await desk.status(page, "finished")
+        page = await desk.asked("The weather in Lisbon", status="finished")
         await page.locator("#new-run").click()
         await desk.ask(page, EVIL)
         await desk.answers(page, "B.")  # and not the run before, which has finished too
@@ -149,8 +144,7 @@ async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, g
 async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated(talk(), free=True), [look]):
         page = await desk.open(permissions=["clipboard-read", "clipboard-write"])
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        await desk.ask(page, status="finished")
         run = desk.runs[0]
         answer = page.locator("#conversation > .block.text").first
         await answer.hover()

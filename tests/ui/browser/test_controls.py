@@ -50,8 +50,7 @@ def nothing_deleted() -> None:
 async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await desk.press(page, "JSON")
         field = page.locator("#approval-input")
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
@@ -64,8 +63,7 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
         await expect(page.locator("#approval-error")).to_contain_text("object")
         assert deleted == []
         await field.fill('{"path": "b.txt"}')
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert deleted == ["b.txt"]
         await expect(page.locator("#approval")).to_be_hidden()
         await expect(page.locator(".call .outcome")).to_have_text("b.txt is gone")
@@ -78,21 +76,17 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
 async def test_a_call_is_approved_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        page = await desk.asked()
+        await desk.press(page, "Approve", status="finished")
         assert deleted == ["a.txt"]
 
 
 async def test_a_call_is_denied_with_a_reason(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Then not.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await page.get_by_label("Reason for the model").fill("it is needed")
-        await desk.press(page, "Deny")
-        await desk.status(page, "finished")
+        await desk.press(page, "Deny", status="finished")
         assert deleted == []
         await expect(page.locator(".call .outcome")).to_have_text("it is needed")
         await expect(page.locator("#composer-input")).to_be_enabled()
@@ -116,16 +110,13 @@ async def test_what_one_tab_decides_the_others_follow(desk: Desk, gated: type[Ga
 async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(2)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:8])
         await desk.press(page, "Cancel")
-        await desk.press(page, "Keep running")
-        await desk.status(page, "running")
+        await desk.press(page, "Keep running", status="running")
         await desk.press(page, "Cancel")
-        await desk.press(page, "Cancel now")
-        await desk.status(page, "cancelled")
+        await desk.press(page, "Cancel now", status="cancelled")
         await expect(page.locator("#conversation .note")).to_contain_text("cancelled from the page")
         await expect(page.locator(".block.text")).to_have_attribute("data-phase", "aborted")
         await desk.same(page, desk.runs[0])
@@ -135,20 +126,16 @@ async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk, gated: t
     """The page does not run it, and a run that is resumed without its result pauses at it again."""
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     async with desk.serve(gated([call("open_tab"), say("It is shut.")], free=True), [open_tab]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "paused")
+        page = await desk.asked(status="paused")
         await expect(page.locator("#approval button")).to_have_text(["Deny"])
-        await desk.press(page, "Deny")
-        await desk.status(page, "finished")
+        await desk.press(page, "Deny", status="finished")
         await desk.same(page, desk.runs[1])
 
 
 async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("look"), say("Nothing.")])
     async with desk.serve(model, [look]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
         async with page.expect_response("**/pause"):
@@ -208,8 +195,7 @@ async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_finger
         await desk.ask(page, "A question that is rather long for a page that is rather narrow")
         await expect(page.locator("#approval")).to_be_visible()
         await fits(page)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         views = {"Timeline": "#lanes", "Numbers": "#watchers-title", "Conversation": "#conversation"}
         for view in views:
             await desk.press(page, view)
@@ -253,8 +239,7 @@ async def test_what_is_read_stands_out_from_its_background(desk: Desk, gated: ty
         await desk.ask(page)
         await expect(page.locator("#approval")).to_be_visible()
         await faint(page)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         await faint(page)
 
 
@@ -293,8 +278,7 @@ async def faint(page: Page) -> None:
 async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         heard = page.locator("#announcer")
         model.let(4)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:16])
@@ -314,8 +298,7 @@ async def test_nothing_is_requested_from_other_servers(desk: Desk, gated: type[G
         note: Callable[[object], None] = lambda request: asked.append(request.url)  # type: ignore[attr-defined]  # noqa: E731
         page.on("request", note)
         await page.reload()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        await desk.ask(page, status="finished")
         assert asked
         assert [url for url in asked if not url.startswith(desk.url)] == []
 
@@ -323,8 +306,7 @@ async def test_nothing_is_requested_from_other_servers(desk: Desk, gated: type[G
 async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say("More")])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
         await page.route("**/send", lambda route: route.abort())
@@ -343,12 +325,10 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(desk: Desk, gate
     calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
     replies = [Reply(tool_calls=calls), say("One of them.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         field = page.locator("#approval .field input")
         await expect(field).to_have_value("a.txt")
         await desk.press(page, "Deny")
         await expect(field).to_have_value("b.txt")
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
     assert deleted == ["b.txt"]

@@ -57,8 +57,7 @@ async def held(page: Page, address: str) -> AsyncGenerator[asyncio.Event, None]:
 async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
     async with desk.serve(model, [look]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await desk.answers(page, LONG[:4])
         for _ in range(2):  # one that is under way when the page is left goes back into the box
@@ -80,8 +79,7 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
 async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel], has_log: bool) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
     async with desk.serve(model, [look], log=MemoryLog() if has_log else None):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await desk.answers(page, LONG[:4])
         for text in ("And hurry", "And hurry", "Be brief"):
@@ -102,16 +100,14 @@ async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel]
 async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await desk.answers(page, LONG[:4])
         await desk.ask(page, "Wait for me")
         await expect(page.locator("#queue-list li span")).to_have_text(["Wait for me"])
         await page.locator(BOX).fill("typed since")
         await desk.press(page, "Cancel")
-        await desk.press(page, "Cancel now")
-        await desk.status(page, "cancelled")
+        await desk.press(page, "Cancel now", status="cancelled")
         await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
         await expect(page.locator("#queue")).to_be_hidden()
         await expect(page.locator("#composer-note")).to_contain_text("ended before")
@@ -122,16 +118,14 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk,
 async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("delete", path="a"), say("Gone.")])
     async with desk.serve(model, [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await desk.answers(page, LONG[:4])
         async with page.expect_response("**/send"):
             await desk.ask(page, "Wait for me")
         await expect(page.locator("#queue-list li span")).to_have_text(["Wait for me"])
         model.let_all()
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         # The run that was paused has ended without reading it.
         await expect(page.locator(BOX)).to_have_value("Wait for me")
         await expect(page.locator("#queue")).to_be_hidden()
@@ -161,9 +155,7 @@ async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_si
 ) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "running")
+        page = await desk.asked(status="running")
         made, free = asyncio.Event(), asyncio.Event()
 
         async def refuse(route: Route) -> None:
@@ -219,11 +211,8 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk, gate
 async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("May I?") + call("delete", path="a"), say("Gone.")])
     async with desk.serve(model, [delete]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "running")
+        page = await desk.asked(status="running")
         await page.locator(BOX).fill("a thought")
         model.let_all()
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         await expect(page.locator(BOX)).to_have_value("a thought")

@@ -36,9 +36,7 @@ async def write(text: str) -> str:
 async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]
     async with desk.serve(gated(replies, free=True), [fetch]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         assert await page.locator(".result").evaluate("(n) => n.textContent.length") == 0
         await page.locator(".call summary").click()
         await expect(page.locator(".result .chunk").first).to_be_attached()
@@ -52,9 +50,7 @@ async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk, ga
     text = "word " * 16_000
     replies = [call("write", text=text), say("Done.")]
     async with desk.serve(gated(replies, free=True), [write]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         shown = await page.locator(".arguments").text_content()
         assert shown == f'{{\n  "text": "{text}"\n}}'
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
@@ -66,8 +62,7 @@ async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk, gat
         reply += call("write", text=f"{n}")
     model = gated([reply, say("More.") + call("write", text="last"), say("Done.")])
     async with desk.serve(model, [write]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await expect(page.locator(".call[data-state=done]")).to_have_count(180)
         model.let_all()
         await desk.status(page, "finished")

@@ -104,9 +104,7 @@ x = "text"  # comment
 async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
     thoughts = think("**Looking**\n\n- at the `sky`")
     async with desk.serve(gated([thoughts + say(TEXT)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await page.wait_for_selector(".hl-str")
         for name in ("strong", "li code"):
             assert await page.locator(f".block.thinking .text {name}").count() == 1, name
@@ -168,8 +166,7 @@ async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
 async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(33)
         await page.wait_for_selector(".markdown > p:nth-child(3)")
         await page.evaluate(
@@ -184,9 +181,7 @@ async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: ty
 async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
     size = 1_200_000
     async with desk.serve(gated([say("x" * size, chunk=100_000)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await page.wait_for_function(
             "(size) => document.querySelector('.block.text .text')?.textContent.length === size", arg=size
         )
@@ -196,9 +191,7 @@ async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gate
     """A browser looks at each child of an element in each frame."""
     text = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
     async with desk.serve(gated([say(text, chunk=40)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
         await expect(page.locator(blocks)).to_have_count(400)
         children = await page.locator(".markdown > *").count()
@@ -216,9 +209,7 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: D
     ]  # fmt: skip
     answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
     async with desk.serve(gated([say(answer)], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await expect(page.locator(".markdown a")).to_have_count(len(texts))
         shown = await page.locator(".markdown a").all_text_contents()
         assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
@@ -244,8 +235,7 @@ async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[Ga
     """The problems of the browser, which must be none, include what its policy refuses: inline styles and scripts."""
     model = gated([say(FORMULAS, chunk=7), say("Done: $x$.")])
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(5)
         # What is drawn later is drawn at once.
         await expect(page.locator(".math.drawn").first).to_be_visible()
@@ -299,9 +289,7 @@ async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
     library = tmp_path / "mermaid.min.js"
     library.write_text(LIBRARY, encoding="utf-8")
     async with desk.serve(gated([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         draw = page.get_by_role("button", name="Draw")
         await expect(draw).to_have_count(2)
         assert await page.locator("iframe").count() == 0, "nothing is loaded before that"
@@ -370,9 +358,7 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
         leaks = LEAKS.replace("URL", str(thief.make_url("")).rstrip("/"))
         text = f"```mermaid\n{leaks}\n```"
         async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=library)) as server:
-            page = await desk.open()
-            await desk.ask(page)
-            await desk.status(page, "finished")
+            page = await desk.asked(status="finished")
             await page.get_by_role("button", name="Draw").click()
             for name in ("end", "send", "top", "blank", "self"):  # the last one empties the frame
                 await page.frame_locator("iframe.diagram").locator(f"#{name}").click()
@@ -385,9 +371,7 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
 
 async def test_without_the_library_a_diagram_stays_code(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say(DIAGRAMS)], free=True)) as server:
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await expect(page.locator("figure.code")).to_have_count(3)
         assert await page.get_by_role("button", name="Draw").count() == 0
         for name in ("diagram.html", "diagram.js"):
@@ -407,9 +391,7 @@ async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[G
         " LR\n A --> --> [\n```"
     )
     async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=REAL)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         draw = page.get_by_role("button", name="Draw")
         await draw.first.click()
         shown = page.frame_locator("iframe.diagram")

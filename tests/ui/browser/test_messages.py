@@ -44,8 +44,7 @@ async def test_files_go_with_a_message_and_are_shown_with_it(desk: Desk, gated: 
         await expect(page.locator("#attached li")).to_have_count(3)
         await page.get_by_role("button", name="Remove b.txt").click()
         await expect(page.locator("#attached li")).to_have_count(2)
-        await desk.ask(page, "What is this?")
-        await desk.status(page, "finished")
+        await desk.ask(page, "What is this?", status="finished")
         assert await page.locator("#attached").is_hidden()
         message = page.locator(".message.user")
         assert await message.locator("img.thumbnail").evaluate("(node) => node.naturalWidth") == 1
@@ -102,8 +101,7 @@ async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk, gat
 async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("One."), say("Two."), say("Three."), say("Four.")], free=True)
     async with desk.serve(model):
-        page = await desk.open()
-        await desk.ask(page, "first")
+        page = await desk.asked("first")
         await desk.answers(page, "One.")
         await desk.ask(page, "second")
         await desk.answers(page, "One.", "Two.")

@@ -63,8 +63,7 @@ async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedMod
             await expect(button).to_be_in_viewport(ratio=1)
         await expect(page.locator("#approval h3")).to_be_in_viewport(ratio=1)
         await expect(page.locator("#approval .field :is(input, textarea)").first).to_be_in_viewport(ratio=0.05)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
 
 
 async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
@@ -107,16 +106,14 @@ async def test_the_skip_link_leads_to_the_decision_while_there_is_one(desk: Desk
         await skip.focus()
         await page.keyboard.press("Enter")
         await expect(page.locator("#approval")).to_be_focused()
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         await expect(skip).to_have_attribute("href", "#composer-input")
 
 
 async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
     async with desk.serve(model, closes=False):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(2)
         await desk.answers(page, LONG[:8])
         port = desk.port
@@ -137,9 +134,7 @@ async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: 
 
 async def test_a_run_that_has_ended_is_not_shown_as_unwatched(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("Hello.")], free=True)):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await expect(page.locator("#no-watchers")).to_contain_text("The run has ended")
         await expect(page.locator("body")).not_to_contain_text("Nobody watches")
 
@@ -147,9 +142,7 @@ async def test_a_run_that_has_ended_is_not_shown_as_unwatched(desk: Desk, gated:
 async def test_a_refusal_is_shown_once(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("look", where="there"), say("So be it.")]
     async with desk.serve(gated(replies, free=True), [look], hooks=[guard]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         await expect(page.locator(".call .outcome")).to_have_text(WHY)
         await expect(page.locator(".call .verdicts li")).to_have_text("Skip by guard")
         await expect(page.locator("#notes li")).to_contain_text("Skip · look")
@@ -164,9 +157,7 @@ async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> N
     helper = worker_tool(inner, name="helper", description="Helps.")
     both = call("helper", task="one") + call("helper", task="two")
     async with desk.serve(ScriptedModel([both, say("Done.")]), [helper]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.status(page, "finished")
+        page = await desk.asked(status="finished")
         lanes = "(all) => all.map((lane) => [Number(lane.dataset.depth), lane.querySelector('.lane-name').textContent])"
         found = await page.locator("#lanes .lane").evaluate_all(lanes)
         inside = [[0, "helper"], [1, "look"], [1, "answer"]]
@@ -184,8 +175,7 @@ async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
 
     model = ScriptedModel([call("wait"), say("Half") + fail("The key is not valid", "auth")])
     async with desk.serve(model, [wait]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await expect(page.locator(".call .call-word")).to_have_text("running")
         seen.set()
         await desk.status(page, "failed")
@@ -198,8 +188,7 @@ async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type
     settings = Settings(title="Desk", prices=prices)
     model = gated([say(LONG)])
     async with desk.serve(model, settings=settings):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         model.let(1)
         await expect(page.locator(".watcher-how")).to_have_text("merges")
         await expect(page.locator(".watcher-how")).to_have_attribute("title", HELP)

@@ -42,12 +42,10 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
 ) -> None:
     replies = [think("Hm.") + say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await lanes(page, "thinking", "answer", "delete")
         await expect(page.locator("#lanes .lane-text").last).to_contain_text("waiting for you")
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve", status="finished")
         # A tab that is opened later shows the same.
         for one in (page, await desk.open(f"#{desk.runs[1].id}")):
             await lanes(one, "thinking", "answer", "delete", "answer")
@@ -69,10 +67,8 @@ async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversati
 ) -> None:
     replies = [say("First.") + call("delete", path="a.txt"), say("Last.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        page = await desk.asked()
+        await desk.press(page, "Approve", status="finished")
         await lanes(page, "answer", "delete", "answer")
         for place, text in ((0, "First."), (1, "delete"), (2, "Last.")):
             await page.locator("#lanes .lane .lane-label").nth(place).click()
@@ -82,8 +78,7 @@ async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversati
 async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), call("delete", path="b.txt"), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete], settings=PRICED) as server:
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         for n in (1, 2):
             await expect(page.locator(".call[data-state=paused]")).to_have_count(1)
             await expect(page.locator("#no-watchers")).to_contain_text("The run waits")
@@ -107,10 +102,8 @@ async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk,
     replies = [call("delete", path="a.txt"), say("Gone.")]
     settings = Settings(title="Desk", max_kept=1)
     async with desk.serve(gated(replies, free=True), [delete], settings=settings):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.press(page, "Approve")
-        await desk.status(page, "finished")
+        page = await desk.asked()
+        await desk.press(page, "Approve", status="finished")
         other = await desk.open(f"#{desk.runs[1].id}")
         await lanes(other, "delete", "answer")
         await expect(other.locator("#timeline-note")).to_contain_text("no longer kept")

@@ -44,8 +44,7 @@ async def test_the_page_outlives_its_server(desk: Desk, gated: type[GatedModel],
     clerk: Makers = {"clerk": desk.maker(model, name="clerk")}
     async with serve(file, clerk) as server:
         desk.url = server.url
-        page = await desk.open()
-        await desk.ask(page, "Count.")
+        page = await desk.asked("Count.")
         model.let(2)
         await desk.answers(page, "One. Two")
         run = desk.runs[0].id
@@ -124,16 +123,14 @@ async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk
         desk.url = server.url
         page = await desk.open()
         other = await desk.open()
-        await desk.ask(page, "First.")
-        await desk.status(page, "failed")
+        await desk.ask(page, "First.", status="failed")
         again = page.get_by_role("button", name="Answer again")
         await expect(again.locator("..")).to_have_css("opacity", "1")  # without the pointer above it
         run = desk.runs[0].id
         await other.goto(f"{server.url}#{run}")
         await desk.status(other, "failed")
         await desk.press(page, "New run")
-        await desk.ask(page, "Second.")
-        await desk.status(page, "failed")
+        await desk.ask(page, "Second.", status="failed")
         await expect(page.get_by_role("button", name="Put back")).to_be_visible()
         is_out = False
         await desk.press(other, "Put back")

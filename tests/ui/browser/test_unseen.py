@@ -43,16 +43,14 @@ async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_wa
 ) -> None:
     replies = [call("delete", path=EVIL), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await expect(page.get_by_label("path")).to_have_value(f'"{SHOWN}"')
         await desk.press(page, "JSON")
         field = page.get_by_label("With these arguments")
         await expect(field).to_have_value(f'{{\n  "path": "{SHOWN}"\n}}')
         await expect(page.locator(".call .call-brief")).to_have_text(f"path: {SHOWN}")
         await field.fill(f'{{"path": "{SHOWN}!"}}')
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert deleted == [EVIL + "!"]
 
 
@@ -78,25 +76,21 @@ async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_change
 ) -> None:
     replies = [Reply(tool_calls=(Call("shell", EVIL),)), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         field = page.get_by_label("With this text, written as JSON")
         await expect(field).to_have_value(f'"{SHOWN}"')
         await field.fill('{"rm": 1}')
         await desk.press(page, "Approve with changes")
         await expect(page.locator("#approval-error")).to_contain_text("this is a text")
         await field.fill(f'"{SHOWN}!"')
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert deleted == [EVIL + "!"]
 
 
 async def test_free_text_is_changed_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [Reply(tool_calls=(Call("shell", "rm -r a"),)), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
-        page = await desk.open()
-        await desk.ask(page)
+        page = await desk.asked()
         await page.get_by_label("With this text").fill("rm -r b")
-        await desk.press(page, "Approve with changes")
-        await desk.status(page, "finished")
+        await desk.press(page, "Approve with changes", status="finished")
         assert deleted == ["rm -r b"]

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pytest
@@ -41,25 +42,28 @@ class Person:
         self.app = app
         self.pilot = pilot
 
-    async def say(self, text: str) -> None:
-        """Type something and send it."""
+    async def say(self, text: str, *, sees: str = "") -> None:
+        """Type something and send it, and wait until this is on the screen."""
         self.app.query_one(Composer).text = text
         await self.pilot.press("enter")
+        await self.sees(sees)
 
-    async def ask(self, text: str) -> None:
-        """Say something, and wait until the run has ended."""
+    async def ask(self, text: str, *, sees: str = "") -> None:
+        """Say something, and wait until the run has ended and this is on the screen."""
         await self.say(text)
         await self.rest()
+        await self.sees(sees)
 
     async def rest(self) -> None:
         """Wait until no run is on, and all is shown."""
         await asyncio.wait_for(self.app.conversation.rested.wait(), PATIENCE)
         await self.pilot.pause()
 
-    async def press(self, *keys: str) -> None:
-        """Press keys, and let them have their effect."""
+    async def press(self, *keys: str, sees: str = "") -> None:
+        """Press keys, let them have their effect, and wait until this is on the screen."""
         await self.pilot.press(*keys)
         await self.pilot.pause()
+        await self.sees(sees)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Let the app go on until something is so."""
@@ -68,8 +72,9 @@ class Person:
                 await self.pilot.pause(0.01)
 
     async def sees(self, text: str) -> None:
-        """Wait until this is on the screen."""
-        await self.until(lambda: text in self.screen)
+        """Wait until this is on the screen, if it is given."""
+        if text:
+            await self.until(lambda: text in self.screen)
 
     async def is_notified(self, text: str) -> None:
         """Wait until a notification has this text."""
@@ -139,6 +144,8 @@ class Terminal:
         controls: Whether the terminal controls the process.
         hurried: Whether the app has half a second to end after a signal, and not three.
         errors: The file that its standard error goes to, in place of the terminal.
+        columns: Of the terminal.
+        environment: What the process has beside the environment of the tests.
     """
 
     def __init__(
@@ -149,11 +156,13 @@ class Terminal:
         controls: bool = False,
         hurried: bool = False,
         errors: Path | None = None,
+        columns: int = 100,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         import termios
 
         self._ours, self._theirs = os.openpty()
-        termios.tcsetwinsize(self._theirs, (30, 100))
+        termios.tcsetwinsize(self._theirs, (30, columns))
         self.before = termios.tcgetattr(self._theirs)
         command = ["-c", CONTROLLED] if controls else ["-m", "rxworker"]
         command = ["-c", HURRIED] if hurried else command
@@ -165,7 +174,7 @@ class Terminal:
                 stderr=files.enter_context(errors.open("wb")) if errors else self._theirs,
                 start_new_session=True,
                 cwd=folder,
-                env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"},
+                env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
             )
         self.raw = ""
         self._data = b""
@@ -182,6 +191,11 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._ours, text.encode())
+
+    def answer(self, text: str, keys: str) -> None:
+        """Wait until this is shown, and then press keys."""
+        self.wait_for(text)
+        self.type(keys)
 
     def end(self) -> int:
         """Wait until it has ended; the exit code."""

@@ -78,8 +78,7 @@ async def test_questions_and_answers_are_shown(open_app: Open) -> None:
 async def test_text_is_shown_while_it_streams(open_app: Open) -> None:
     model = ScriptedModel([say("Once upon a time") + stall()])
     async with open_app(Worker(model)) as person:
-        await person.say("Tell me.")
-        await person.sees("Once upon a time")
+        await person.say("Tell me.", sees="Once upon a time")
         assert "answering" in person.screen
         await person.sees("1 watcher")
 
@@ -117,8 +116,7 @@ async def test_arguments_are_shown_while_they_are_written(open_app: Open) -> Non
 async def test_progress_is_shown_while_a_tool_runs(open_app: Open) -> None:
     model = ScriptedModel([call("wait_for_ever"), "Done."])
     async with open_app(Worker(model, tools=[wait_for_ever])) as person:
-        await person.say("Wait.")
-        await person.sees("two of four")
+        await person.say("Wait.", sees="two of four")
         assert re.search(r"● \d+(\.\d)? m?s", person.screen)
 
 
@@ -262,10 +260,8 @@ async def test_of_very_many_parts_the_first_leave_the_screen(open_app: Open, mon
 async def test_the_details_list_the_watchers(open_app: Open) -> None:
     model = ScriptedModel([say("Once") + stall()])
     async with open_app(Worker(model, tools=[look])) as person:
-        await person.say("Tell me.")
-        await person.sees("Once")
-        await person.press("ctrl+g")
-        await person.sees("terminal")
+        await person.say("Tell me.", sees="Once")
+        await person.press("ctrl+g", sees="terminal")
         assert "coalesce" in person.screen
         await person.press("escape")
         assert "coalesce" not in person.screen
@@ -282,10 +278,8 @@ async def test_light_and_dark(open_app: Open) -> None:
 
 async def test_the_keys_can_be_looked_up(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
-        await person.press("f1")
-        await person.sees("insert a line break")
-        await person.press("escape")
-        await person.sees("Type a message to begin.")
+        await person.press("f1", sees="insert a line break")
+        await person.press("escape", sees="Type a message to begin.")
 
 
 async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(open_app: Open) -> None:
@@ -330,5 +324,4 @@ async def test_keys_that_mean_nothing_are_not_offered(open_app: Open) -> None:
     model = ScriptedModel([call("look", where="here"), "Nothing."])
     async with open_app(Worker(model, tools=[look])) as person:
         assert "Unfold" not in person.screen
-        await person.ask("Look.")
-        await person.sees("Unfold")
+        await person.ask("Look.", sees="Unfold")

@@ -125,8 +125,7 @@ async def test_a_path_is_completed_in_the_middle_of_the_input_and_its_file_is_se
 ) -> None:
     model = ScriptedModel(["On Monday."])
     async with open_app(Worker(model, workspace=folder)) as person:
-        await person.press(*"When? ok", "left", "left", "left", *" @no")
-        await person.sees("notes.txt")
+        await person.press(*"When? ok", "left", "left", "left", *" @no", sees="notes.txt")
         await person.press("tab")
         assert person.typed == "When? @notes.txt  ok"
         await person.press(*"x")
@@ -142,8 +141,7 @@ async def test_a_path_is_completed_in_the_middle_of_the_input_and_its_file_is_se
 async def test_enter_chooses_a_file_and_a_second_one_sends(open_app: Open, folder: Path) -> None:
     model = ScriptedModel(["Yes."])
     async with open_app(Worker(model, workspace=folder)) as person:
-        await person.press(*"@do")
-        await person.sees("docs/")
+        await person.press(*"@do", sees="docs/")
         await person.press("enter")
         assert person.typed == "@docs/"
         await person.sees("a.md")
@@ -182,10 +180,8 @@ async def test_a_file_that_the_model_cannot_take_leaves_the_conversation_as_it_w
 
 async def test_a_message_with_a_file_that_was_not_read_comes_back_as_it_was_typed(open_app: Open, folder: Path) -> None:
     async with open_app(Worker(ScriptedModel([say("Once") + stall()]), workspace=folder)) as person:
-        await person.say("Tell me.")
-        await person.sees("Once")
-        await person.say("Read @notes.txt first.")
-        await person.sees("queued: Read @notes.txt first.")
+        await person.say("Tell me.", sees="Once")
+        await person.say("Read @notes.txt first.", sees="queued: Read @notes.txt first.")
         await person.press("ctrl+c")
         await person.rest()
         assert person.typed == "Read @notes.txt first."

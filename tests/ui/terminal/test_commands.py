@@ -38,8 +38,7 @@ Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 
 async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
-        await person.press("/")
-        await person.sees("begin a new conversation")
+        await person.press("/", sees="begin a new conversation")
         await person.press("t", "h", "tab")
         assert person.typed == "/theme "
         await person.sees("rxworker-contrast")
@@ -54,8 +53,7 @@ async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> No
 
 async def test_enter_sends_what_is_typed_before_the_menu_has_followed(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
-        await person.press(*"/them")
-        await person.sees("/theme")
+        await person.press(*"/them", sees="/theme")
         menu, text = person.app.query_one(CommandMenu), "/theme rxworker-contrast"
         before = list(menu.choices)
         person.app.query_one(Composer).text = text
@@ -88,8 +86,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(ope
         assert [title_of_session(each) for each in await list_sessions(log)] == ["Second question", "A [bold]trip"]
         model = ScriptedModel(["Two."])
         async with open_app(Worker(model, log=log), size=(100, 30)) as person:
-            await person.say("/resume ")
-            await person.sees("A [bold]trip")
+            await person.say("/resume ", sees="A [bold]trip")
             await person.press(*"trip", "enter")
             await person.until(lambda: len(person.lanes) == 2)
             await person.ask("Go on")
@@ -123,18 +120,15 @@ async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(ope
 
     worker = Worker(ScriptedModel([call("delete", path="a"), "Else.", "Done."]), tools=[delete])
     async with open_app(worker) as person:
-        await person.ask("Clean up")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up", sees="delete waits for approval")
         await person.press("escape")
         await person.say("/new")
         await person.until(lambda: not person.lanes)
         await person.ask("Something else")
         await person.say("/resume clean")
         await person.until(lambda: person.app.session.waiting_call is not None)
-        await person.press("ctrl+r")
-        await person.sees("delete waits for approval")
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+r", sees="delete waits for approval")
+        await person.press("ctrl+s", sees="Done.")
         assert ran == ["a"]
     assert worker.log is None
 
@@ -148,14 +142,11 @@ async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is
     answers = [call("delete", path=name) for name in "abc"]
     worker = Worker(ScriptedModel([answers[0], answers[1], "Done.", answers[2]]), tools=[delete])
     async with open_app(worker, size=(100, 30)) as person:
-        await person.ask("Clean up")
-        await person.sees("delete waits for approval")
-        await person.press("ctrl+a")
-        await person.sees("Done.")
+        await person.ask("Clean up", sees="delete waits for approval")
+        await person.press("ctrl+a", sees="Done.")
         await person.say("/allow delete")
         await person.is_notified("delete needs approval again.")
-        await person.ask("Once more")
-        await person.sees("delete waits for approval")
+        await person.ask("Once more", sees="delete waits for approval")
         await person.press("escape")
 
 
@@ -173,10 +164,8 @@ async def test_what_is_always_allowed_is_kept_with_a_stored_session(open_app: Op
             async with open_app(Worker(model, tools=[delete], log=log), size=(100, 30)) as person:
                 session = person.app.session
                 if is_first:
-                    await person.ask("Clean up")
-                    await person.sees("delete waits for approval")
-                    await person.press("ctrl+a")
-                    await person.sees("Done.")
+                    await person.ask("Clean up", sees="delete waits for approval")
+                    await person.press("ctrl+a", sees="Done.")
                     continue
                 [stored] = await list_sessions(log)
                 await person.say(f"/resume {stored.id}")
@@ -227,19 +216,14 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(o
 def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_path: Path) -> None:
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, "--log", "sqlite:runs.db", "--no-hooks")
-        opened.wait_for("Type a message to begin.")
-        opened.type("Hi\r")
+        opened.answer("Type a message to begin.", "Hi\r")
         opened.wait_for("Hello there!")
-        opened.wait_for("10 tokens in, 5 out")
-        opened.type("/quit\r")
+        opened.answer("10 tokens in, 5 out", "/quit\r")
         assert opened.end() == 0
         opened = chat(server.base_url, "--log", "sqlite:runs.db", "--also", "openai-chat/m2")
-        opened.wait_for("Type a message to begin.")
-        opened.type("/resume hi\r")
-        opened.wait_for("Hello there!")
-        opened.type("/model ")
-        opened.wait_for("openai-chat/m2")
-        opened.type("\x15\x04")
+        opened.answer("Type a message to begin.", "/resume hi\r")
+        opened.answer("Hello there!", "/model ")
+        opened.answer("openai-chat/m2", "\x15\x04")
         assert opened.end() == 0
         assert opened.is_restored
 
@@ -280,8 +264,7 @@ def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> N
 async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
         await person.ask("Hi")
-        await person.say("/trace")
-        await person.sees("turn 1")
+        await person.say("/trace", sees="turn 1")
         assert "first after" in person.screen
         await person.press("escape")
         assert person.app.screen is person.app.conversation
@@ -289,12 +272,10 @@ async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
 
 async def test_the_dashboard_of_the_conversation_is_shown_and_follows_its_runs(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello.", "Again."])), size=(100, 60)) as person:
-        await person.say("/usage")
-        await person.sees(f"{'Tokens':<19}  ...")
+        await person.say("/usage", sees=f"{'Tokens':<19}  ...")
         await person.press("escape")
         await person.ask("Hi")
-        await person.say("/usage")
-        await person.sees(f"{'Tokens':<19}  15")
+        await person.say("/usage", sees=f"{'Tokens':<19}  15")
         assert "Calls by tool" in person.screen
         await person.press("escape")
         assert person.app.screen is person.app.conversation
@@ -306,7 +287,6 @@ async def test_another_dashboard_can_be_given(open_app: Open) -> None:
     async with open_app(worker, size=(100, 30), dashboard=board) as person:
         for text in ("Hi", "And?"):
             await person.ask(text)
-        await person.say("/usage")
-        await person.sees("Turns so far  2")
+        await person.say("/usage", sees="Turns so far  2")
         assert "Mine" in person.screen
         assert "Time to first token" not in person.screen

@@ -51,24 +51,20 @@ class Deleting:
 async def test_a_call_that_waits_is_shown_and_run_as_it_was_shown(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up.", sees="delete waits for approval")
         assert "Delete a.txt?" in person.screen
         assert it.deleted == []
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
         assert it.deleted == ["a.txt"]
 
 
 async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up.", sees="delete waits for approval")
         await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
         assert person.field(0) == "a.txt"
-        await person.press("ctrl+e")
-        await person.sees("text, required")
+        await person.press("ctrl+e", sees="text, required")
         await person.press(*["backspace"] * 5, *"b.tx")
         for key in (Key("t", "t"), Key("ctrl+s", None)):  # without a wait in between
             person.app.post_message(key)
@@ -98,19 +94,14 @@ async def test_the_buttons_of_a_long_form_are_seen_and_an_error_goes_with_the_ne
     asked = call("book", city="Lisbon", nights=3)
     worker = Worker(ScriptedModel([asked, "Done."]), tools=[book])
     async with open_app(worker, size=size) as person:
-        await person.ask("Book it.")
-        await person.sees("book waits for approval")
-        await person.press("ctrl+e")
-        await person.sees("text, required")
+        await person.ask("Book it.", sees="book waits for approval")
+        await person.press("ctrl+e", sees="text, required")
         assert "Run ^s" in person.screen
         assert "Deny ^n" in person.screen
-        await person.press("tab", "x", "ctrl+s")
-        await person.sees("nights is not a whole number")
-        await person.press("backspace")
-        await person.sees("a whole number, required")
+        await person.press("tab", "x", "ctrl+s", sees="nights is not a whole number")
+        await person.press("backspace", sees="a whole number, required")
         assert "is not a whole number" not in person.screen
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
 
 
 async def test_a_key_in_one_packet_with_tab_goes_to_the_next_field(open_app: Open) -> None:
@@ -123,14 +114,11 @@ async def test_a_key_in_one_packet_with_tab_goes_to_the_next_field(open_app: Ope
 
     model = ScriptedModel([call("book", city="Lisbon", room="double"), "Done."])
     async with open_app(Worker(model, tools=[book])) as person:
-        await person.ask("Book it.")
-        await person.sees("book waits for approval")
-        await person.press("ctrl+e")
-        await person.sees("text, required")
+        await person.ask("Book it.", sees="book waits for approval")
+        await person.press("ctrl+e", sees="text, required")
         for key, character in (("tab", None), ("x", "x"), ("shift+tab", None), ("y", "y")):
             person.app.post_message(Key(key, character))
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
         results = person.app.conversation.session.worker.model.requests[-1].conversation.last
     assert results.tool_results[0].text == "Lisbony, doublex"
 
@@ -138,11 +126,9 @@ async def test_a_key_in_one_packet_with_tab_goes_to_the_next_field(open_app: Ope
 async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Then not.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up.", sees="delete waits for approval")
         person.app.screen.query_one("#why", Input).value = "I need it"
-        await person.press("ctrl+n")
-        await person.sees("Then not.")
+        await person.press("ctrl+n", sees="Then not.")
         assert it.deleted == []
         assert "⊘ not run" in person.screen
         results = person.app.session.current.conversation.messages[2].tool_results
@@ -152,16 +138,13 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
 async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up.", sees="delete waits for approval")
         await person.press("escape")
-        await person.say("Hm, wait.")
-        await person.sees("delete waits for approval")
+        await person.say("Hm, wait.", sees="delete waits for approval")
         assert it.deleted == []
         assert person.typed == "Hm, wait."
         await person.press("escape", "ctrl+r")
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
         assert it.deleted == ["a.txt"]
 
 
@@ -169,8 +152,7 @@ async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
 async def test_a_key_that_leaves_closes_a_dialog_and_decides_nothing(open_app: Open, key: str) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval")
+        await person.ask("Clean up.", sees="delete waits for approval")
         await person.press(key)
         assert person.app.screen is person.app.conversation
         assert person.app.session.waiting_call is not None
@@ -199,16 +181,14 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
 
     asked = call("send_mail", to="a\u202eb", body="Dear Ada,\n\nsee you.", tags=["x"])
     async with open_app(Worker(ScriptedModel([asked, "Done."]), tools=[send_mail]), (90, 40)) as person:
-        await person.ask("Go.")
-        await person.sees("send_mail waits for approval")
+        await person.ask("Go.", sees="send_mail waits for approval")
         shown = [line.strip(" │▌") for line in person.screen.splitlines()]
         assert [line for line in shown if line.startswith(("to ", "body", "Dear", "see", "copies"))] == [
             'to          "a\\u202eb"',
             "body        Dear Ada,",
             "see you.",
         ]
-        await person.press("ctrl+e")
-        await person.sees("whole number, optional. How many.")
+        await person.press("ctrl+e", sees="whole number, optional. How many.")
         for at, text, problem in (
             (0, '"a', "to is not text"),
             (2, '["x", 1]', "tags[1] is not text"),
@@ -223,8 +203,7 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
             person.app.screen.query_one(f"#field-{at}", TextArea).text = before
         assert not sent
         person.app.screen.query_one("#field-3", TextArea).text = "2"
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
     assert sent == [("a\u202eb", "Dear Ada,\n\nsee you.", ["x"], 2, False)]
 
 
@@ -232,8 +211,7 @@ async def test_arguments_are_fields_of_the_types_that_the_tool_has(open_app: Ope
 async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple[int, int]) -> None:
     it = Deleting(call("delete", path="a.txt") + call("delete", path="b.txt"), "Done.")
     async with open_app(it.worker, size=size) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval, and 1 more")
+        await person.ask("Clean up.", sees="delete waits for approval, and 1 more")
         for text in ("Delete a.txt?", "path        a.txt", "Run ^s", "Edit ^e", "Deny ^n", "Later esc"):
             assert text in person.screen
 
@@ -241,12 +219,9 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
 async def test_several_calls_are_shown_for_approval_one_after_the_other(open_app: Open) -> None:
     it = Deleting(call("delete", path="a") + call("delete", path="b"), "Done.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("delete waits for approval, and 1 more")
-        await person.press("ctrl+s")
-        await person.sees("Delete b?")
-        await person.press("ctrl+n")
-        await person.sees("Done.")
+        await person.ask("Clean up.", sees="delete waits for approval, and 1 more")
+        await person.press("ctrl+s", sees="Delete b?")
+        await person.press("ctrl+n", sees="Done.")
         assert it.deleted == ["a"]
 
 
@@ -263,8 +238,7 @@ async def test_no_dialog_opens_in_the_middle_of_typing(open_app: Open) -> None:
     it.worker.hooks.clear()
     it.worker.hooks.add(ask_later)
     async with open_app(it.worker) as person:
-        await person.say("Clean up.")
-        await person.sees("thinks about it")
+        await person.say("Clean up.", sees="thinks about it")
         await person.press("h", "m")
         typing.set()
         await person.rest()
@@ -278,8 +252,7 @@ async def test_ctrl_c_cancels_the_answer_and_the_conversation_is_kept(open_app: 
     model = ScriptedModel([say("Once upon a time") + stall(), "Still here."])
     worker = Worker(model)
     async with open_app(worker) as person:
-        await person.say("Tell me.")
-        await person.sees("Once upon a time")
+        await person.say("Tell me.", sees="Once upon a time")
         await person.press("ctrl+c")
         await person.rest()
         assert "cancelled" in person.screen
@@ -306,8 +279,7 @@ async def test_ctrl_c_twice_leaves(open_app: Open) -> None:
 
     worker = Worker(ScriptedModel([call("stubborn")]), tools=[stubborn])
     async with open_app(worker) as person:
-        await person.say("Wait.")
-        await person.sees("waits")
+        await person.say("Wait.", sees="waits")
         await person.pilot.press("ctrl+c", "ctrl+c")
         await person.until(lambda: not person.app.is_running)
     assert person.app.return_code == 130
@@ -325,8 +297,7 @@ async def test_at_rest_it_is_left_with_a_key(open_app: Open, key: str, code: int
 async def test_leaving_cancels_the_run_first(open_app: Open) -> None:
     worker = Worker(ScriptedModel([say("Once") + stall()]))
     async with open_app(worker) as person:
-        await person.say("Tell me.")
-        await person.sees("Once")
+        await person.say("Tell me.", sees="Once")
         await person.press("ctrl+q")
         await person.is_notified("This conversation is not stored.")
         assert person.app.session.status == "answering"
@@ -368,10 +339,8 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
     said = asyncio.Event()
     worker = Worker(ScriptedModel([call("wait"), "I heard you."]), tools=[wait])
     async with open_app(worker) as person:
-        await person.say("Wait.")
-        await person.sees("waits")
-        await person.say("Faster!")
-        await person.sees("queued: Faster!")
+        await person.say("Wait.", sees="waits")
+        await person.say("Faster!", sees="queued: Faster!")
         said.set()
         await person.rest()
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == ["Wait.", "Faster!"]
@@ -382,8 +351,7 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
 async def test_a_message_that_could_not_be_sent_comes_back(open_app: Open) -> None:
     worker = Worker(ScriptedModel([say("Once") + stall()]))
     async with open_app(worker) as person:
-        await person.say("Tell me.")
-        await person.sees("Once")
+        await person.say("Tell me.", sees="Once")
         await person.say("Are you there?")
         await person.press("ctrl+c")
         await person.rest()
@@ -422,17 +390,14 @@ async def test_a_run_pauses_and_goes_on(open_app: Open) -> None:
     go = asyncio.Event()
     worker = Worker(ScriptedModel([call("step"), "Arrived."]), tools=[step])
     async with open_app(worker) as person:
-        await person.say("Go.")
-        await person.sees("steps")
-        await person.press("ctrl+p")
-        await person.sees("pausing")
+        await person.say("Go.", sees="steps")
+        await person.press("ctrl+p", sees="pausing")
         go.set()
         await person.rest()
         assert "paused" in person.screen
         assert "Paused" in person.screen
         assert "Arrived." not in person.screen
-        await person.press("ctrl+r")
-        await person.sees("Arrived.")
+        await person.press("ctrl+r", sees="Arrived.")
         assert "Was paused" in person.screen
 
 
@@ -443,8 +408,7 @@ async def test_a_message_to_a_paused_turn_goes_on_with_it(open_app: Open) -> Non
 
     worker = Worker(ScriptedModel(["Draft.", "Better."]), hooks=[check])
     async with open_app(worker) as person:
-        await person.ask("Write.")
-        await person.sees("Is it good?")
+        await person.ask("Write.", sees="Is it good?")
         assert isinstance(person.app.session.paused, Paused)
         await person.ask("No, write it better.")
         assert "Better." in person.screen
@@ -457,8 +421,7 @@ async def test_a_call_that_only_a_client_can_run_fails_when_the_run_is_resumed(o
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     worker = Worker(ScriptedModel([call("open_tab"), "It is not open."]), tools=[open_tab])
     async with open_app(worker) as person:
-        await person.ask("Open it.")
-        await person.sees("open_tab runs in the client")
+        await person.ask("Open it.", sees="open_tab runs in the client")
         await person.ask("Go on.")
         assert "It is not open." in person.screen
 
@@ -518,11 +481,9 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
 
     model = ScriptedModel([Reply(tool_calls=(Call("shell", "rm -r a"),)), "Done."])
     async with open_app(Worker(model, tools=[Shell()], hooks=[ask])) as person:
-        await person.ask("Clean up.")
-        await person.sees("shell waits for approval")
+        await person.ask("Clean up.", sees="shell waits for approval")
         assert person.field(0) == "rm -r a"
-        await person.press("ctrl+e", "backspace", "b", "ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+e", "backspace", "b", "ctrl+s", sees="Done.")
         assert ran == ["rm -r b"]
 
 
@@ -537,11 +498,9 @@ async def test_an_edit_of_a_file_is_shown_as_a_diff_before_and_after_it_is_made(
     asked = call("edit", path="a.py", old_string="x = 1", new_string="x = 2")
     worker = Worker(ScriptedModel([asked, "Done."]), tools=[edit])
     async with open_app(worker, size=(90, 40)) as person:
-        await person.ask("Change it.")
-        await person.sees("edit waits for approval")
+        await person.ask("Change it.", sees="edit waits for approval")
         assert all(text in person.screen for text in ("a.py +1 -1", "-x = 1", "+x = 2"))
-        await person.press("ctrl+s")
-        await person.sees("Done.")
+        await person.press("ctrl+s", sees="Done.")
         for text in ("a.py +2 -1", "-2", "+two", "+more", "✓ Edit it", "○ Look at it", "+new line"):
             assert text in person.screen
 
@@ -567,8 +526,7 @@ async def test_a_pause_by_request_approves_no_call_that_a_hook_paused_at(open_ap
             await person.press("ctrl+r")
         await person.sees("delete waits for approval")
         assert it.deleted == []
-        await person.press("ctrl+n")
-        await person.sees("Then not.")
+        await person.press("ctrl+n", sees="Then not.")
         assert it.deleted == []
 
 
@@ -576,12 +534,9 @@ async def test_two_calls_of_one_id_are_decided_about_one_by_one(open_app: Open) 
     calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
     it = Deleting(Reply(tool_calls=calls), "One of them.")
     async with open_app(it.worker) as person:
-        await person.ask("Clean up.")
-        await person.sees("Delete a.txt?")
-        await person.press("ctrl+n")
-        await person.sees("Delete b.txt?")
-        await person.press("ctrl+s")
-        await person.sees("One of them.")
+        await person.ask("Clean up.", sees="Delete a.txt?")
+        await person.press("ctrl+n", sees="Delete b.txt?")
+        await person.press("ctrl+s", sees="One of them.")
         assert it.deleted == ["b.txt"]
 
 
@@ -604,18 +559,14 @@ async def test_a_question_of_a_tool_is_answered_in_its_form(open_app: Open, is_a
 
     model = ScriptedModel([call("book"), "Done."])
     async with open_app(Worker(model, tools=[book])) as person:
-        await person.ask("Go.")
-        await person.sees("book has a question")
+        await person.ask("Go.", sees="book has a question")
         assert "tides has a question: How many?" in person.screen
         await person.sees("whole number, minimum 1, required.")
-        await person.press("ctrl+s")
-        await person.sees("guests is missing")
-        await person.press("0", "ctrl+s")
-        await person.sees("guests is below 1")
+        await person.press("ctrl+s", sees="guests is missing")
+        await person.press("0", "ctrl+s", sees="guests is below 1")
         if is_answered:
             assert (person.field(0), person.field(1)) == ("0", "Friday")
             await person.press("backspace", "2")
-        await person.press("ctrl+s" if is_answered else "ctrl+n")
-        await person.sees("Done.")
+        await person.press("ctrl+s" if is_answered else "ctrl+n", sees="Done.")
     [result] = model.requests[-1].conversation.messages[-1].tool_results
     assert result.text == ("accept {'guests': 2, 'on': 'Friday'}" if is_answered else "decline {}")

@@ -109,11 +109,9 @@ async def test_a_folded_paste_is_unfolded_with_a_key_and_sent_as_it_was(open_app
 
 async def test_a_paste_into_a_message_that_is_not_read_comes_back_folded(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([say("Once") + stall()]))) as person:
-        await person.say("Tell me.")
-        await person.sees("Once")
+        await person.say("Tell me.", sees="Once")
         await paste(person, LONG)
-        await person.press("enter")
-        await person.sees(f"queued: {FOLDED}")
+        await person.press("enter", sees=f"queued: {FOLDED}")
         await person.press("ctrl+c")
         await person.rest()
         assert person.typed == FOLDED

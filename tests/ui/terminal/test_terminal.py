@@ -26,18 +26,14 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     with ReplayServer(["Hello there!", long]) as server:
         opened = chat(server.base_url)
         opened.wait_for("Type a message to begin.")
-        opened.wait_for("time_stamp")
-        opened.type("Hi\r")
+        opened.answer("time_stamp", "Hi\r")
         opened.wait_for("Hello there!")
-        opened.wait_for("10 tokens in, 5 out")
-        opened.type("A lot\r")
-        opened.wait_for("word word")
-        opened.type("\x03")
+        opened.answer("10 tokens in, 5 out", "A lot\r")
+        opened.answer("word word", "\x03")
         opened.wait_for("cancelled")
         opened.wait_for("Type a message, or /")  # until then, a second one leaves at once
         opened.type("\x03")
-        opened.wait_for("not stored")
-        opened.type("\x03")
+        opened.answer("not stored", "\x03")
         assert opened.end() == 130
         sent = str(server.requests[0].body)
     assert re.search(r"\[\d\d:\d\d:\d\d\] ", sent)
@@ -50,12 +46,9 @@ def test_it_fills_the_screen_when_only_standard_error_is_redirected(chat: Open, 
     errors = tmp_path / "errors.txt"
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, errors=errors)
-        opened.wait_for("Type a message to begin.")
-        opened.type("Hi\r")
-        opened.wait_for("Hello there!")
-        opened.type("\x04")
-        opened.wait_for("not stored")
-        opened.type("\x04")
+        opened.answer("Type a message to begin.", "Hi\r")
+        opened.answer("Hello there!", "\x04")
+        opened.answer("not stored", "\x04")
         assert opened.end() == 0
     assert FULL in opened.raw
     assert opened.is_restored
@@ -66,16 +59,11 @@ def test_a_paste_presses_no_keys_and_moves_no_cursor(chat: Open) -> None:
     lines = "\r".join(f"{number} \x1b]0;owned\x07\x1b[2J\x11\x13" for number in range(20))
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url)
-        opened.wait_for("Type a message to begin.")
-        opened.type(f"\x1b[200~{lines}\x1b[201~")
-        opened.wait_for("[pasted 20 lines]")
-        opened.type("\x1b[200~end\x1b[31m\x11\x1b[201~")
-        opened.wait_for("end␛[31m␑")
-        opened.type("\r")
-        opened.wait_for("Hello there!")
-        opened.type("\x11")
-        opened.wait_for("not stored")
-        opened.type("\x11")
+        opened.answer("Type a message to begin.", f"\x1b[200~{lines}\x1b[201~")
+        opened.answer("[pasted 20 lines]", "\x1b[200~end\x1b[31m\x11\x1b[201~")
+        opened.answer("end␛[31m␑", "\r")
+        opened.answer("Hello there!", "\x11")
+        opened.answer("not stored", "\x11")
         assert opened.end() == 0
         sent = str(server.requests[0].body)
     assert "owned" not in opened.raw.partition("[pasted 20 lines]")[0]
@@ -95,12 +83,9 @@ def test_a_signal_leaves_the_terminal_as_it_was(chat: Open, number: signal.Signa
 
 def test_no_listener_is_an_error_and_not_the_end(chat: Open) -> None:
     opened = chat("http://127.0.0.1:9")
-    opened.wait_for("Type a message to begin.")
-    opened.type("Hi\r")
-    opened.wait_for("No connection")
-    opened.type("\x11")
-    opened.wait_for("not stored")
-    opened.type("\x11")
+    opened.answer("Type a message to begin.", "Hi\r")
+    opened.answer("No connection", "\x11")
+    opened.answer("not stored", "\x11")
     assert opened.end() == 0
     assert opened.is_restored
 
@@ -118,12 +103,10 @@ def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) 
     )
     with ReplayServer([call("wait")]) as server:
         opened = chat(server.base_url, "--tool", "stubborn:wait")
-        opened.wait_for("Type a message to begin.")
-        opened.type("Wait.\r")
+        opened.answer("Type a message to begin.", "Wait.\r")
         opened.until((tmp_path / "begun").exists)
         opened.type("\x03")
-        opened.wait_for("cancelling")
-        opened.type("\x03")
+        opened.answer("cancelling", "\x03")
         assert opened.end() == 130
     assert opened.is_restored
     assert "Traceback" not in opened.shown
@@ -134,14 +117,11 @@ def test_without_textual_there_is_a_hint_and_lines(chat: Open, tmp_path: Path) -
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, "--no-hooks")
         opened.wait_for("pip install '/path/to/the/checkout[tui]'")
-        opened.wait_for("> ")
-        opened.type("Hi\n")
+        opened.answer("> ", "Hi\n")
         opened.wait_for("Hello there!")
-        opened.wait_for("> ")
-        opened.type("\x04")
+        opened.answer("> ", "\x04")
         opened.wait_for("not stored")
-        opened.wait_for("> ")
-        opened.type("\x04")
+        opened.answer("> ", "\x04")
         assert opened.end() == 0
         assert not re.search(r"\[\d\d:\d\d:\d\d\] ", str(server.requests[0].body))
     assert FULL not in opened.raw
