@@ -15,7 +15,7 @@ from typing import Any
 from playwright.async_api import Page, async_playwright
 
 from rxworker import Worker, tool
-from rxworker.boards import Dashboard
+from rxworker.boards import Dashboard, Panel
 from rxworker.errors import RxWorkerError
 from rxworker.panels import RUNS
 from rxworker.providers import Request
@@ -28,6 +28,7 @@ from tests.ui.screenshots import ARGS, DOCS, shrink, used
 PAGE = DOCS / "reference" / "boards.md"
 PICTURES = DOCS / "pictures"
 MODEL = "claude-sonnet-5-5"
+CHART, SHOWN = ".u-over", ".board-value > *, .board-table tbody tr"
 WIDE = {"table": 860, "lane": 560}
 """The width of the panels that need more than `NARROW`, in pixels."""
 NARROW = 340
@@ -89,7 +90,7 @@ def views() -> Dashboard:
     _, _, views = PAGE.read_text(encoding="utf-8").partition("## The views in pictures\n")
     for block in blocks_of(views):
         exec(block.code, names)  # the page is ours
-    return names["VIEWS"]
+    return Dashboard([value for name, value in names.items() if isinstance(value, Panel) and value.view == name])
 
 
 async def ask(server: WebServer, number: int) -> None:
@@ -134,19 +135,17 @@ async def main() -> None:
             await page.goto(f"{server.url}own")
             for each, path in zip(shown.panels, made, strict=True):
                 panel = page.locator(f'rx-panel[panel="{each.name}"] .board-panel')
-                await panel.locator(".board-value > *").first.wait_for()
+                await panel.locator(CHART if each.view in ("line", "area") else SHOWN).first.wait_for()
                 await panel.screenshot(path=path)
         async with WebServer(make_worker, port=0, dashboards=[RUNS]) as server:
             async with asyncio.TaskGroup() as group:
                 for number in range(20):
                     group.create_task(ask(server, number))
                     await asyncio.sleep(0.2)
-            html = OWN_PAGE.format(panels='<rx-panel src="api/boards/runs" style="width: 860px"></rx-panel>')
-            await page.unroute("**/own")
-            await page.route("**/own", lambda route: route.fulfill(body=html, content_type="text/html"))
-            await page.goto(f"{server.url}own")
+            await page.goto(f"{server.url}boards/runs")
             await page.locator(".board-table tbody tr").nth(19).wait_for()
-            await page.locator(".board").screenshot(path=PICTURES / "dashboard.png")
+            await page.locator(CHART).first.wait_for()
+            await page.screenshot(path=PICTURES / "dashboard.png", clip={"x": 0, "y": 0, "width": 1280, "height": 700})
             await explain(page, server)
         await browser.close()
     shrink([*made, PICTURES / "dashboard.png", PICTURES / "xray.png"])

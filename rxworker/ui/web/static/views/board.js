@@ -7,7 +7,7 @@ import { csvOf, TableView } from "./table.js";
 import { amount, money, plural, seconds } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 
-const WIDE = ["table", "lane"];
+const WIDE = ["table", "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
@@ -21,6 +21,7 @@ export class BoardView {
   // `panels`: as the server describes them. `makeXRay` makes what shows the operators of a panel, if they may be seen.
   open(panels, makeXRay = null) {
     this.close();
+    this.node.dataset.columns = columnsOf(panels);
     this.node.replaceChildren(...panels.map((panel) => {
       const view = new PanelView(panel, this.options, makeXRay?.(panel) ?? null);
       this.panels.set(panel.name, view);
@@ -38,9 +39,21 @@ export class BoardView {
   }
 }
 
+const widthOf = ({ view, width }) => width ?? (WIDE.includes(view) ? COLUMNS : 1);
+
+// How many columns the longest row of panels takes, so that a few panels take the whole width.
+function columnsOf(panels) {
+  let row = 0, most = 1;
+  for (const width of panels.map(widthOf)) {
+    row = width === COLUMNS ? 0 : row + width;
+    most = Math.max(most, row);
+  }
+  return Math.min(most, COLUMNS);
+}
+
 class PanelView {
   constructor(panel, options, xray) {
-    const { title, view, alert = null, width = WIDE.includes(view) ? 4 : 1, height = 1 } = panel;
+    const { title, view, alert = null, height = 1 } = panel;
     Object.assign(this, { panel, options, state: {}, chart: null, table: null, isTable: false, isWhole: false, reading: null, most: MOST[height - 1] ?? MOST[0] });
     this.limit = alert === null ? "" : el("p", { class: "board-limit" }, el("span", { class: "board-mark", "aria-hidden": "true", text: alert.is_above ? "▲" : "▼" }), (this.limitText = el("span", { role: "status" })));
     this.value = el("div", { class: "board-value", part: "value" });
@@ -52,7 +65,7 @@ class PanelView {
     const menu = el("div", { class: "board-menu", popover: "" }), more = el("button", { class: "board-menu-button", type: "button", text: "⋯", "aria-label": fill(words.board.actions, { title }) });
     more.popoverTargetElement = menu;
     new Menu(menu, () => this.actions(), more);
-    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": view, "data-width": width, "data-height": height, "aria-label": title, onclick: ({ target }) => target.closest(".board-more") && this.open() },
+    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": view, "data-width": widthOf(panel), "data-height": height, "aria-label": title, onclick: ({ target }) => target.closest(".board-more") && this.open() },
       el("div", { class: "board-head" }, el("h3", { part: "title", text: title }), xray?.button ?? "", more, menu), this.value, this.body, this.read, this.limit, this.about, this.error, xray?.node ?? "");
   }
 
