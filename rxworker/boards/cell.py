@@ -164,6 +164,7 @@ class Cell:
         version: How often what it shows has changed.
         reads: The classes of the events whose records it takes notice of; ``None`` for all. The others may be left out.
         on_reads: Called when ``reads`` has changed.
+        on_made: Called with the name of a group, or of a number, and the record that has made a value of it.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class Cell:
     ) -> None:
         self.panel = panel
         self.on_reads: Callable[[], object] = noop
+        self.on_made: Callable[[str, Record], object] | None = None
         self._read_by_lanes: Kinds | None = NO_KINDS
         names = named_kinds(panel.group)  # another record opens no pipeline
         self.reads: Kinds | None = None if names is None else kept_kinds(panel.group, names)
@@ -194,7 +196,8 @@ class Cell:
         self._missing: dict[str, tuple[str, ...]] = {}
         self._series: dict[str, Series] = {}
         self._alerts = _Alerts(panel, self._clock, self._report)
-        self._changed = self._taken = 0.0
+        self._changed = 0.0
+        self._taken: Record | None = None
         self._error = ""
 
     @property
@@ -212,7 +215,7 @@ class Cell:
 
     def take(self, record: Record) -> None:
         """Take the next record; the clock has its time."""
-        self._emitted, self._taken = 0, record.time
+        self._emitted, self._taken = 0, record
         try:
             lane = self._lanes.get("") if self._is_plain else None
             if lane is not None:  # as for nearly every record
@@ -243,7 +246,7 @@ class Cell:
                 self._stop(None, error)
 
     def _run(self, timer: Action, clock: abc.SchedulerBase, state: Any) -> abc.DisposableBase | None:
-        self._emitted, self._taken = 0, 0.0
+        self._emitted, self._taken = 0, None
         try:
             return timer(clock, state)
         except Exception as error:
@@ -342,6 +345,8 @@ class Cell:
             self._values[name] = value
         else:
             raise misfit(panel, value, "texts")
+        if not self._is_number:
+            self._note_maker(name)
         self._note()
 
     def _put_numbers(self, name: str, value: object) -> None:
@@ -369,16 +374,22 @@ class Cell:
     def _put_number(self, key: str, value: object, *, is_whole: bool = True) -> None:
         """Show a number; ``None`` is one that is not known, if it is not whole."""
         number = None if value is None and not is_whole else _number(self.panel, value)
+        if self.on_made is not None and (key not in self._values or self._values[key] != number):
+            self._note_maker(key)
         self._values[key] = number
         if self._has_course and number is not None:
             self._add_point(key, self._board_clock.seconds, number)
         if self.panel.alert is not None:
             self._alerts.take(key, number, self._cause, is_whole=is_whole)
 
+    def _note_maker(self, key: str) -> None:
+        if self.on_made is not None and self._taken is not None:
+            self.on_made(key, self._taken)
+
     @property
     def _cause(self) -> float:
         """The time of the record that is taken, also if the clock was past it when it came; else that of the timer."""
-        return self._taken or self._board_clock.seconds
+        return self._board_clock.seconds if self._taken is None else self._taken.time
 
     def _greatest(self, given: Mapping[object, object], missing: tuple[str, ...]) -> dict[str, float | None]:
         """The numbers by name; those beyond the limit as one, which is their sum."""

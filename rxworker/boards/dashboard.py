@@ -177,6 +177,7 @@ class Fold:
     Attributes:
         clock: The clock of all panels.
         cells: The panels by their names.
+        selection: Which records it takes.
         unread: The classes of the events that no panel reads, as far as it is known; their records may be left out.
     """
 
@@ -185,7 +186,7 @@ class Fold:
         self.clock, note = RecordClock(), on_alert or self._alerts.append
         self.cells = {each.name: Cell(each, self.clock, note, dashboard.name) for each in dashboard.panels}
         self.unread: set[type[object]] = set()
-        selection = dashboard.selection
+        self.selection = selection = dashboard.selection
         self._selecting = Selecting(selection) if selection.filters_runs else None
         self._since = float("-inf") if selection.since is None else selection.since
         self._until = selection.until

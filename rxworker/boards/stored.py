@@ -124,12 +124,19 @@ async def _folded(
     dashboard: Dashboard, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None
 ) -> tuple[tuple[PanelState, ...], tuple[AlertChange, ...]]:
     fold = Fold(dashboard)
-    async with aclosing(_in_order(log, since, runs, dashboard.selection)) as records:
+    await take_stored(fold, log, time, since, runs)
+    return fold.at(time), fold.alerts
+
+
+async def take_stored(
+    fold: Fold, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None = None
+) -> None:
+    """Let a fold take the stored records of runs until a moment, in the order of their times; see `fold_log`."""
+    async with aclosing(_in_order(log, since, runs, fold.selection)) as records:
         async for record in records:
             if time is not None and record.time > time:
                 break
             fold.take(record)
-    return fold.at(time), fold.alerts
 
 
 def log_records(log: EventLog, *, since: float | None = None) -> Observable[Record]:

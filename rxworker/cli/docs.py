@@ -19,7 +19,7 @@ from rxworker.cli.process import CommandError, write_line
 
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-QUESTION = re.compile(r"^\| (.+?) \| \[[^\]]*\]\(([^)]+)\)", re.MULTILINE)
+QUESTION = re.compile(r"^- (.+?): \[[^\]]*\]\(([^)]+)\)", re.MULTILINE)
 FILLERS = re.compile(r"(?:an?|and|at|can|do|does|for|from|how|i|in|is|it|my|of|on|or|that|the|to|what|with)", re.I)
 """The words of a question that a search does not look for."""
 SHOWN = 12

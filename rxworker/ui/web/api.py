@@ -98,6 +98,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/boards", partial(get_boards, state), "boards"),
         get("/api/boards/{name}", partial(get_board, state), "board"),
         live("/api/boards/{name}/events", partial(get_board_events, state), "board-events"),
+        get("/api/boards/{name}/runs", partial(get_makers, state)),
         get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
         live("/api/boards/{name}/explain/events", partial(get_operator_events, state), "operator-events"),
         get("/api/link", partial(get_link, state), "link"),
@@ -550,6 +551,15 @@ async def get_board_events(state: ServerState, request: WebRequest) -> web.Respo
     """Stream what the panels show: all of them, and then those that have changed."""
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     return await _follow_board(state, request, dashboard, state.boards.feed)
+
+
+async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the runs that have made the values of a panel, or of one of its groups, those first that did so last."""
+    panel, group = request.query.get("panel", ""), request.query.get("group", "")
+    dashboard = state.boards.find_panel(request.params["name"], panel, explains=False)
+    query = read_query(request, BoardQuery)
+    found = await state.boards.made_by(query.narrow(dashboard), state.runs_of(request), query, group)
+    return json_response({"runs": found})
 
 
 async def get_operators(state: ServerState, request: WebRequest) -> web.Response:

@@ -654,3 +654,32 @@ async def test_a_link_may_be_narrowed_by_time_and_not_by_what_records_have() -> 
             answer = await client.get(f"api/boards/desk?{query}", 403, **headers)
             assert answer["error"]["code"] == "not_shared"
             await client.get(f"api/boards/desk/events?{query}", 403, **headers)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_client_gets_the_runs_behind_a_value(is_stored: bool) -> None:
+    async with MemoryLog() as log, serving(log=log if is_stored else None) as client:
+        runs = [await client.begin(f"Hello {n}") for n in range(3)]
+        for run in runs:
+            await client.ended(run)
+        entry = await client.server.state.runs.find(runs[0]["id"])
+        last = [record async for record in entry.run.watch()][-1].time
+        path = "api/boards/desk/runs?panel=deltas"
+        found = (await client.get(path))["runs"]
+        assert {each["run"] for each in found} == {run["id"] for run in runs}
+        assert {each["values"] for each in found} == {3}
+        for query in (f"group={runs[1]['id']}", f"run={runs[1]['id']}", "q=hello+1"):
+            assert [each["run"] for each in (await client.get(f"{path}&{query}"))["runs"]] == [runs[1]["id"]]
+        assert (await client.get(f"{path}&time={last - 3600}"))["runs"] == []
+        assert (await client.get("api/boards/desk/runs?panel=dusk", 404))["error"]["code"] == "no_panel"
+        link = await client.server.state.links.make(Shown(board="desk"))
+        await client.get(path, 403, Authorization=f"Bearer {link.token}")
+
+
+async def test_the_runs_behind_a_value_are_those_of_the_user() -> None:
+    async with serving(user=user_of) as client:
+        mine = await client.begin(headers={"X-User": "ada"})
+        await client.ended(mine, **{"X-User": "ada"})
+        path = "api/boards/desk/runs?panel=deltas"
+        assert [each["run"] for each in (await client.get(path, 200, **{"X-User": "ada"}))["runs"]] == [mine["id"]]
+        assert (await client.get(path, 200, **{"X-User": "bob"}))["runs"] == []

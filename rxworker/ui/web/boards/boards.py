@@ -40,10 +40,11 @@ from rxworker.boards import (
     fold_log,
     read_selection,
 )
-from rxworker.boards.dashboard import IN_ORDER, NEVER, TURN, Fold
+from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
+from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.panel import Alert
 from rxworker.boards.selection import EVERYTHING
-from rxworker.boards.stored import all_records
+from rxworker.boards.stored import all_records, take_stored
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Hub, Item, Reliable, Watch
@@ -60,7 +61,10 @@ from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.streams.streams import Followed
 
+MAX_MAKERS = 200
+"""The maximum number of runs that are named as those that have made a value."""
 GRID = 15
+"""Parts of a time before now, on which its beginning is rounded."""
 MAX_LAST = 400 * 86400.0
 AGAIN = 10.0
 """Seconds after which a board for alerts is made again whose records have failed."""
@@ -427,16 +431,21 @@ class Boards:
             raise ApiError(404, "no_board", f"the server has no such dashboard; it has {known}")
         return found
 
-    def find_panel(self, name: str, panel: str) -> Dashboard:
-        """A dashboard of one panel of a dashboard, to be explained.
+    def find_panel(self, name: str, panel: str, *, explains: bool = True) -> Dashboard:
+        """A dashboard of one panel of a dashboard.
 
         What it computes is computed already, and reports no alert.
+
+        Args:
+            name: The name of the dashboard.
+            panel: The name of the panel.
+            explains: Whether its operators are to be shown.
 
         Raises:
             ApiError: There is no such dashboard or panel, or the operators are not shown.
         """
         dashboard = self.find(name)
-        if not self._has_xray:
+        if explains and not self._has_xray:
             raise ApiError(404, "no_xray", "the server does not show operators: Settings(xray=True)")
         known = {each.name: each for each in dashboard.panels}
         if panel not in known:
@@ -467,6 +476,37 @@ class Boards:
         await self.at(explained, runs, query)
         return encode_operators(panel.name, xray, json_redactor())
 
+    async def made_by(self, dashboard: Dashboard, runs: Runs, query: BoardQuery, group: str) -> list[MadeBy]:
+        """The runs that have made the values of a panel until a moment, by folding the records again.
+
+        Args:
+            dashboard: Of one panel; see `find_panel`.
+            runs: The runs of the client.
+            query: The scope, the records and the moment.
+            group: The name of a group; empty for all.
+
+        Raises:
+            ApiError: There is no such run or conversation.
+            LogError: The log cannot be read.
+        """
+        fold, now = Fold(dashboard), self._moment(dashboard, query)
+        makers = Makers(fold, group)
+        log = self._log_of(runs, query)
+        if log is not None:
+            async with self._turn:
+                await take_stored(fold, log, now, _created_since(dashboard, now))
+        else:
+            await self._take_runs(fold, await self._entries(runs, query), now)
+        fold.at(now)
+        return makers.newest(MAX_MAKERS)
+
+    def _moment(self, dashboard: Dashboard, query: BoardQuery) -> float:
+        """The moment that a client looks at, at most now."""
+        if query.time is not None and isnan(query.time):
+            raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
+        times = (query.time, dashboard.selection.until, time.time())
+        return min(each for each in times if each is not None)
+
     async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> tuple[PanelState, ...]:
         """What the panels show at a moment, by folding the records again.
 
@@ -474,12 +514,7 @@ class Boards:
             ApiError: There is no such run or conversation.
             LogError: The log cannot be read.
         """
-        log = self._log_of(runs, query)
-        now = min(time.time(), dashboard.selection.until or NEVER)
-        if query.time is not None:
-            if isnan(query.time):
-                raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
-            now = min(query.time, now)
+        log, now = self._log_of(runs, query), self._moment(dashboard, query)
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
         entries = await self._entries(runs, query)
@@ -496,18 +531,21 @@ class Boards:
 
     async def _of_runs(self, dashboard: Dashboard, entries: Sequence[RunEntry], now: float) -> tuple[PanelState, ...]:
         """What the panels show of runs at a moment, in turns of the event loop and one moment after the other."""
+        fold = Fold(dashboard)
+        await self._take_runs(fold, entries, now)
+        return fold.at(now)
+
+    async def _take_runs(self, fold: Fold, entries: Sequence[RunEntry], now: float) -> None:
         records: list[Record] = []
         for entry in entries:
             records += await _records_until(entry, now)
         async with self._turn:
-            fold = Fold(dashboard)
             end = perf_counter() + TURN
             for record in sorted(records, key=IN_ORDER):
                 fold.take(record)
                 if perf_counter() > end:
                     await asyncio.sleep(0)
                     end = perf_counter() + TURN
-            return fold.at(now)
 
     async def _of_log(
         self, dashboard: Dashboard, log: EventLog, moment: float | None, now: float

@@ -1,0 +1,66 @@
+"""The runs that have made a value of a panel: the way from a figure to the conversations."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from rxworker.boards.dashboard import Fold
+from rxworker.events import Record
+
+MAX_RUNS = 10_000
+"""The maximum number of runs that are known; of further ones those are dropped whose last value is the oldest."""
+
+
+class MadeBy(Struct, frozen=True):
+    """A run that has made values of a panel.
+
+    Attributes:
+        run: Its id.
+        seq: The number of the last record that made a value.
+        time: The time of that record, in seconds since the epoch.
+        values: How many values it has made.
+    """
+
+    run: str
+    seq: int
+    time: float
+    values: int
+
+
+class Makers:
+    """The runs whose records make the values of panels, or of one group of them.
+
+    Args:
+        fold: The panels, before they have taken a record.
+        group: The name of a group, or of a number; empty for all.
+
+    >>> from rxworker.boards import Dashboard, panel
+    >>> from rxworker.events import RunStop
+    >>> from rxworker.panels import count, run_of
+    >>> fold = Fold(Dashboard([panel("Ends", count(RunStop), view="bar", group=run_of)]))
+    >>> makers = Makers(fold, "run-2")
+    >>> for name in ("run-1", "run-2"):
+    ...     fold.take(Record(7, name, 1, 1, 3.5, RunStop()))
+    >>> makers.newest()
+    [MadeBy(run='run-2', seq=7, time=3.5, values=1)]
+    """
+
+    def __init__(self, fold: Fold, group: str = "") -> None:
+        self._group = group
+        self._runs: dict[str, MadeBy] = {}
+        for cell in fold.cells.values():
+            cell.on_made = self._note
+
+    def newest(self, most: int = MAX_RUNS) -> list[MadeBy]:
+        """The runs, those first that made a value last."""
+        return [*self._runs.values()][: -most - 1 : -1]
+
+    def _note(self, group: str, record: Record) -> None:
+        if self._group not in ("", group) and not group.startswith(f"{self._group}: "):
+            return
+        before = self._runs.pop(record.run_id, None)
+        self._runs[record.run_id] = MadeBy(
+            record.run_id, record.seq, record.time, 1 if before is None else before.values + 1
+        )
+        if len(self._runs) > MAX_RUNS:
+            del self._runs[next(iter(self._runs))]
