@@ -1,6 +1,7 @@
 """Ready dashboards, and the operators that they are made of: to use, to copy and to change.
 
-`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. The page, the
+`USAGE` shows what runs take: tokens, cost, waits, speed and tools. `RUNS` has a line for each run. `COST`, `QUALITY`,
+`TOOLS`, `LATENCY`, `CAPACITY` and `CACHE` have a few panels each for one question. The page, the
 command line and ``/metrics`` show the same ones: a server shows a dashboard of your own in place of one of these if it
 has the same name. Each operator is an ordinary function from records to values, so that a panel of your own may use it:
 ``panel("Cost today", cost())``.
@@ -26,6 +27,7 @@ from rxworker.boards.cell import MAX_GROUPS, OTHERS
 from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, WorkerGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
+    AttemptRetract,
     AttemptStart,
     BlockStop,
     CustomEvent,
@@ -74,6 +76,8 @@ from rxworker.resume.stored import last_input, title_of
 from rxworker.state.inner import RunningTool, step_tools
 
 A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 WINDOW = 60.0
 """Seconds over which times of tools and waits are measured."""
@@ -192,6 +196,7 @@ def label_of(name: str, default: str | None = None) -> Group:
 
 worker_of: Group = WorkerGroup("worker", None)
 """The name of the worker of the run of a record, as a group; ``None`` where the worker has none."""
+_ANY_WORKER, _ANY_TENANT = WorkerGroup("worker", "none"), LabelGroup("tenant", "none")
 
 model_of: Group = ModelGroup()
 """The model of the request that a record belongs to, as a group; ``None`` for a record of no request."""
@@ -467,14 +472,26 @@ def run_seconds(records: Observable[Record]) -> Observable[float]:
 
     That of a fork is the fork, and a pause does not count.
     """
+    return records.pipe(_seconds_between(_STARTS, _ENDS))
 
+
+def turn_seconds(records: Observable[Record]) -> Observable[float]:
+    """The seconds that each turn took, with its tools. One that a pause or a failure has cut has none."""
+    return records.pipe(_seconds_between((TurnStart,), (TurnStop,)))
+
+
+def _seconds_between(starts: tuple[type[Event], ...], stops: tuple[type[Event], ...]) -> Operator[Record, float]:
     def begun(record: Record) -> str | None:
-        return None if record.path or not isinstance(record.event, _STARTS) else "run"
+        return None if record.path or not isinstance(record.event, starts) else "run"
 
     def over(record: Record) -> str | None:
-        return None if record.path or not isinstance(record.event, _ENDS) else "run"
+        return None if record.path or not isinstance(record.event, stops) else "run"
 
-    return records.pipe(records_of(*_STARTS, *_ENDS), spans(begun, over), ops.map(_seconds_of))
+    def pipeline(records: Observable[Record]) -> Observable[float]:
+        kinds = dict.fromkeys((*starts, *stops, *_ENDS))  # a span is dropped with its run
+        return records.pipe(records_of(*kinds), spans(begun, over), ops.map(_seconds_of))
+
+    return pipeline
 
 
 def spread(values: Observable[float]) -> Observable[dict[str, float]]:
@@ -532,6 +549,37 @@ def in_flight(records: Observable[Record]) -> Observable[int]:
 
     start: frozenset[str] = frozenset()
     return records.pipe(records_of(*_BEGINS, *_ENDS), ops.scan(step, start), ops.map(len), ops.distinct_until_changed())
+
+
+def load(records: Observable[Record]) -> Observable[dict[str, int]]:
+    """How many runs a process works on, and how many are queued until one takes them."""
+    return records.pipe(decode(_Load))
+
+
+class _Load(Decoder[Record, dict[str, int]]):
+    """The runs that no process has taken, and those that one has."""
+
+    reads: ClassVar[Kinds]
+
+    def __init__(self) -> None:
+        self._queued: set[str] = set()
+        self._running: set[str] = set()
+
+    def feed(self, data: Record) -> Sequence[dict[str, int]]:
+        event, run, queued, running = data.event, data.run_id, self._queued, self._running
+        if data.path or is_block_event(event):
+            return ()
+        before = len(queued), len(running)
+        if isinstance(event, _STARTS):
+            queued.add(run)
+        elif isinstance(event, _ENDS):
+            queued.discard(run)
+            running.discard(run)
+        elif run in queued or isinstance(event, RunRecover):
+            queued.discard(run)
+            running.add(run)
+        after = len(queued), len(running)
+        return () if before == after else ({"running": after[1], "queued": after[0]},)
 
 
 def status(records: Observable[Record]) -> Observable[str]:
@@ -728,23 +776,8 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
             of the first: nothing is converted.
     """
 
-    def text(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(written, total)
-
-    def first(records: Observable[Record]) -> Observable[dict[str, float]]:
-        return records.pipe(waits, spread)
-
-    def times(records: Observable[Record]) -> Observable[dict[str, float]]:
-        return records.pipe(tool_seconds, spread)
-
-    def durations(records: Observable[Record]) -> Observable[dict[str, float]]:
-        return records.pipe(run_seconds, spread)
-
-    def seconds(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(tool_seconds, total)
-
     def slow(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(times, ops.map(lambda spread: spread["95 %"]))
+        return records.pipe(_chain(tool_seconds, spread), ops.map(lambda spread: spread["95 %"]))
 
     currency = _currency(prices)
     return Dashboard(
@@ -753,19 +786,17 @@ def usage(prices: Mapping[str, Prices] | None = None) -> Dashboard:
             panel("Cost", cost(prices), view="area", unit=currency),
             panel("Tokens by kind", tokens_by_kind, view="bar"),
             panel("From the cache", cache_share, unit="%"),
-            panel("Text so far, about", text, unit="tokens", name="text"),
+            panel("Text so far, about", _chain(written, total), unit="tokens", name="text"),
             panel("Tokens a second", speed, view="area", unit="tokens/s"),
             panel("Speed", pace, unit="tokens/s"),
-            panel("Time to first token", first, unit="s"),
-            panel("Time of tools", times, unit="s"),
-            panel("Time of runs", durations, unit="s"),
+            panel("Time to first token", _chain(waits, spread), unit="s"),
+            panel("Time of tools", _chain(tool_seconds, spread), unit="s"),
+            panel("Time of runs", _chain(run_seconds, spread), unit="s"),
             panel("Runs", runs_by_status),
             panel("Cost by model", cost_by_model(prices), view="bar", unit=currency),
             panel("Tokens by model", tokens_by_model, view="bar"),
             panel("Requests by model", count(AttemptStart), view="bar", group=model_of),
-            panel("Calls by tool", count(ToolStart), view="bar", group=tool_of),
-            panel("Failures by tool", failures, view="bar", group=tool_of),
-            panel("Seconds by tool", seconds, view="bar", unit="s", group=tool_of),
+            *_by_tool(),
             panel("Slow tools", slow, view="bar", unit="s", group=tool_of),
         ],
         title="Usage",
@@ -803,13 +834,86 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
         raise ConfigurationError(f"period={period!r}: give one of {', '.join(PERIODS)}")
     step, steps = PERIODS[period]
 
-    def chart(title: str, amounts: Operator[Record, float], unit: str = "") -> Panel:
-        def pipeline(records: Observable[Record]) -> Observable[dict[str, float]]:
-            return records.pipe(amounts, by_time(step, steps))
+    def chart(title: str, amounts: Operator[Record, float]) -> Panel:
+        return _chart(title, amounts, step, steps)
 
-        return panel(title, pipeline, view="bar", unit=unit)
+    def failed(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.map(lambda _: 1.0))
 
-    def costs(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
+    return Dashboard(
+        [
+            chart("Ended runs", _each(_has_ended, RunStop, RunAbort)),
+            chart("Failed runs", _each(_has_failed, RunAbort)),
+            chart("Tokens read", _tokens_of("input_tokens")),
+            chart("Tokens written", _tokens_of("output_tokens")),
+            panel("Cost", _cost_by_time(step, steps, prices), view="bar", unit=_currency(prices)),
+            chart("Tools", _each(_is_call, ToolStart)),
+            chart("Failed tools", failed),
+            chart("Recoveries", recoveries),
+            _slowest("Tools, 95 %", tool_seconds, step * steps, view="number"),
+            _slowest("First token, 95 %", waits, step * steps, view="number"),
+            _slowest("In the queue, 95 %", queue_seconds, step * steps, view="number"),
+        ],
+        title=f"Last {period}",
+        name=f"fleet-{period}",
+        reach=step * steps + LONGEST,
+    )
+
+
+def costs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
+    """What runs cost: in all, by hour, by model, by worker, and by tenant and day. `COST` is this.
+
+    Args:
+        prices: As for `usage`.
+    """
+    unit, a_run = _currency(prices), ratio(cost(prices), count(RunStart))
+    return Dashboard(
+        [
+            panel("Cost", cost(prices), view="area", unit=unit),
+            panel("Cost of a run", a_run, unit=unit),
+            panel("Cost by hour", _cost_by_time(3600, 24, prices), view="bar", unit=unit),
+            panel("Cost by model", cost_by_model(prices), view="bar", unit=unit),
+            panel("Cost by worker", cost(prices), view="bar", unit=unit, group=_ANY_WORKER),
+            panel("Cost by tenant and day", _cost_by_time(86400, 7, prices), view="bar", unit=unit, group=_ANY_TENANT),
+        ],
+        title="Cost",
+        reach=7 * 86400,
+    )
+
+
+def _chain(first: Operator[Record, B], then: Operator[B, C]) -> Operator[Record, C]:
+    """Two operators as one, both of which X-ray shows."""
+
+    def pipeline(records: Observable[Record]) -> Observable[C]:
+        return records.pipe(first, then)
+
+    return pipeline
+
+
+def _by_tool() -> list[Panel]:
+    return [
+        panel("Calls by tool", count(ToolStart), view="bar", group=tool_of),
+        panel("Failures by tool", failures, view="bar", group=tool_of),
+        panel("Seconds by tool", _chain(tool_seconds, total), view="bar", unit="s", group=tool_of),
+    ]
+
+
+def _chart(title: str, amounts: Operator[Record, float], step: float = 3600, steps: int = 24) -> Panel:
+    """Bars over time."""
+    return panel(title, _chain(amounts, by_time(step, steps)), view="bar")
+
+
+def _slowest(
+    title: str, times: Operator[Record, float], seconds: float = 3600, view: Literal["number", "line"] = "line"
+) -> Panel:
+    """The 95th percentile of the last seconds."""
+    return panel(title, _chain(times, high(95, seconds)), view=view, unit="s")
+
+
+def _cost_by_time(
+    step: float, steps: int, prices: Mapping[str, Prices] | None
+) -> Operator[Record, dict[str, float] | Partial]:
+    def pipeline(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
         known = _Costs(prices)
 
         def amount(change: UsageChange) -> float:
@@ -824,36 +928,7 @@ def fleet(period: str = "hour", prices: Mapping[str, Prices] | None = None) -> D
 
         return records.pipe(usage_changes(), ops.map(amount), by_time(step, steps), ops.map(with_missing))
 
-    def failed(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(tool_stops, ops.filter(_has_failed_tool), ops.map(lambda _: 1.0))
-
-    def slow(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(tool_seconds, high(95, step * steps))
-
-    def first(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(waits, high(95, step * steps))
-
-    def queued(records: Observable[Record]) -> Observable[float]:
-        return records.pipe(queue_seconds, high(95, step * steps))
-
-    return Dashboard(
-        [
-            chart("Ended runs", _each(_has_ended, RunStop, RunAbort)),
-            chart("Failed runs", _each(_has_failed, RunAbort)),
-            chart("Tokens read", _tokens_of("input_tokens")),
-            chart("Tokens written", _tokens_of("output_tokens")),
-            panel("Cost", costs, view="bar", unit=_currency(prices)),
-            chart("Tools", _each(_is_call, ToolStart)),
-            chart("Failed tools", failed),
-            chart("Recoveries", recoveries),
-            panel("Tools, 95 %", slow, unit="s"),
-            panel("First token, 95 %", first, unit="s"),
-            panel("In the queue, 95 %", queued, unit="s"),
-        ],
-        title=f"Last {period}",
-        name=f"fleet-{period}",
-        reach=step * steps + LONGEST,
-    )
+    return pipeline
 
 
 def _each(is_one: Callable[[Record], bool], *kinds: type[Event]) -> Operator[Record, float]:
@@ -883,6 +958,14 @@ def _has_ended(record: Record) -> bool:
 def _has_failed(record: Record) -> bool:
     event = record.event
     return not record.path and isinstance(event, RunAbort) and event.cause != "cancel"
+
+
+def _running_of(counts: Mapping[str, int]) -> int:
+    return counts["running"]
+
+
+def _is_retry(record: Record) -> bool:
+    return record.attempt > 1
 
 
 def _is_call(record: Record) -> bool:
@@ -950,22 +1033,91 @@ _STATUSES: dict[type[Event], str] = {
 _Pace.reads = _Waits.reads = BLOCK_EVENTS | {*_FRESH}
 _RunsByStatus.reads = frozenset({*_STATUSES, RunAbort})
 _NO_BLOCKS: list[Any] = [each.type for each in EVENT_KINDS if each.type not in BLOCK_EVENTS]
-_Recoveries.reads = frozenset(_NO_BLOCKS)
+_Recoveries.reads = _Load.reads = frozenset(_NO_BLOCKS)
 _ORDER = ("queued", "running", "paused", "finished", *END_WORDS.values())
 
 USAGE = usage()
 RUNS = runs()
 FLEET = fleet()
+COST = costs()
+QUALITY = Dashboard(
+    [
+        panel("Error rate of runs", error_rate(), unit="%"),
+        panel("Error rate of runs, last hour", error_rate(seconds=3600), view="line", unit="%"),
+        panel("Error rate of tools", error_rate("tools"), unit="%"),
+        panel("Error rate by tool", error_rate("tools"), view="bar", unit="%", group=tool_of),
+        panel("Runs", runs_by_status),
+        panel("Retries by model", _chain(_each(_is_retry, AttemptStart), total), view="bar", group=model_of),
+        panel("Retractions by model", count(AttemptRetract), view="bar", group=model_of),
+    ],
+    title="Quality",
+)
+"""How often runs and tools fail, and how often requests are repeated and answers retracted."""
+TOOLS = Dashboard(
+    [
+        *_by_tool(),
+        panel("Error rate by tool", error_rate("tools"), view="bar", unit="%", group=tool_of),
+        panel("Times by tool", _chain(tool_seconds, spread), view="bar", unit="s", group=tool_of),
+        _chart("Calls by hour", _each(_is_call, ToolStart)),
+    ],
+    title="Tools",
+)
+"""Which tools are called, how often they fail, and how long they take."""
+LATENCY = Dashboard(
+    [
+        panel("Time to first token", _chain(waits, spread), unit="s"),
+        panel("Time of turns", _chain(turn_seconds, spread), unit="s"),
+        panel("Time of runs", _chain(run_seconds, spread), unit="s"),
+        _slowest("First token, 95 %, last hour", waits),
+        _slowest("Turns, 95 %, last hour", turn_seconds),
+        panel("First token by model", _chain(waits, spread), view="bar", unit="s", group=model_of),
+        panel("Speed by model", pace, view="bar", unit="tokens/s", group=model_of),
+    ],
+    title="Latency",
+)
+"""How long users wait: for the first token, for turns and for runs."""
+CAPACITY = Dashboard(
+    [
+        panel("Running", _chain(load, ops.map(_running_of)), view="line"),
+        panel("Running and queued", load),
+        panel("Running and queued by worker", load, view="bar", group=_ANY_WORKER),
+        panel("Time in the queue", _chain(queue_seconds, spread), unit="s"),
+        _slowest("In the queue, 95 %, last hour", queue_seconds),
+        panel("Recoveries", _chain(recoveries, total)),
+        _chart("Ended runs by hour", _each(_has_ended, RunStop, RunAbort)),
+    ],
+    title="Capacity",
+)
+"""Whether the processes are enough: what runs, what waits, and for how long."""
+CACHE = Dashboard(
+    [
+        panel("From the cache", cache_share, unit="%"),
+        panel("From the cache by model", cache_share, view="bar", unit="%", group=model_of),
+        panel("From the cache by worker", cache_share, view="bar", unit="%", group=_ANY_WORKER),
+        panel("Tokens by kind", tokens_by_kind, view="bar"),
+        _chart("Tokens from the cache by hour", _tokens_of("cache_read_tokens")),
+        _chart("Tokens read by hour", _tokens_of("input_tokens")),
+    ],
+    title="Cache",
+)
+"""How much of what models read comes from a cache."""
 
 __all__ = [
+    "CACHE",
+    "CAPACITY",
+    "COST",
     "FLEET",
+    "LATENCY",
+    "QUALITY",
     "RUNS",
+    "TOOLS",
     "USAGE",
     "RunLine",
     "by_time",
     "cache_share",
     "cost",
     "cost_by_model",
+    "costs",
     "count",
     "day_of",
     "failures",
@@ -974,6 +1126,7 @@ __all__ = [
     "hour_of",
     "in_flight",
     "label_of",
+    "load",
     "model_of",
     "pace",
     "queue_seconds",
@@ -993,6 +1146,7 @@ __all__ = [
     "tool_seconds",
     "tool_stops",
     "total",
+    "turn_seconds",
     "usage",
     "waits",
     "worker_of",

@@ -37,6 +37,7 @@ from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.html import board_html
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
+    AttemptRetract,
     AttemptStart,
     Fork,
     Record,
@@ -62,7 +63,13 @@ from rxworker.messages import Conversation, Prices
 from rxworker.messages.usage import Usage
 from rxworker.operators import usage_changes
 from rxworker.panels import (
+    CACHE,
+    CAPACITY,
+    COST,
+    LATENCY,
+    QUALITY,
     RUNS,
+    TOOLS,
     USAGE,
     RunLine,
     by_time,
@@ -335,6 +342,11 @@ class Count:
         self.first, self.last = records[0].time, records[-1].time
         kinds = Counter(type(each.event) for each in records if not each.path)
         self.turns = kinds[TurnStart]
+        self.runs = kinds[RunStart]
+        ends = [each.event for each in records if not each.path and isinstance(each.event, RunStop | RunAbort)]
+        self.error_rate = percent(isinstance(each, RunAbort) and each.cause != "cancel" for each in ends)
+        self.retries: Counter[str] = Counter()
+        self.retracted: Counter[str] = Counter()
         self.starts: list[str] = []
         self.stops: list[ToolStop] = []
         self.requests: Counter[str] = Counter()
@@ -343,8 +355,14 @@ class Count:
         running: Counter[Any] = Counter()
         open_: dict[Any, tuple[str, Usage]] = {}
         started = set[Any]()
+        models: dict[Any, str] = {}
         for each in records:
             key, event = (each.run_id, each.path), each.event
+            if isinstance(event, AttemptRetract):
+                self.retracted[models[key]] += 1
+            if isinstance(event, AttemptStart):
+                models[key] = event.model
+                self.retries[event.model] += each.attempt > 1
             if isinstance(event, AttemptStart | RunStop | RunAbort | RunPause) and key in open_:
                 model, usage = open_.pop(key)
                 self.usage[model].append(usage)
@@ -402,6 +420,21 @@ def totals(usages: Iterable[Usage]) -> list[int]:
     return [each.total_tokens for each in usages]
 
 
+def percent(values: Iterable[bool]) -> float | None:
+    """How many percent are true; ``None`` of nothing."""
+    found = [*values]
+    return 100 * sum(found) / len(found) if found else None
+
+
+def errors_by_tool(count: Count) -> dict[str, float | None]:
+    names = dict.fromkeys(each.tool for each in count.stops)
+    return {name: percent(each.is_error for each in count.stops if each.tool == name) for name in names}
+
+
+def cache_share(count: Count) -> float:
+    return 100 * count.tokens("cache_read_tokens") / (count.tokens("input_tokens") or 1)
+
+
 def by_tool(count: Count, value: Callable[[ToolStop], float]) -> dict[str, float]:
     sums: dict[str, float] = defaultdict(float)
     for each in count.stops:
@@ -440,6 +473,18 @@ PANELS: dict[str, Callable[[Count], object]] = {
     "seconds-by-tool": lambda c: by_tool(c, lambda each: each.seconds),
     "tools": FIGURES["tools"],
     "failed-tools": FIGURES["tool_errors"],
+    "cost-of-a-run": lambda c: c.cost and c.cost / c.runs,
+    "cost-by-hour": FIGURES["cost"],
+    "error-rate-of-runs": lambda c: c.error_rate,
+    "error-rate-of-runs-last-hour": lambda c: c.error_rate,
+    "error-rate-of-tools": lambda c: percent(each.is_error for each in c.stops),
+    "error-rate-by-tool": errors_by_tool,
+    "retries-by-model": lambda c: dict(+c.retries),
+    "retractions-by-model": lambda c: dict(c.retracted),
+    "calls-by-hour": FIGURES["tools"],
+    "from-the-cache": cache_share,
+    "tokens-from-the-cache-by-hour": FIGURES["cache_read_tokens"],
+    "tokens-read-by-hour": FIGURES["input_tokens"],
     "tokens-read": FIGURES["input_tokens"],
     "tokens-written": FIGURES["output_tokens"],
 }
@@ -447,9 +492,14 @@ PANELS: dict[str, Callable[[Count], object]] = {
 
 SHAPES = frozenset(
     {
-        *("tokens-by-kind", "from-the-cache", "text", "tokens-a-second", "speed", "time-to-first-token"),
+        *("tokens-by-kind", "text", "tokens-a-second", "speed", "time-to-first-token"),
         *("time-of-tools", "time-of-runs", "slow-tools", "running", "tools-95", "first-token-95"),
         *("in-the-queue-95", "runs", "ended-runs", "failed-runs", "recoveries"),
+        # Those of `LATENCY` and `CAPACITY`, and of groups: see test_ready_panels.py.
+        *("cost-by-worker", "cost-by-tenant-and-day", "times-by-tool", "time-of-turns", "first-token-by-model"),
+        *("first-token-95-last-hour", "turns-95-last-hour", "speed-by-model", "running-and-queued"),
+        *("running-and-queued-by-worker", "time-in-the-queue", "in-the-queue-95-last-hour", "ended-runs-by-hour"),
+        *("from-the-cache-by-model", "from-the-cache-by-worker"),
     }
 )
 """Panels that show no sum of a run, or are counted by status below."""
@@ -652,7 +702,7 @@ async def check_log(
         check(RunLine(**line), Count(sorted(records, key=IN_ORDER)), without=["run"])
         assert line["run"] == max(records, key=IN_ORDER).run_id, name
     # The dashboards.
-    shown = [await fold_log(each, log) for each in (USAGE, RUNS, FLEET)]
+    shown = [await fold_log(each, log) for each in (USAGE, RUNS, FLEET, *FEW)]
     check_panels(everything, shown)
     # The fleet, whether it has followed the log or reads it, and the metrics of both.
     for info in reversed([info async for page in log.list_pages() for info in page]):
@@ -691,7 +741,10 @@ def check_panels(everything: Count, shown: Iterable[Iterable[PanelState]]) -> No
             assert {*state.missing.get("", ())} == everything.unpriced
 
 
-STEPPED = frozenset({"tools", "failed-tools", "tokens-read", "tokens-written"})
+STEPPED = frozenset(
+    {"tools", "failed-tools", "tokens-read", "tokens-written", "calls-by-hour", "tokens-from-the-cache-by-hour"}
+) | {"tokens-read-by-hour"}
+FEW = (COST, QUALITY, TOOLS, LATENCY, CAPACITY, CACHE)
 FLEET = fleet("week")
 
 

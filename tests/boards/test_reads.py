@@ -18,8 +18,14 @@ from rxworker.messages import ToolCall
 from rxworker.operators import decode, events, only, rate, records_of, spans, throttle
 from rxworker.operators.kernel import Operator
 from rxworker.panels import (
+    CACHE,
+    CAPACITY,
+    COST,
     FLEET,
+    LATENCY,
+    QUALITY,
     RUNS,
+    TOOLS,
     USAGE,
     count,
     day_of,
@@ -38,7 +44,8 @@ from rxworker.panels import (
 )
 from tests.boards.test_ready_panels import RECORDS
 
-READY = [*USAGE.panels, *RUNS.panels, *FLEET.panels]
+BOARDS = (USAGE, RUNS, FLEET, COST, QUALITY, TOOLS, LATENCY, CAPACITY, CACHE)
+READY = [each for board in BOARDS for each in board.panels]
 GROUPED = [
     panel(f"{name} by {kind}", pipeline, view="line", group=group, alert=above(2.0, lasting=0.5))
     for name, pipeline in [("Starts", count(RunStart)), ("Tokens", tokens), ("Texts", written), ("Waits", waits)]

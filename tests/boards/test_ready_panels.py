@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping
+from itertools import chain
+from statistics import median
 
 import pytest
 import reactivex
@@ -17,6 +19,7 @@ from rxworker.boards import Dashboard, PanelState, panel
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
     AttemptStart,
+    BlockStart,
     Event,
     Fork,
     Record,
@@ -32,12 +35,32 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
     TurnStart,
+    TurnStop,
 )
 from rxworker.events.pause import NO_PAUSE
 from rxworker.messages import Conversation, Prices, ToolCall, ToolResult
 from rxworker.messages.usage import Usage
+from rxworker.operators import percentile
 from rxworker.operators.kernel import Source
-from rxworker.panels import FLEET, PERIODS, RUNS, USAGE, by_time, fleet, high, in_flight, runs, tool_seconds, usage
+from rxworker.panels import (
+    CACHE,
+    CAPACITY,
+    FLEET,
+    LATENCY,
+    PERIODS,
+    QUALITY,
+    RUNS,
+    TOOLS,
+    USAGE,
+    by_time,
+    costs,
+    fleet,
+    high,
+    in_flight,
+    runs,
+    tool_seconds,
+    usage,
+)
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from tests.boards.test_boards import play
 from tests.whole import IS_WHOLE
@@ -81,7 +104,8 @@ async def recorded() -> list[Record]:
 RECORDS = asyncio.run(recorded())
 
 
-READY = (USAGE, RUNS, *map(fleet, PERIODS))
+FEW = (costs(PRICES), QUALITY, TOOLS, LATENCY, CAPACITY, CACHE)
+READY = (USAGE, RUNS, *map(fleet, PERIODS), *FEW)
 
 
 def letters_of(record: Record) -> int:
@@ -176,6 +200,96 @@ def test_a_fork_and_a_run_that_was_queued_are_not_recovered() -> None:
     states = shown(FLEET, records)
     assert [*numbers_of(states["recoveries"]).values()] == [1]
     assert states["in-the-queue-95"].value == 2.0
+
+
+def medians(values: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: median(each) for name, each in values.items() if each}
+
+
+def median_of(state: PanelState) -> dict[str, float]:
+    assert isinstance(state.value, Mapping)
+    found = {name.removesuffix("median").removesuffix(": "): each for name, each in numbers_of(state).items()}
+    return {name: each for name, each in found.items() if not name.endswith("95 %")}
+
+
+def test_the_times_of_latency_are_those_between_records() -> None:
+    states = shown(LATENCY, RECORDS)
+    turns: dict[str, list[float]] = {"": []}
+    first: dict[str, list[float]] = {}
+    sent: dict[str, tuple[str, float]] = {}
+    begun: dict[str, float] = {}
+    for record in RECORDS:
+        event, run = record.event, record.run_id
+        if isinstance(event, TurnStart):
+            begun[run] = record.time
+        elif isinstance(event, TurnStop):
+            turns[""].append(record.time - begun.pop(run))
+        elif isinstance(event, AttemptStart):
+            sent[run] = event.model, record.time
+        elif isinstance(event, BlockStart) and run in sent:
+            model, at = sent.pop(run)
+            first.setdefault(model, []).append(record.time - at)
+    assert median_of(states["time-of-turns"]) == pytest.approx(medians(turns))
+    assert median_of(states["first-token-by-model"]) == pytest.approx(medians(first))
+    assert median_of(states["time-to-first-token"]) == pytest.approx(medians({"": [*chain(*first.values())]}))
+    assert states["turns-95-last-hour"].value == pytest.approx(percentile(turns[""], 95))
+
+
+def test_the_steps_of_a_day_are_those_of_each_tenant() -> None:
+    records = [
+        Record(3 * n + part, f"run-{n}", 1, 1, 86400.0 * (n % 3) + n, event)
+        for n in range(12)
+        for part, event in enumerate(
+            [
+                RunStart(Conversation(), labels={"tenant": "acme"} if n % 2 else {}),
+                AttemptStart("x", "small"),
+                Usage(n, 0),
+            ]
+        )
+    ]
+    days = [f"1970-01-0{day}T00:00Z/PT24H" for day in (1, 2, 3)]
+    expected = {
+        f"{tenant}: {days[day]}": sum(n for n in range(12) if n % 2 == odd and n % 3 == day) / 1e6
+        for tenant, odd in (("none", 0), ("acme", 1))
+        for day in range(3)
+    }
+    assert numbers_of(shown(costs(PRICES), records)["cost-by-tenant-and-day"]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("events", "counts"),
+    [
+        ([("a", RunStart(Conversation()))], {"running": 0, "queued": 1}),
+        ([("a", RunStart(Conversation())), ("a", TurnStart())], {"running": 1, "queued": 0}),
+        (
+            [("a", RunStart(Conversation())), ("b", RunStart(Conversation())), ("a", TurnStart())],
+            {"running": 1, "queued": 1},
+        ),
+        ([("a", RunStart(Conversation())), ("a", TurnStart()), ("a", RunStop())], {"running": 0, "queued": 0}),
+        ([("a", RunStart(Conversation())), ("a", RunAbort("cancel", "?"))], {"running": 0, "queued": 0}),
+        ([("a", RunRecover(2, "other"))], {"running": 1, "queued": 0}),
+        (
+            [("a", RunRecover(2, "other")), ("a", RunAbort("error", "?")), ("a", RunRequeue())],
+            {"running": 0, "queued": 1},
+        ),
+    ],
+)
+def test_a_run_is_queued_until_a_process_takes_it(events: list[tuple[str, Event]], counts: dict[str, int]) -> None:
+    records = [Record(n, run, 1, 1, float(n), event) for n, (run, event) in enumerate(events, 1)]
+    states = shown(CAPACITY, records)
+    assert states["running-and-queued"].value == counts
+    assert states["running"].value == counts["running"]
+
+
+def test_what_is_queued_and_running_is_that_of_each_worker() -> None:
+    events: list[tuple[str, Event]] = [
+        ("a", RunStart(Conversation(), worker="clerk")), ("b", RunStart(Conversation(), worker="desk")),
+        ("a", TAKEN), ("c", RunStart(Conversation())), ("b", TAKEN), ("b", RunStop()),
+    ]  # fmt: skip
+    states = shown(CAPACITY, [Record(n, run, 1, 1, float(n), event) for n, (run, event) in enumerate(events, 1)])
+    counts = {name: each for name, each in numbers_of(states["running-and-queued-by-worker"]).items() if each}
+    assert counts == {"clerk: running": 1, "none: queued": 1}
+    assert median_of(states["time-in-the-queue"]) == {"": 2.5}
 
 
 def test_a_period_that_is_not_known_is_refused() -> None:
