@@ -9,17 +9,17 @@ has the same name. Each operator is an ordinary function from records to values,
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from operator import add
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
-from reactivex import Observable
+from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
@@ -53,23 +53,36 @@ from rxworker.events.deltas import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.framing import Decoder
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Prices
+from rxworker.messages.settings import check_number
 from rxworker.operators import (
     Span,
     UsageChange,
-    Window,
     decode,
     events,
+    fold_sliding,
     only,
-    percentile,
     rate,
     records_of,
-    sliding,
     spans,
     throttle,
     usage_changes,
 )
-from rxworker.operators.gauges import UsageChanges
-from rxworker.operators.kernel import Kinds, Operator
+from rxworker.operators.expect import no_amount, operator
+from rxworker.operators.factories import expect_operator
+from rxworker.operators.gauges import UsageChanges, percentile_in_order
+from rxworker.operators.kernel import (
+    NO_KINDS,
+    Both,
+    Joined,
+    Kinds,
+    Operator,
+    Scheduler,
+    SerialDisposable,
+    Sink,
+    Source,
+    connect,
+    reads_of,
+)
 from rxworker.operators.window import slide
 from rxworker.providers.models import currency_of, prices_of
 from rxworker.resume.stored import last_input, title_of
@@ -219,6 +232,219 @@ class _Total(Decoder[float, float]):
     def feed(self, data: float) -> Sequence[float]:
         self._sum += data
         return (self._sum,)
+
+
+def a_minute(amounts: Observable[float]) -> Observable[float]:
+    """The sum of the last minute, so that 1 for each is how many there are a minute; 0 when there was nothing.
+
+    --2--3-----1--|      a minute is 6 columns wide
+    [ a_minute ]
+    --2--5--3-0-1-|
+    """
+    return amounts.pipe(fold_sliding(add, 0.0, 60.0))
+
+
+def share(seconds: float | None = None) -> Operator[object, float]:
+    """How many percent of the items are true, of all so far or of those of the last seconds; 0 when there are none.
+
+    --t--f-----t--|
+    [ share() ]
+    --a--b-----c--|      a is 100, b is 50, c is 66.7
+
+    Args:
+        seconds: The width of the window; by default all items count.
+
+    Raises:
+        ConfigurationError: The window has no width.
+    """
+
+    def both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+        return one[0] + other[0], one[1] + other[1]
+
+    def percent(sums: tuple[int, int]) -> float:
+        return 100 * sums[0] / (sums[1] or 1)
+
+    summed = ops.scan(both) if seconds is None else fold_sliding(both, (0, 0), seconds)
+
+    def pipeline(items: Observable[object]) -> Observable[float]:
+        return items.pipe(ops.map(lambda item: (1 if item else 0, 1)), summed, ops.map(percent))
+
+    return pipeline
+
+
+def error_rate(of: Literal["runs", "tools"] = "runs", seconds: float | None = None) -> Operator[Record, float]:
+    """How many percent of the runs that have ended, or of the tools that ran, have failed.
+
+    --s--a-----s--|      s RunStop, a RunAbort
+    [ error_rate() ]
+    --0--50----c--|      c is 33.3
+
+    A run that was cancelled has ended, and has not failed. Tools of nested runs count, and nested runs do not.
+
+    Args:
+        of: What is counted.
+        seconds: As for `share`.
+
+    Raises:
+        ConfigurationError: ``of`` is neither, or the window has no width.
+    """
+    if of not in ("runs", "tools"):
+        raise ConfigurationError(f"error_rate(of={of!r:.60}): give 'runs' or 'tools'")
+    among = share(seconds)
+
+    def of_runs(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(records_of(RunStop, RunAbort), ops.filter(_has_ended), ops.map(_has_failed), among)
+
+    def of_tools(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(tool_stops, ops.map(_has_failed_tool), among)
+
+    return of_runs if of == "runs" else of_tools
+
+
+def ratio(one: Operator[A, float | Partial], other: Operator[A, float | Partial]) -> Operator[A, float | Partial]:
+    """The last value of an operator divided by that of another, such as ``ratio(cost(), count(RunStart))``.
+
+    --a--b-----b--|      one counts a, other counts b
+    [ ratio(one, other) ]
+    -----1-----c--|      c is 0.5
+
+    It emits once for an item, when both have taken it. Nothing is emitted while the other is 0, unless both are: that
+    is 0. Of a `Partial`, the ratio is one too.
+
+    Args:
+        one: The operator whose values are divided.
+        other: That by whose values they are divided.
+
+    Raises:
+        ConfigurationError: One is not an operator. As ``on_error``: one has emitted something other than numbers.
+    """
+    expect_operator(one)
+    expect_operator(other)
+
+    def subscribe(
+        source: Observable[A], observer: abc.ObserverBase[float | Partial], scheduler: Scheduler
+    ) -> abc.DisposableBase:
+        return _Ratio(source, observer, scheduler).begin(one, other)
+
+    return operator(subscribe, "ratio(...)", one, other)
+
+
+class _Ratio:
+    """One subscription: a lane for each operator, and their last values."""
+
+    def __init__(self, source: Observable[Any], observer: abc.ObserverBase[float | Partial], scheduler: Scheduler):
+        self._source, self._observer, self._scheduler = source, observer, scheduler
+        self._joined, self._upstream = Joined(observer, scheduler), SerialDisposable()
+        self._lanes = Source[Any](), Source[Any]()
+        self._sink = Sink[Any](self._take, partial(self._end, "on_error"), partial(self._end, "on_completed"))
+        self._sink.reads = NO_KINDS
+        self._reads: list[Kinds | None] = [NO_KINDS, NO_KINDS]
+        self._values: list[float | Partial | None] = [None, None]
+        self._takes = self._is_new = self._is_connected = False
+
+    def begin(self, *operators: Operator[Any, float | Partial]) -> abc.DisposableBase:
+        for at, (each, lane) in enumerate(zip(operators, self._lanes, strict=True)):
+            lane.served = partial(self._note, at)
+            self._joined.follow(each(lane), partial(self._put, at))
+        self._upstream.put(connect(self._source, self._sink, self._scheduler))
+        self._is_connected = True
+        return Both(self._joined, self._upstream)
+
+    def _note(self, at: int, observers: Sequence[abc.ObserverBase[Any]]) -> None:
+        """A lane has other observers: an operator may subscribe to its records later, and then reads more."""
+        self._reads[at] = reads_of(observers)
+        one, other = self._reads
+        before, after = self._sink.reads, None if one is None or other is None else one | other
+        self._sink.reads = after
+        is_more = before is not None and (after is None or not after <= before)
+        if self._is_connected and is_more and isinstance(self._source, Source):
+            self._upstream.put(None)
+            self._upstream.put(connect(self._source, self._sink, self._scheduler))
+
+    def _take(self, item: object) -> None:
+        self._takes = True
+        try:
+            for lane in self._lanes:
+                lane.push(item)
+        finally:
+            self._takes = False
+        if self._is_new:
+            self._emit()
+
+    def _put(self, at: int, value: float | Partial) -> None:
+        self._values[at] = value
+        self._is_new = True
+        if not self._takes:  # a timer
+            self._emit()
+
+    def _emit(self) -> None:
+        self._is_new = False
+        if self._joined.is_over or None in self._values:
+            return
+        try:
+            found = _quotient(*cast("list[float | Partial]", self._values))
+        except ConfigurationError as error:
+            self._joined.on_error(error)
+            return
+        if found is not None:
+            self._observer.on_next(found)
+
+    def _end(self, name: str, *errors: Exception) -> None:
+        for lane in self._lanes:
+            getattr(lane, name)(*errors)
+
+
+def _quotient(one: float | Partial, other: float | Partial) -> float | Partial | None:
+    missing = tuple(name for each in (one, other) if isinstance(each, Partial) for name in each.missing)
+    first, second = (each.value if isinstance(each, Partial) else each for each in (one, other))
+    for each in (first, second):
+        if each is not None and not isinstance(each, int | float):
+            raise no_amount("ratio(...)", each)
+    known = cast("tuple[float | None, float | None]", (first, second))
+    if known[0] is None or known[1] is None:
+        return Partial(None, missing)
+    if not known[1] and known[0]:
+        return None
+    found = known[0] / (known[1] or 1)
+    return Partial(found, missing) if missing else found
+
+
+def top(n: int) -> Operator[Mapping[str, float] | Partial, Mapping[str, float] | Partial]:
+    """The greatest numbers of each mapping, and the sum of the rest as ``others``.
+
+    --a-----------|      a is {x: 1, y: 5, z: 2}
+    [ top(1) ]
+    --b-----------|      b is {y: 5, others: 3}
+
+    One that is not known stands before all others, since it may be the greatest.
+
+    Args:
+        n: How many are kept.
+
+    Raises:
+        ConfigurationError: It is not a whole number from 1 up.
+    """
+    check_number("top(n)", n, least=1, whole=True)
+
+    def rank(item: tuple[str, float | None]) -> float:
+        return float("-inf") if item[1] is None else -item[1]
+
+    def greatest(given: Mapping[str, float] | Partial) -> Mapping[str, float] | Partial:
+        value: Any = given.value if isinstance(given, Partial) else given
+        if not isinstance(value, Mapping):
+            return given
+        numbers = cast("Mapping[str, float | None]", value)
+        row = sorted(((name, each) for name, each in numbers.items() if name != OTHERS), key=rank)
+        rest = [each for _, each in row[n:]] + ([numbers[OTHERS]] if OTHERS in numbers else [])
+        kept: Any = dict(row[:n])
+        if rest:
+            kept[OTHERS] = None if None in rest else sum(cast("list[float]", rest))
+        return Partial(kept, given.missing) if isinstance(given, Partial) else kept
+
+    def pipeline(values: Observable[Mapping[str, float] | Partial]) -> Observable[Mapping[str, float] | Partial]:
+        return values.pipe(ops.map(greatest))
+
+    return pipeline
 
 
 def count(kind: type[Event | CustomEvent], *, nested: bool | None = None) -> Operator[Record, int]:
@@ -516,8 +742,8 @@ class _Spread(Decoder[float, dict[str, float]]):
         insort(self._sorted, data)
         if len(self._newest) > MAX_VALUES:
             self._sorted.remove(self._newest.popleft())
-        values = self._sorted
-        return ({"median": percentile(values, 50) or 0.0, "95 %": percentile(values, 95) or 0.0},)
+        median, most = (percentile_in_order(self._sorted, percent) or 0.0 for percent in (50, 95))
+        return ({"median": median, "95 %": most},)
 
 
 def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]:
@@ -526,15 +752,40 @@ def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]
     Args:
         percent: From 0 to 100; 50 is the median.
         seconds: The width of the window.
+
+    Raises:
+        ConfigurationError: The window has no width, or there is no such percent.
     """
+    check_number("high(percent)", percent)
+    if percent > 100:
+        raise ConfigurationError(f"high(percent)={percent!r:.60}: give a number from 0 to 100")
+    return slide(seconds, None, partial(_High, percent), "high")
 
-    def value(window: Window[float]) -> float:
-        return percentile(window, percent) or 0.0
 
-    def pipeline(values: Observable[float]) -> Observable[float]:
-        return values.pipe(sliding(seconds), ops.map(value))
+class _High:
+    """The values of a window, as they came and in order, so that each costs the same, however many there are."""
 
-    return pipeline
+    def __init__(self, percent: float) -> None:
+        self._percent = percent
+        self._newest: deque[tuple[float, float]] = deque()
+        self._sorted: list[float] = []
+
+    @property
+    def due(self) -> float | None:
+        return self._newest[0][0] if self._newest else None
+
+    def push(self, due: float, item: float, /) -> None:
+        self._newest.append((due, item))
+        insort(self._sorted, item)
+
+    def drop(self, now: float, /) -> bool:
+        before = len(self._newest)
+        while (due := self.due) is not None and due <= now:
+            del self._sorted[bisect_left(self._sorted, self._newest.popleft()[1])]
+        return len(self._newest) < before
+
+    def value(self) -> float:
+        return percentile_in_order(self._sorted, self._percent) or 0.0
 
 
 def in_flight(records: Observable[Record]) -> Observable[int]:
@@ -1113,6 +1364,7 @@ __all__ = [
     "TOOLS",
     "USAGE",
     "RunLine",
+    "a_minute",
     "by_time",
     "cache_share",
     "cost",
@@ -1120,6 +1372,7 @@ __all__ = [
     "costs",
     "count",
     "day_of",
+    "error_rate",
     "failures",
     "fleet",
     "high",
@@ -1130,12 +1383,14 @@ __all__ = [
     "model_of",
     "pace",
     "queue_seconds",
+    "ratio",
     "recoveries",
     "run_line",
     "run_of",
     "run_seconds",
     "runs",
     "runs_by_status",
+    "share",
     "speed",
     "spread",
     "status",
@@ -1145,6 +1400,7 @@ __all__ = [
     "tool_of",
     "tool_seconds",
     "tool_stops",
+    "top",
     "total",
     "turn_seconds",
     "usage",

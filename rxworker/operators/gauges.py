@@ -282,7 +282,15 @@ def percentile(values: Iterable[float], percent: float) -> float | None:
     """
     if not 0 <= percent <= 100:
         raise ValueError(f"a percentile is from 0 to 100, not {percent}")
-    row = sorted(values)
+    return percentile_in_order(sorted(values), percent)
+
+
+def percentile_in_order(row: Sequence[float], percent: float) -> float | None:
+    """The same of values that are sorted.
+
+    >>> percentile_in_order([1.0, 2.0, 4.0], 75)
+    3.0
+    """
     if not row:
         return None
     place = percent / 100 * (len(row) - 1)
