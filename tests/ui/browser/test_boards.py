@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from rxworker.operators import events, text_deltas
 from rxworker.panels import RUNS, count
 from rxworker.testing import say
 from rxworker.ui.web import WebServer
+from tests.ui.browser.conftest import FRAMES
 from tests.ui.browser.test_dashboards import BOARD, REPLIES, look
 
 if TYPE_CHECKING:
@@ -206,6 +208,33 @@ async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: 
             await page.clock.run_for(59_500)
         await expect(calls).to_contain_text("1 calls")
         assert requests == ["live last=900"] * 2
+        await desk.close()
+
+
+async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
+        page = await desk.open("boards/desk?since=1795676400&until=1795680000")
+        requests: list[str] = []
+        asked_of(page, requests)
+        await page.get_by_role("button", name="Compare with before").click()
+        await expect(page).to_have_url(re.compile("compare=1"))
+        async with asyncio.timeout(30):
+            while "since=1795672800&until=1795676400" not in requests:
+                await page.evaluate(FRAMES)
+        await page.get_by_role("button", name="Save view").click()
+        await page.keyboard.type("Thursday")
+        await page.keyboard.press("Enter")
+        saved = page.locator("#board-views a")
+        await expect(saved).to_have_text(["Thursday"])
+        await expect(saved).to_have_attribute("aria-current", "page")
+        await page.locator("#board-names a", has_text="Runs").click()
+        await page.get_by_role("combobox", name="Time").select_option("Last hour")
+        await saved.click()
+        await expect(page).to_have_url(re.compile(r"/boards/desk\?since=1795676400&until=1795680000&compare=1$"))
+        await page.get_by_role("button", name="Forget the view Thursday").click()
+        await expect(page.locator("#board-views")).to_be_hidden()
         await desk.close()
 
 

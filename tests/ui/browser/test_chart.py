@@ -32,6 +32,7 @@ MAKE = """async (panels) => {
   const board = new BoardView(node);
   board.open(panels);
   globalThis.draw = (states) => board.draw(states);
+  globalThis.compare = (states) => board.compare(states);
   globalThis.seen = [];
   for (const type of ["range", "pick"]) {
     node.addEventListener(type, ({ detail }) => seen.push([type, Math.round(detail.since), Math.round(detail.until)]));
@@ -225,3 +226,20 @@ async def test_a_table_is_sorted_and_filtered_and_stays_so(desk: Desk, gated: ty
         await expect(table.get_by_role("status").first).to_have_text("5 of 10 rows")
         await head.get_by_role("button").click()
         await expect(head).not_to_have_attribute("aria-sort", "ascending")
+
+
+async def test_figures_show_their_change_since_the_period_before(desk: Desk, gated: type[GatedModel]) -> None:
+    hours = {"2026-11-26T07:00Z/PT1H": 1, "2026-11-26T08:00Z/PT1H": 3}
+    panels = named("one", "number", unit="USD"), named("tenants", "bar"), named("hours", "bar")
+    async with drawn(desk, gated, *panels) as board:
+        one = await board.draw("one", 1.5)
+        tenants = await board.draw("tenants", {"a": 1, "b": 4})
+        sums = await board.draw("hours", hours)
+        before = {"one": 1.0, "tenants": {"b": 8}, "hours": {"2026-11-25T07:00Z/PT1H": 4}}
+        await board.page.evaluate("compare", [{"panel": name, "value": value} for name, value in before.items()])
+        await expect(one.locator(".board-figure")).to_have_text("1.50 USD+50%")
+        await expect(one.locator(".board-change")).to_have_attribute("title", "before: 1 USD")
+        await expect(tenants.locator(".board-change")).to_have_text(["-50%"])
+        await expect(sums.locator(".board-change")).to_have_text(["0%"])
+        await board.page.evaluate("compare(null)")
+        await expect(board.page.locator(".board-change")).to_have_count(0)

@@ -1,14 +1,16 @@
 // The page of a dashboard: its panels over all runs. Its address is boards/NAME, one level below that of the server.
 
 import * as api from "./net/server.js";
+import { BoardSource } from "./net/board.js";
 import { BOARDS_COMMANDS } from "./model/commands.js";
-import { axisOf, isStill, queryOf } from "./model/range.js";
+import { axisOf, beforeOf, isStill, queryOf } from "./model/range.js";
 import { fill, translate, words } from "./model/language.js";
 import { address } from "./views/address.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { byId, copy, el, setData, setText, show } from "./views/dom.js";
 import { Keys } from "./views/keys.js";
 import { RangeBar } from "./views/range_bar.js";
+import { SavedViews } from "./views/saved_views.js";
 import { ShareDialog } from "./views/share.js";
 import { banner, clearBanner, initTheme } from "./views/shell.js";
 
@@ -51,6 +53,14 @@ function linked() {
   for (const link of byId("board-names").querySelectorAll("a")) link.search = location.search;
 }
 
+// The figures of the period before, again each minute.
+function compare() {
+  const before = range.range.isCompared ? beforeOf(range.range, Date.now() / 1000) : null;
+  if (before !== null) return earlier.at(before, null);
+  earlier.close();
+  board.board.compare(null);
+}
+
 function naming() {
   document.title = fill(words.board.tab, { board: byId("board-title").textContent || words.board.title, title });
 }
@@ -83,11 +93,16 @@ class BoardKeys extends Keys {
 translate(document.body);
 initTheme();
 const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (id) => `../#${encodeURIComponent(id)}` });
+const earlier = new BoardSource(api.at(".").href, name, { states: (states) => board.board.compare(states), problem() {} });
 const range = new RangeBar(byId("range"), (asked) => {
   board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));
   linked();
+  views.draw();
+  compare();
 }, () => workers);
+const views = new SavedViews(byId("board-views"), byId("board-save"), name);
 range.read();
+setInterval(() => document.hidden || compare(), 60_000);
 for (const type of ["range", "pick"]) byId("board").addEventListener(type, ({ detail: { since, until } }) => range.narrow(since, until));
 const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());

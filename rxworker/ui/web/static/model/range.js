@@ -5,11 +5,11 @@ export const KINDS = ["label", "tenant", "user", "model", "tool", "status", "wor
 export const ENDS = ["finished", "failed", "cancelled", "stopped", "paused"];
 const TIMES = ["last", "since", "until", "time"];
 
-// { last, since, until, time: numbers or null; isStill; filters: pairs of a kind and a value }. What is not valid is left out.
+// { last, since, until, time: numbers or null; isStill, isCompared; filters: pairs of a kind and a value }. What is not valid is left out.
 export function rangeOf(parameters) {
   const times = TIMES.map((name) => [name, parameters.has(name) ? Number(parameters.get(name)) : NaN]).map(([name, n]) => [name, n > 0 && n < 8e12 ? n : null]);
   const filters = KINDS.flatMap((kind) => (kind === "label" ? parameters.getAll(kind) : parameters.getAll(kind).slice(0, 1)).filter((value) => problemOf(kind, value) === "").map((value) => [kind, value]));
-  return { ...Object.fromEntries(times), isStill: parameters.get("still") === "1", filters };
+  return { ...Object.fromEntries(times), isStill: parameters.get("still") === "1", isCompared: parameters.get("compare") === "1", filters };
 }
 
 // The name of a problem with a filter, or "".
@@ -39,4 +39,10 @@ export function axisOf({ last, since, until, time }, now) {
   const end = time ?? until ?? now;
   if (last !== null) return [end - last, end];
   return since === null ? null : [since, end];
+}
+
+// What the server is asked for the period before, or null where there is none.
+export function beforeOf(range, now) {
+  const axis = range.time === null ? axisOf(range, now) : null;
+  return axis === null ? null : { ...queryOf(range), last: null, since: 2 * axis[0] - axis[1], until: axis[0] };
 }

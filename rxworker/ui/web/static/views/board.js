@@ -5,7 +5,7 @@ import { el, morph, save, setData, setText, show } from "./dom.js";
 import { Menu } from "./palette.js";
 import { csvOf, TableView } from "./table.js";
 import { amount, money, plural, seconds } from "../model/format.js";
-import { fill, words } from "../model/language.js";
+import { fill, locale, words } from "../model/language.js";
 
 const WIDE = ["table", "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
@@ -14,7 +14,7 @@ export class BoardView {
   // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run.
   constructor(node, { span = () => null, runs = null } = {}) {
     this.node = node;
-    this.options = { span, runs };
+    this.options = { span, runs, before: new Map() };
     this.panels = new Map();
   }
 
@@ -36,6 +36,12 @@ export class BoardView {
 
   draw(states) {
     for (const state of states) this.panels.get(state.panel)?.draw(state);
+  }
+
+  // The states of the period before, to which figures show their change; null for none.
+  compare(states) {
+    this.options.before = new Map(states?.map((state) => [state.panel, state]));
+    for (const view of this.panels.values()) if (view.state.panel) view.draw(view.state);
   }
 }
 
@@ -82,11 +88,17 @@ class PanelView {
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
     const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && panel.view === "table");
     const most = this.isWhole ? Infinity : course ? LINES : this.most;
-    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course }));
+    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before() }));
     show(this.body, isTable || course !== null);
     if (isTable) this.drawTable();
     else if (course !== null) this.drawChart(course, most);
     if (course !== null && !isTable) this.drawRead();
+  }
+
+  // What it has shown of the period before: a number, or one for each group; of bars over time their sum.
+  before() {
+    const { value = null } = this.options.before.get(this.panel.name) ?? {}, isBars = this.panel.view === "bar" && value !== null && isGroups(value) && Object.keys(value).every((name) => STEP.test(name));
+    return isBars ? Object.values(value).reduce((sum, n) => sum + n, 0) : value;
   }
 
   drawLimit(alerts) {
@@ -179,6 +191,15 @@ const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) =>
 const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
 const mark = (isBeyond) => (isBeyond ? [el("span", { class: "board-mark", role: "img", "aria-label": words.board.beyond, text: "▲" })] : []);
 
+// The change of a figure since the period before.
+function changed(now, before, unit) {
+  if (typeof now !== "number" || typeof before !== "number" || before === 0) return [];
+  const part = (percent ??= new Intl.NumberFormat(locale, { style: "percent", signDisplay: "exceptZero", maximumFractionDigits: 1 })).format((now - before) / Math.abs(before));
+  return [el("span", { class: "board-change", title: fill(words.board.before, { value: amount(before, unit) }), text: part })];
+}
+
+let percent = null;
+
 // The button that opens the other groups, or closes them.
 function rest(n, most) {
   const isOpen = most === Infinity;
@@ -186,8 +207,8 @@ function rest(n, most) {
 }
 
 // One figure, or one for each group.
-function figures(value, { unit, alerts, view, most }) {
-  const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null }, ...mark(isGroups(value) && alerts.has(name)), text(shown, unit));
+function figures(value, { unit, alerts, view, most, before }) {
+  const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null }, ...mark(isGroups(value) && alerts.has(name)), text(shown, unit), ...changed(shown, isGroups(value) ? before?.[name] : before, unit));
   if (!isGroups(value)) return [figure(value, "")];
   const all = alerts.size > 0 ? ranked(value, alerts) : Object.entries(value);
   return [el("dl", { class: "board-groups" }, ...all.slice(0, most).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length, most)];
@@ -195,18 +216,19 @@ function figures(value, { unit, alerts, view, most }) {
 
 // Lines and areas have a chart, with the last value above it; groups have theirs in its legend. So do bars over time, with their sum.
 function charted(value, options) {
-  const { course, unit, alerts } = options;
+  const { course, alerts, before } = options;
   if (course === null) return figures(value, options);
   if (course.series.length > 1) return [];
-  return [el("p", { class: "board-figure", "data-alert": alerts.size > 0 ? "yes" : null, text: text(course.series[0].now, unit) })];
+  const [{ name, now }] = course.series;
+  return figures(now, { ...options, alerts: new Set(alerts.size > 0 ? [""] : []), before: before?.[name] ?? before });
 }
 
 function bars(value, options) {
-  const { unit, alerts, course, most } = options;
+  const { unit, alerts, course, most, before } = options;
   if (course !== null) return charted(value, options);
   const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, most), high = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
-    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit))));
+    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit), ...changed(n, isGroups(value) ? before?.[name] : before, unit))));
   return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length, most)];
 }
 
@@ -230,14 +252,14 @@ const STEP = /^(?:(.*)(?:: | · ))?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/
 
 // What a chart over time shows: { series: [{ name, now }], the greatest first; make(series) returns their moments and their values; step; axis }; null for what has no course. `now` is the
 // last value, or of bars the sum.
-function courseOf({ view }, { value, points = {}, alerts = {} }, span) {
+function courseOf({ view }, { value, points = {}, alerts = {}, reading = null }, span) {
   const beyond = new Set(Object.keys(alerts)), ordered = (series) => series.sort((a, b) => beyond.has(b.name) - beyond.has(a.name) || (b.now ?? -Infinity) - (a.now ?? -Infinity) || 0);
   if (view === "line" || view === "area") {
     const now = isGroups(value) ? value : { "": value }, courses = Object.entries(points).filter(([, course]) => course.length > 0);
     const [begin, end] = span ?? [Math.min(...courses.map(([, course]) => course[0][0])), Math.max(...courses.map(([, course]) => course.at(-1)[0]))];
     const make = (series) => {
       const [xs, values] = aligned(series.map(({ name }) => points[name]), POINTS);
-      if (xs.at(-1) < end) for (const list of [...values, xs]) list.push(list === xs ? end : list.at(-1)); // it holds until then
+      if (xs.at(-1) < end && !reading) for (const list of [...values, xs]) list.push(list === xs ? end : list.at(-1)); // it holds until then
       return { xs, values };
     };
     return courses.length > 0 && end > begin ? { series: ordered(courses.map(([name, course]) => ({ name, now: now[name] ?? course.at(-1)[1] }))), make, step: 0, axis: [begin, end] } : null;

@@ -117,10 +117,11 @@ export class Chart {
     return this.palette.style(name);
   }
 
-  // The colour of a group, and the dashes of the ninth and later ones, by the order in which they came.
+  // The colour of a group, and the dashes of the ninth and later ones: the first that is free.
   colourOf(name) {
-    if (!this.colours.has(name)) this.colours.set(name, this.colours.size);
-    const n = this.colours.get(name);
+    let n = this.colours.get(name) ?? 0;
+    if (!this.colours.has(name)) for (const taken = new Set(this.colours.values()); taken.has(n); ) n += 1;
+    this.colours.set(name, n);
     return [COLOURS[n % COLOURS.length], DASH[Math.floor(n / COLOURS.length) % DASH.length]];
   }
 
@@ -136,6 +137,7 @@ export class Chart {
       this.schedule();
     });
     const { wanted } = this, { xs, values } = wanted.make(wanted.series), series = wanted.series.map((one, n) => ({ ...one, values: values[n] }));
+    for (const name of [...this.colours.keys()]) if (!series.some((one) => one.name === name)) this.colours.delete(name);
     for (const { name } of series) this.colourOf(name);
     const rows = series.toSorted((a, b) => (a.name < b.name ? -1 : 1)), isStacked = this.kind === "bar" && rows.length > 1, data = [xs, ...(isStacked ? stacked(rows) : rows.map((one) => one.values))];
     const names = JSON.stringify(rows.map(({ name }) => name));

@@ -2,7 +2,7 @@
 
 import { address } from "./address.js";
 import { copy, el, morph, setText, show } from "./dom.js";
-import { ENDS, KINDS, LASTS, problemOf, rangeOf, withFilter, withoutFilter, withTime } from "../model/range.js";
+import { beforeOf, ENDS, KINDS, LASTS, problemOf, rangeOf, withFilter, withoutFilter, withTime } from "../model/range.js";
 import { fill, words } from "../model/language.js";
 
 const OWN = "", BETWEEN = "between", MOMENT = "moment";
@@ -24,12 +24,13 @@ export class RangeBar {
     this.fields = { since: field("since", range.since), until: field("until", range.until), time: field("time", range.at) };
     this.to = el("span", { text: "–", "aria-hidden": "true" });
     this.live = el("button", { class: "range-live", type: "button", text: range.live, title: range.liveHelp, onclick: act(() => ({ ...this.range, isStill: !this.range.isStill })) });
+    this.compare = el("button", { class: "range-compare", type: "button", text: range.compare, onclick: act(() => ({ ...this.range, isCompared: !this.range.isCompared })) });
     this.kind = el("select", { "aria-label": range.kind, onchange: () => this.offer() }, ...KINDS.map((kind) => option(kind, filters[kind])));
     this.value = el("input", { type: "text", "aria-label": range.value, maxlength: 200, autocomplete: "off", spellcheck: "false", dir: "auto", oninput: () => this.value.setCustomValidity("") });
     this.offered = el("datalist", { id: "range-offered" });
     this.chips = el("ul", { class: "range-chips", "aria-label": range.filters });
     const form = el("form", { class: "range-add", autocomplete: "off", onsubmit: (event) => this.add(event) }, this.kind, this.value, this.offered, el("button", { class: "button small", type: "submit", text: range.add }));
-    node.append(el("div", { class: "range-time" }, this.which, this.fields.since, this.to, this.fields.until, this.fields.time, this.live), this.chips, form);
+    node.append(el("div", { class: "range-time" }, this.which, this.fields.since, this.to, this.fields.until, this.fields.time, this.live, this.compare), this.chips, form);
     addEventListener("popstate", () => this.read());
     this.offer();
   }
@@ -44,9 +45,9 @@ export class RangeBar {
   // A change is a step of the history of the browser: Back returns to the view before.
   set(range) {
     const url = new URL(address());
-    for (const name of ["last", "since", "until", "time", "still", ...KINDS]) url.searchParams.delete(name);
+    for (const name of ["last", "since", "until", "time", "still", "compare", ...KINDS]) url.searchParams.delete(name);
     for (const name of ["last", "since", "until", "time"]) if (range[name] !== null) url.searchParams.set(name, Math.round(1000 * range[name]) / 1000);
-    if (range.isStill) url.searchParams.set("still", "1");
+    for (const [name, isSet] of [["still", range.isStill], ["compare", range.isCompared]]) if (isSet) url.searchParams.set(name, "1");
     for (const [kind, value] of range.filters) url.searchParams.append(kind, value);
     if (url.href !== location.href) history.pushState(null, "", url);
     this.read();
@@ -104,6 +105,8 @@ export class RangeBar {
     const isOver = time !== null || (until !== null && until < Date.now() / 1000);
     show(this.live, !isOver);
     this.live.setAttribute("aria-pressed", String(!isStill));
+    show(this.compare, beforeOf(range, Date.now() / 1000) !== null);
+    this.compare.setAttribute("aria-pressed", String(range.isCompared));
     morph(this.chips, filters.map(([kind, value], n) => el("li", { "data-key": `${kind} ${value}` }, el("span", { text: fill(words.range.chip, { kind: words.filters[kind], value }) }), el("button", { type: "button", text: "×", value: n, "aria-label": fill(words.range.remove, { kind: words.filters[kind], value }) }))));
     this.chips.onclick = ({ target }) => target.tagName === "BUTTON" && this.remove(Number(target.value));
     show(this.chips, filters.length > 0);
