@@ -19,12 +19,14 @@ class MadeBy(Struct, frozen=True):
         seq: The number of the last record that made a value.
         time: The time of that record, in seconds since the epoch.
         values: How many values it has made.
+        title: The beginning of its input, where it is known.
     """
 
     run: str
     seq: int
     time: float
     values: int
+    title: str = ""
 
 
 class Makers:
@@ -42,7 +44,7 @@ class Makers:
     >>> for name in ("run-1", "run-2"):
     ...     fold.take(Record(7, name, 1, 1, 3.5, RunStop()))
     >>> makers.newest()
-    [MadeBy(run='run-2', seq=7, time=3.5, values=1)]
+    [MadeBy(run='run-2', seq=7, time=3.5, values=1, title='')]
     """
 
     def __init__(self, fold: Fold, group: str = "") -> None:

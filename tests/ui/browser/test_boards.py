@@ -16,7 +16,7 @@ from rxworker.boards import Dashboard, panel
 from rxworker.events import Record, TextDelta
 from rxworker.log import SQLiteLog
 from rxworker.operators import events, text_deltas
-from rxworker.panels import RUNS, count
+from rxworker.panels import RUNS, count, run_of
 from rxworker.testing import say
 from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import FRAMES
@@ -316,3 +316,36 @@ async def test_an_update_takes_nothing_that_the_reader_holds(
             await holds()
             model.let_all()
             await desk.close()
+
+
+async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN]) as server:
+        page = await desk.open()
+        for _ in range(2):
+            await page.goto(server.url)
+            await desk.ask(page)
+            await desk.status(page, "finished")
+        await page.goto(f"{server.url}boards/by-run")
+        groups = page.locator(".board-panel .board-group")
+        await expect(groups).to_have_count(2)
+        run = await groups.first.text_content()
+        await groups.first.focus()
+        await page.keyboard.press("Enter")
+        options = page.locator("#palette-list [role=option]")
+        await expect(options).to_have_count(1)
+        await expect(page.locator("#palette-input")).to_have_attribute("aria-label", f"Runs of {run}")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile(rf"{server.url}#{run}@\d+$"))
+        # All runs of a panel, by its menu; and none of a time in which there were none.
+        await page.goto(f"{server.url}boards/by-run")
+        await page.locator(".board-menu-button").first.click()
+        await page.locator(".board-menu").get_by_role("button", name="Runs", exact=True).click()
+        await expect(options).to_have_count(2)
+        await page.goto(f"{server.url}boards/by-run?since=5&until=6")
+        await page.locator(".board-menu-button").first.click()
+        await page.locator(".board-menu").get_by_role("button", name="Runs", exact=True).click()
+        await expect(page.locator("#banner")).to_have_text("No run has made this value.")
+        await desk.close()
+
+
+BY_RUN = Dashboard([panel("Deltas", count(TextDelta), view="bar", group=run_of)], title="By run")

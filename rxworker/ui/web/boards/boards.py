@@ -61,7 +61,7 @@ from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.streams.streams import Followed
 
-MAX_MAKERS = 200
+MAX_MAKERS = 50
 """The maximum number of runs that are named as those that have made a value."""
 GRID = 15
 """Parts of a time before now, on which its beginning is rounded."""
@@ -498,7 +498,14 @@ class Boards:
         else:
             await self._take_runs(fold, await self._entries(runs, query), now)
         fold.at(now)
-        return makers.newest(MAX_MAKERS)
+        return [replace(each, title=await self._title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
+
+    async def _title_of(self, run: str, runs: Runs) -> str:
+        entry, log = runs.get(run), self._store.log
+        if entry is not None:
+            return entry.summary().title
+        info = None if log is None else await log.listed(run)
+        return "" if info is None else info.row.title
 
     def _moment(self, dashboard: Dashboard, query: BoardQuery) -> float:
         """The moment that a client looks at, at most now."""

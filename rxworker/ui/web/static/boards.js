@@ -4,7 +4,9 @@ import * as api from "./net/server.js";
 import { BoardSource } from "./net/board.js";
 import { BOARDS_COMMANDS } from "./model/commands.js";
 import { axisOf, beforeOf, isStill, queryOf } from "./model/range.js";
-import { fill, translate, words } from "./model/language.js";
+import { plural } from "./model/format.js";
+import { fill, locale, translate, words } from "./model/language.js";
+import { writeLink } from "./model/link.js";
 import { address } from "./views/address.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { byId, copy, el, setData, setText, show } from "./views/dom.js";
@@ -90,9 +92,24 @@ class BoardKeys extends Keys {
   }
 }
 
+// The runs that made a value, of which one is opened at the moment at which it did.
+async function showMakers(panel, group) {
+  const { time } = range.range, what = group || panel.title;
+  let found;
+  try {
+    found = await api.makersOf(name, { ...queryOf(range.range), time, panel: panel.name, group });
+  } catch (problem) {
+    return state(problem);
+  }
+  if (found.length === 0) return void banner(words.board.noRuns, "makers");
+  clearBanner("makers");
+  const row = ({ run, seq, time, title, values }) => ({ text: title || run, detail: fill(words.board.made, { time: new Date(time * 1000).toLocaleString(locale), values: plural(words.board.values, values) }), keys: [], act: () => location.assign(`../${writeLink({ run, seq })}`) });
+  keys.palette.open(() => found.map(row), fill(words.board.runsOf, { what }));
+}
+
 translate(document.body);
 initTheme();
-const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (id) => `../#${encodeURIComponent(id)}` });
+const board = new Board(byId("boards"), "all", { fixed: name, span: () => axisOf(range.range, Date.now() / 1000), runs: (id) => `../#${encodeURIComponent(id)}`, makers: showMakers });
 const earlier = new BoardSource(api.at(".").href, name, { states: (states) => board.board.compare(states), problem() {} });
 const range = new RangeBar(byId("range"), (asked) => {
   board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));

@@ -145,7 +145,7 @@ export const words = {
   },
   board: {
     title: "Dashboards", choose: "Dashboard", of: "Dashboard of", none: "Nothing yet", unknown: "unknown", without: "without {names}", read: "read {read} of {total} runs", more: "and {n} more", stopped: "Stopped: {error}", fewer: "show fewer", rows: "Rows", spans: "{n}, {time} in all", groups: { one: "{n} group", other: "{n} groups" },
-    above: "above {limit}", below: "below {limit}", lasting: "{what} for {time}", firing: "Alert: {what}, since {time}", beyond: "beyond the limit", actions: "Actions of {title}", asTable: "Show as a table", asChart: "Show as a picture", saveCsv: "Save as CSV", savePng: "Save as PNG",
+    above: "above {limit}", below: "below {limit}", lasting: "{what} for {time}", firing: "Alert: {what}, since {time}", beyond: "beyond the limit", actions: "Actions of {title}", asTable: "Show as a table", asChart: "Show as a picture", runs: "Runs", runsOf: "Runs of {what}", noRuns: "No run has made this value.", made: "{time} · {values}", values: { one: "{n} value", other: "{n} values" }, saveCsv: "Save as CSV", savePng: "Save as PNG",
     past: "as it was then", lost: "The connection was lost. Trying again.", source: "This element has no dashboard: set its src to the address of one, which ends in api/boards/ and its name.", noPanel: "The dashboard has no panel {name}. It has {known}.",
     skip: "Skip to the panels", panels: "Panels", pages: "Pages", tab: "{board} · {title}", copyLink: "Copy link", open: "Open", views: "Saved views", saveView: "Save view", forgetView: "Forget the view {name}", before: "before: {value}", unknownBoard: "The server has no dashboard {name}. It has {known}.",
   },

@@ -275,6 +275,8 @@ export const runAt = (server, run, reach) => timed(`${server}${of(run, "").slice
 
 // The dashboards of the server at an address, and what the panels of one show of a run, of a conversation or of all runs, now or at a time.
 export const boardsAt = (server, reach) => ask(`${server}api/boards`, reach);
+// The runs that have made the values of a panel, or of one of its groups.
+export const makersOf = async (board, query) => (await ask(`api/boards/${encodeURIComponent(board)}/runs?${parametersOf(query)}`)).runs;
 export const boardAt = (server, path, query, reach) => ask(`${server}api/boards/${path}?${parametersOf(query)}`, reach);
 // The parameters of an address: a value that is a list is repeated, and null is left out.
 export const parametersOf = (query) => new URLSearchParams(Object.entries(query).flatMap(([name, value]) => [value ?? []].flat().map((one) => [name, one])));

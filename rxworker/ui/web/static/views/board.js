@@ -11,10 +11,10 @@ const WIDE = ["table", "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
-  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run.
-  constructor(node, { span = () => null, runs = null } = {}) {
+  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group)` shows the runs that made the values of a group.
+  constructor(node, { span = () => null, runs = null, makers = null } = {}) {
     this.node = node;
-    this.options = { span, runs, before: new Map() };
+    this.options = { span, runs, makers, before: new Map() };
     this.panels = new Map();
   }
 
@@ -71,7 +71,7 @@ class PanelView {
     const menu = el("div", { class: "board-menu", popover: "" }), more = el("button", { class: "board-menu-button", type: "button", text: "⋯", "aria-label": fill(words.board.actions, { title }) });
     more.popoverTargetElement = menu;
     new Menu(menu, () => this.actions(), more);
-    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": view, "data-width": widthOf(panel), "data-height": height, "aria-label": title, onclick: ({ target }) => target.closest(".board-more") && this.open() },
+    this.node = el("div", { class: "board-panel", role: "group", part: "panel", "data-view": view, "data-width": widthOf(panel), "data-height": height, "aria-label": title, onclick: ({ target }) => this.clicked(target) },
       el("div", { class: "board-head" }, el("h3", { part: "title", text: title }), xray?.button ?? "", more, menu), this.value, this.body, this.read, this.limit, this.about, this.error, xray?.node ?? "");
   }
 
@@ -88,7 +88,7 @@ class PanelView {
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
     const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && panel.view === "table");
     const most = this.isWhole ? Infinity : course ? LINES : this.most;
-    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before() }));
+    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before(), makers: this.options.makers }));
     show(this.body, isTable || course !== null);
     if (isTable) this.drawTable();
     else if (course !== null) this.drawChart(course, most);
@@ -145,6 +145,12 @@ class PanelView {
     this.chart?.close();
   }
 
+  clicked(target) {
+    const group = target.closest("[data-group]");
+    if (group) this.options.makers(this.panel, group.dataset.group);
+    else if (target.closest(".board-more")) this.open();
+  }
+
   // All groups, or the greatest.
   open() {
     this.isWhole = !this.isWhole;
@@ -155,6 +161,7 @@ class PanelView {
     const { board } = words, { view, name, title } = this.panel, canTable = view !== "table", isChart = this.chart !== null && !this.isTable;
     const rows = () => rowsOf(this.panel, this.state, this.options.span());
     return [
+      ...(this.options.makers ? [{ text: board.runs, act: () => this.options.makers(this.panel, "") }] : []),
       ...(canTable ? [{ text: this.isTable ? board.asChart : board.asTable, act: () => this.turn() }] : []),
       { text: board.saveCsv, act: () => save(`${name}.csv`, "text/csv", csvOf(rows().names, rows().rows.map(inFull))) },
       ...(isChart ? [{ text: board.savePng, act: async () => save(`${name}.png`, "image/png", await this.chart.picture(title)) }] : []),
@@ -191,6 +198,9 @@ const ranked = (value, alerts) => Object.entries(value).sort(([a, m], [b, n]) =>
 const isGroups = (value) => typeof value === "object" && !Array.isArray(value);
 const mark = (isBeyond) => (isBeyond ? [el("span", { class: "board-mark", role: "img", "aria-label": words.board.beyond, text: "▲" })] : []);
 
+// The name of a group, which leads to the runs that made its value.
+const groupOf = (name, makers) => (makers && name ? el("button", { class: "board-group", type: "button", "data-group": name, text: name, title: fill(words.board.runsOf, { what: name }) }) : name);
+
 // The change of a figure since the period before.
 function changed(now, before, unit) {
   if (typeof now !== "number" || typeof before !== "number" || before === 0) return [];
@@ -207,11 +217,11 @@ function rest(n, most) {
 }
 
 // One figure, or one for each group.
-function figures(value, { unit, alerts, view, most, before }) {
+function figures(value, { unit, alerts, view, most, before, makers }) {
   const figure = (shown, name) => el("p", { class: "board-figure", "data-state": view === "state" ? String(shown) : null, "data-alert": alerts.has(name) ? "yes" : null }, ...mark(isGroups(value) && alerts.has(name)), text(shown, unit), ...changed(shown, isGroups(value) ? before?.[name] : before, unit));
   if (!isGroups(value)) return [figure(value, "")];
   const all = alerts.size > 0 ? ranked(value, alerts) : Object.entries(value);
-  return [el("dl", { class: "board-groups" }, ...all.slice(0, most).flatMap(([name, shown]) => [el("dt", { text: name }), el("dd", {}, figure(shown, name))])), ...rest(all.length, most)];
+  return [el("dl", { class: "board-groups" }, ...all.slice(0, most).flatMap(([name, shown]) => [el("dt", {}, groupOf(name, makers)), el("dd", {}, figure(shown, name))])), ...rest(all.length, most)];
 }
 
 // Lines and areas have a chart, with the last value above it; groups have theirs in its legend. So do bars over time, with their sum.
@@ -224,7 +234,7 @@ function charted(value, options) {
 }
 
 function bars(value, options) {
-  const { unit, alerts, course, most, before } = options;
+  const { unit, alerts, course, most, before, makers } = options;
   if (course !== null) return charted(value, options);
   const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, most), high = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
