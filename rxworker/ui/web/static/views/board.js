@@ -238,7 +238,7 @@ function bars(value, options) {
   if (course !== null) return charted(value, options);
   const all = isGroups(value) ? ranked(value, alerts) : [["", value]], shown = all.slice(0, most), high = Math.max(...shown.map(([, n]) => n ?? 0), 0) || 1;
   const rows = shown.map(([name, n]) => el("tr", { "data-alert": alerts.has(name) ? "yes" : null },
-    el("th", { scope: "row", text: name, title: name }), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit), ...changed(n, isGroups(value) ? before?.[name] : before, unit))));
+    el("th", { scope: "row", title: name }, groupOf(name, makers)), el("td", { class: "board-bar" }, el("meter", { min: 0, max: high, value: Math.max(0, n ?? 0), "aria-hidden": true })), el("td", { class: "number" }, ...mark(alerts.has(name)), text(n, unit), ...changed(n, isGroups(value) ? before?.[name] : before, unit))));
   return [el("table", { class: "board-bars" }, el("tbody", {}, ...rows)), ...rest(all.length, most)];
 }
 
