@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from math import isnan
 from pathlib import Path
 
 from msgspec.structs import replace
+from reactivex.internal import noop
 
-from rxworker.boards import board_text, explain, fold_log, read_selection
-from rxworker.cli.process import CommandError, run_async, write_line
+from rxworker.boards import PanelState, board_text, explain, fold_log, read_selection
+from rxworker.boards.stored import all_records
+from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
 from rxworker.redact import redact
 from rxworker.ui.clean import clean
+
+CLEAR = "\033[H\033[2J\033[3J"
+"""Begins a terminal anew."""
 
 
 def dash(
@@ -29,8 +36,9 @@ def dash(
     where: Sequence[tuple[str, str]] | None = None,
     width: int | None = None,
     explained: bool = False,
+    follow: bool = False,
 ) -> int:
-    """Print a dashboard once.
+    """Print a dashboard once, or again whenever it has changed.
 
     Its arguments are the options of the command; see ``rxworker dash --help``.
 
@@ -51,10 +59,29 @@ def dash(
         found = replace(found, panels=panels)
     found = replace(found, selection=read_selection(where or (), since=since, until=until))
 
+    def text_of(states: Sequence[PanelState]) -> str:
+        return clean(board_text(found, states, width=width or shutil.get_terminal_size().columns))
+
+    async def show() -> None:
+        async with open_log(address) as log:
+            board = found.show(all_records(log, None, found.selection, noop))
+            changed = asyncio.Event()
+            board.changes.subscribe(lambda _: changed.set(), on_completed=changed.set)
+            while board.error is None:
+                write_line((CLEAR if sys.stdout.isatty() else "") + text_of(board.soon()))
+                await changed.wait()
+                changed.clear()
+            raise board.error
+
+    if follow:
+        if explained or runs or at is not None:
+            raise CommandError("--follow shows all runs as they change: leave out --at, --run and --explain", MISUSED)
+        return run_until_stopped(show)
+
     async def main() -> None:
         async with open_log(address) as log:
             states = await fold_log(found, log, time=at, runs=runs)
-        write_line(clean(board_text(found, states, width=width or shutil.get_terminal_size().columns)))
+        write_line(text_of(states))
         for panel in found.panels if explained else ():
             write_line(redact(clean(f"\n{panel.title}\n{panel.pipeline}")))
 

@@ -322,6 +322,8 @@ def _add_dash(dash: Parser) -> None:
     about = "only runs with this: tenant=acme, user=, label=NAME=VALUE, worker=, model=, tool=, status=, text="
     _add_several(dash, "--where", "where", "NAME=VALUE", about, _filter)
     add("--width", type=_positive, metavar="N", help="how many columns; those of the terminal")
+    about = "print it again whenever it has changed, until Ctrl-C"
+    add("--follow", action="store_true", help=about)
     about = "also the operators of each panel: what they have emitted, their times and errors"
     add("--explain", dest="explained", action="store_true", help=about)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from operator import attrgetter
 from pathlib import Path
@@ -171,6 +172,41 @@ def test_the_command_prints_a_dashboard(
     assert "not a Dashboard" in capsys.readouterr().err
     assert main(["dash", "--log", "sqlite:missing.db", "my_dash_boards:board"]) == 1
     assert "there is no log at missing.db" in capsys.readouterr().err
+
+
+async def test_the_command_follows_the_runs_of_other_processes_until_it_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    (tmp_path / "my_followed_boards.py").write_text(_MODULE, encoding="utf-8")
+    async with SQLiteLog(path) as log:
+        await Worker(ScriptedModel(["An old pond."]), log=log).run("Hi")
+        command = ["-m", "rxworker", "dash", "--log", f"sqlite:{path}", "my_followed_boards:board", "--follow"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            await until(process.stdout, "Last  ")
+            run = Worker(ScriptedModel(["A frog jumps in. " * 30]), log=log).run("Hi")
+            await run
+            await until(process.stdout, f"Last  {run.last_seq}\n")
+        process.send_signal(signal.SIGTERM)
+        _, errors = await process.communicate()
+        assert (process.returncode, errors) == (0, b"")
+
+
+async def until(lines: asyncio.StreamReader, wanted: str) -> None:
+    """Read up to a line that begins so."""
+    async for line in lines:
+        if line.decode().startswith(wanted) and "..." not in line.decode():
+            return
+    raise AssertionError("the process has ended")
+
+
+def test_the_present_of_all_runs_alone_is_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.db").touch()
+    for option in (["--at", "5"], ["--run", "run-1"], ["--explain"]):
+        assert main(["dash", "--log", f"sqlite:{tmp_path}/runs.db", "rxworker.panels:RUNS", "--follow", *option]) == 2
+        assert "leave out --at, --run and --explain" in capsys.readouterr().err
 
 
 _MODULE = """
