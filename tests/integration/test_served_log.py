@@ -126,6 +126,7 @@ async def post(http: aiohttp.ClientSession, server: Server, path: str, body: obj
         return response.status
 
 
+@pytest.mark.product(2)  # that of a text is also one of tests/integration/test_client.py
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 @pytest.mark.parametrize("phase", ["text", "tool"])
 async def test_a_client_sees_each_record_once_over_restarts(

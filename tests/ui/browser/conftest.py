@@ -284,6 +284,21 @@ class Desk:
         await page.wait_for_selector("#link[data-state=open]")
         return page
 
+    @asynccontextmanager
+    async def asking(
+        self,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        *,
+        text: str = "Go",
+        status: str = "",
+        width: int = 1280,
+        **options: Any,
+    ) -> AsyncGenerator[Page, None]:
+        """Serve a worker with this model, open the page, begin a run from it, and wait until the run stands so."""
+        async with self.serve(model, tools, **options):
+            yield await self.asked(text, status=status, width=width)
+
     async def asked(self, text: str = "Go", *, status: str = "", width: int = 1280) -> Page:
         """Open the page, begin a run from it, and wait until the run stands so."""
         page = await self.open(width=width)

@@ -112,8 +112,7 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: D
     many = call("look", where="here")
     for n in range(60):
         many += call("look", where=f"there {n}")
-    async with desk.serve(gated([many, say("Done.")], free=True), [look]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([many, say("Done.")], free=True), [look], status="finished") as page:
         await page.get_by_role("button", name="Full width").click()
         await expect(page).to_have_url(re.compile(r"\?trace=wide#"))
         run = desk.runs[-1].id

@@ -92,8 +92,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
     asked = call("read", what=names[0])
     for name in names[1:]:
         asked += call("read", what=name)
-    async with desk.serve(gated([asked, say("Read.")], free=True), [read]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([asked, say("Read.")], free=True), [read], status="finished") as page:
         summary = "x.py +1 \N{MINUS SIGN}2, gone.py +0 \N{MINUS SIGN}1"
         await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
         table = "300 rows \N{MULTIPLICATION SIGN} 3 columns: id, name, note"
@@ -144,8 +143,7 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
 
 async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]
-    async with desk.serve(gated(replies, free=True), [book]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [book]) as page:
         await page.get_by_label("nights").fill("two")
         await page.get_by_label("extras").fill("[1]")
         await desk.press(page, "Approve with changes")
@@ -191,8 +189,7 @@ async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_wit
 ) -> None:
     guests: list[Any] = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
     asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
-    async with desk.serve(gated([asked, say("Invited.")], free=True), [invite]):
-        page = await desk.asked()
+    async with desk.asking(gated([asked, say("Invited.")], free=True), [invite]) as page:
         host = page.get_by_role("group", name="host").first
         await host.get_by_label("age").fill("old")
         await desk.press(page, "Approve with changes")
@@ -230,8 +227,7 @@ def problem(page: Page, name: str) -> Locator:
 async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk: Desk, gated: type[GatedModel]) -> None:
     asked = [call("book", hotel=name) for name in "abcd"]
     replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
-    async with desk.serve(gated(replies, free=True), [book]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [book]) as page:
         await desk.press(page, "Always allow here", status="finished")
         assert [each["hotel"] for each in booked] == ["a", "b"]
         await expect(page.locator("#allowed li span")).to_have_text(["book"])
@@ -288,8 +284,7 @@ async def reserve(context: ToolContext) -> str:
 async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does_not_open(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
-    async with desk.serve(gated([call("reserve"), say("Done.")], free=True), [reserve]):
-        page = await desk.asked()
+    async with desk.asking(gated([call("reserve"), say("Done.")], free=True), [reserve]) as page:
         panel = page.locator("#approval")
         await expect(panel).to_contain_text("A question of tables (python), for reserve")
         await expect(panel).to_contain_text("How many?")
@@ -311,8 +306,7 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
 
 async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([call("book", hotel="Palace"), say("Booked.")], free=True)
-    async with desk.serve(model, [book]):
-        page = await desk.asked(status="paused")
+    async with desk.asking(model, [book], status="paused") as page:
         await page.locator("#approval").wait_for()
         # The keys come in the same turn of the page as the click.
         await page.evaluate("""() => {
@@ -325,8 +319,9 @@ async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gat
 async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) -> None:
     long = "a long note that needs much room in its row"
     results["cities"] = json.dumps([{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}])
-    async with desk.serve(gated([call("read", what="cities"), say("Read.")], free=True), [read]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(
+        gated([call("read", what="cities"), say("Read.")], free=True), [read], status="finished"
+    ) as page:
         await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
         cell = page.locator(".result-table td").first
         await expect(cell).to_be_visible()
@@ -343,8 +338,7 @@ async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) ->
 async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
-    async with desk.serve(gated([say("Hello.")], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say("Hello.")], free=True), status="finished") as page:
         await page.keyboard.press("Tab")
         await page.evaluate("""async () => {
           const { placeFocus } = await import("/static/views/dom.js");

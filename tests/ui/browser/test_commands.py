@@ -38,8 +38,7 @@ def talk() -> list[Any]:
 async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
-    async with desk.serve(gated(talk(), free=True), [look]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated(talk(), free=True), [look], status="finished") as page:
         field, keys = page.locator("#composer-input"), page.keyboard
         await field.focus()
         await keys.press("?")
@@ -112,8 +111,9 @@ async def test_a_phone_does_not_open_its_keyboard(desk: Desk, gated: type[GatedM
 
 
 async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("A."), say("B.")], free=True)):
-        page = await desk.asked("The weather in Lisbon", status="finished")
+    async with desk.asking(
+        gated([say("A."), say("B.")], free=True), text="The weather in Lisbon", status="finished"
+    ) as page:
         await page.locator("#new-run").click()
         await desk.ask(page, EVIL)
         await desk.answers(page, "B.")  # and not the run before, which has finished too

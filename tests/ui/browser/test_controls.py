@@ -49,8 +49,7 @@ def nothing_deleted() -> None:
 
 async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await desk.press(page, "JSON")
         field = page.locator("#approval-input")
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
@@ -75,16 +74,14 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
 
 async def test_a_call_is_approved_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await desk.press(page, "Approve", status="finished")
         assert deleted == ["a.txt"]
 
 
 async def test_a_call_is_denied_with_a_reason(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Then not.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await page.get_by_label("Reason for the model").fill("it is needed")
         await desk.press(page, "Deny", status="finished")
         assert deleted == []
@@ -109,8 +106,7 @@ async def test_what_one_tab_decides_the_others_follow(desk: Desk, gated: type[Ga
 
 async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(2)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:8])
         await desk.press(page, "Cancel")
@@ -125,8 +121,9 @@ async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
 async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk, gated: type[GatedModel]) -> None:
     """The page does not run it, and a run that is resumed without its result pauses at it again."""
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
-    async with desk.serve(gated([call("open_tab"), say("It is shut.")], free=True), [open_tab]):
-        page = await desk.asked(status="paused")
+    async with desk.asking(
+        gated([call("open_tab"), say("It is shut.")], free=True), [open_tab], status="paused"
+    ) as page:
         await expect(page.locator("#approval button")).to_have_text(["Deny"])
         await desk.press(page, "Deny", status="finished")
         await desk.same(page, desk.runs[1])
@@ -134,8 +131,7 @@ async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk, gated: t
 
 async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("look"), say("Nothing.")])
-    async with desk.serve(model, [look]):
-        page = await desk.asked()
+    async with desk.asking(model, [look]) as page:
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
         async with page.expect_response("**/pause"):
@@ -277,8 +273,7 @@ async def faint(page: Page) -> None:
 
 async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         heard = page.locator("#announcer")
         model.let(4)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:16])
@@ -305,8 +300,7 @@ async def test_nothing_is_requested_from_other_servers(desk: Desk, gated: type[G
 
 async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say("More")])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
         await page.route("**/send", lambda route: route.abort())
@@ -324,8 +318,7 @@ async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[Gated
 async def test_two_calls_of_one_id_are_decided_about_one_by_one(desk: Desk, gated: type[GatedModel]) -> None:
     calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
     replies = [Reply(tool_calls=calls), say("One of them.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         field = page.locator("#approval .field input")
         await expect(field).to_have_value("a.txt")
         await desk.press(page, "Deny")

@@ -56,8 +56,7 @@ async def held(page: Page, address: str) -> AsyncGenerator[asyncio.Event, None]:
 
 async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
-    async with desk.serve(model, [look]):
-        page = await desk.asked()
+    async with desk.asking(model, [look]) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         for _ in range(2):  # one that is under way when the page is left goes back into the box
@@ -78,8 +77,7 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
 @pytest.mark.parametrize("has_log", [False, True])
 async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel], has_log: bool) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
-    async with desk.serve(model, [look], log=MemoryLog() if has_log else None):
-        page = await desk.asked()
+    async with desk.asking(model, [look], log=MemoryLog() if has_log else None) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         for text in ("And hurry", "And hurry", "Be brief"):
@@ -99,8 +97,7 @@ async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel]
 
 async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         await desk.ask(page, "Wait for me")
@@ -117,8 +114,7 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk,
 
 async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG) + call("delete", path="a"), say("Gone.")])
-    async with desk.serve(model, [delete]):
-        page = await desk.asked()
+    async with desk.asking(model, [delete]) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         async with page.expect_response("**/send"):
@@ -154,8 +150,7 @@ async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_si
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked(status="running")
+    async with desk.asking(model, status="running") as page:
         made, free = asyncio.Event(), asyncio.Event()
 
         async def refuse(route: Route) -> None:
@@ -210,8 +205,7 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk, gate
 
 async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("May I?") + call("delete", path="a"), say("Gone.")])
-    async with desk.serve(model, [delete]):
-        page = await desk.asked(status="running")
+    async with desk.asking(model, [delete], status="running") as page:
         await page.locator(BOX).fill("a thought")
         model.let_all()
         await desk.press(page, "Approve", status="finished")

@@ -61,8 +61,9 @@ async def test_of_a_run_with_many_calls_the_last_are_drawn_and_the_others_on_req
         return f"nothing at {n}"
 
     calls = tuple(Call("look", f'{{"n": {n}}}') for n in range(400))
-    async with desk.serve(gated([Reply(tool_calls=calls), say("Done.")], free=True), [look]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(
+        gated([Reply(tool_calls=calls), say("Done.")], free=True), [look], status="finished"
+    ) as page:
         await page.evaluate("location.hash = ''")
         await expect(page.locator("#welcome")).to_be_visible()
         await page.evaluate(f"location.hash = '#{desk.runs[0].id}'")

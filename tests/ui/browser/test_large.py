@@ -35,8 +35,7 @@ async def write(text: str) -> str:
 
 async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]
-    async with desk.serve(gated(replies, free=True), [fetch]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated(replies, free=True), [fetch], status="finished") as page:
         assert await page.locator(".result").evaluate("(n) => n.textContent.length") == 0
         await page.locator(".call summary").click()
         await expect(page.locator(".result .chunk").first).to_be_attached()
@@ -49,8 +48,7 @@ async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, 
 async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
     text = "word " * 16_000
     replies = [call("write", text=text), say("Done.")]
-    async with desk.serve(gated(replies, free=True), [write]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated(replies, free=True), [write], status="finished") as page:
         shown = await page.locator(".arguments").text_content()
         assert shown == f'{{\n  "text": "{text}"\n}}'
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
@@ -61,8 +59,7 @@ async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk, gat
     for n in range(1, 180):
         reply += call("write", text=f"{n}")
     model = gated([reply, say("More.") + call("write", text="last"), say("Done.")])
-    async with desk.serve(model, [write]):
-        page = await desk.asked()
+    async with desk.asking(model, [write]) as page:
         await expect(page.locator(".call[data-state=done]")).to_have_count(180)
         model.let_all()
         await desk.status(page, "finished")

@@ -25,8 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_conversation_is_one_line_with_its_earlier_runs_below(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("First."), say("Second.")], free=True)):
-        page = await desk.asked("Begin", status="finished")
+    async with desk.asking(gated([say("First."), say("Second.")], free=True), text="Begin", status="finished") as page:
         await desk.ask(page, "More")
         await desk.answers(page, "First.", "Second.")
         line = page.locator("#run-list > li")
@@ -83,8 +82,7 @@ async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_ru
 ) -> None:
     model = gated([say("An old silent pond. A frog.")])
     settings = Settings(title="Desk", prices={"gated-1": Prices(input=100.0, output=1000.0)})
-    async with desk.serve(model, settings=settings):
-        page = await desk.asked("A haiku!")
+    async with desk.asking(model, settings=settings, text="A haiku!") as page:
         model.let(1)
         await expect(page.locator("#run-facts")).to_contain_text(re.compile("≈ .*≈ "))
         written = await desk.usage(page, "Text so far, about")
@@ -196,8 +194,7 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(d
 
 async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("A frog jumps.")])
-    async with desk.serve(model):
-        page = await desk.asked("Go", status="running")
+    async with desk.asking(model, text="Go", status="running") as page:
         await page.get_by_role("button", name="Actions of Go", exact=True).click()
         await page.locator("#line-menu").get_by_role("button", name="Delete…").click()
         dialog = page.get_by_role("dialog", name="Delete…")

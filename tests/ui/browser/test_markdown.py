@@ -103,8 +103,7 @@ x = "text"  # comment
 
 async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
     thoughts = think("**Looking**\n\n- at the `sky`")
-    async with desk.serve(gated([thoughts + say(TEXT)], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([thoughts + say(TEXT)], free=True), status="finished") as page:
         await page.wait_for_selector(".hl-str")
         for name in ("strong", "li code"):
             assert await page.locator(f".block.thinking .text {name}").count() == 1, name
@@ -165,8 +164,7 @@ async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
 
 async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(33)
         await page.wait_for_selector(".markdown > p:nth-child(3)")
         await page.evaluate(
@@ -180,8 +178,7 @@ async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: ty
 
 async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
     size = 1_200_000
-    async with desk.serve(gated([say("x" * size, chunk=100_000)], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say("x" * size, chunk=100_000)], free=True), status="finished") as page:
         await page.wait_for_function(
             "(size) => document.querySelector('.block.text .text')?.textContent.length === size", arg=size
         )
@@ -190,8 +187,7 @@ async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk,
 async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gated: type[GatedModel]) -> None:
     """A browser looks at each child of an element in each frame."""
     text = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
-    async with desk.serve(gated([say(text, chunk=40)], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say(text, chunk=40)], free=True), status="finished") as page:
         blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
         await expect(page.locator(blocks)).to_have_count(400)
         children = await page.locator(".markdown > *").count()
@@ -208,8 +204,7 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: D
         "https://evil.example/b", "evil.example/c",
     ]  # fmt: skip
     answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
-    async with desk.serve(gated([say(answer)], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say(answer)], free=True), status="finished") as page:
         await expect(page.locator(".markdown a")).to_have_count(len(texts))
         shown = await page.locator(".markdown a").all_text_contents()
         assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
@@ -234,8 +229,7 @@ $\rule{9999em}{9999em}$
 async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[GatedModel]) -> None:
     """The problems of the browser, which must be none, include what its policy refuses: inline styles and scripts."""
     model = gated([say(FORMULAS, chunk=7), say("Done: $x$.")])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(5)
         # What is drawn later is drawn at once.
         await expect(page.locator(".math.drawn").first).to_be_visible()
@@ -288,8 +282,9 @@ async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
 ) -> None:
     library = tmp_path / "mermaid.min.js"
     library.write_text(LIBRARY, encoding="utf-8")
-    async with desk.serve(gated([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(
+        gated([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library), status="finished"
+    ) as page:
         draw = page.get_by_role("button", name="Draw")
         await expect(draw).to_have_count(2)
         assert await page.locator("iframe").count() == 0, "nothing is loaded before that"
@@ -390,8 +385,7 @@ async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[G
         '```mermaid\nflowchart LR\n A[Order] --> B{Paid?}\n click A "javascript:alert(1)"\n```\n\n```mermaid\nflowchart'
         " LR\n A --> --> [\n```"
     )
-    async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=REAL)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say(text)], free=True), settings=Settings(mermaid=REAL), status="finished") as page:
         draw = page.get_by_role("button", name="Draw")
         await draw.first.click()
         shown = page.frame_locator("iframe.diagram")

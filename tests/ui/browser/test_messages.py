@@ -100,8 +100,7 @@ async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk, gat
 
 async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("One."), say("Two."), say("Three."), say("Four.")], free=True)
-    async with desk.serve(model):
-        page = await desk.asked("first")
+    async with desk.asking(model, text="first") as page:
         await desk.answers(page, "One.")
         await desk.ask(page, "second")
         await desk.answers(page, "One.", "Two.")

@@ -24,8 +24,7 @@ ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='
 
 async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([think("Hm.") + say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(2)
         await desk.answers(page, LONG[:8])
         await desk.status(page, "running")
@@ -39,8 +38,7 @@ async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedMod
 
 async def test_a_page_that_is_loaded_again_in_the_middle_shows_all_of_it(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([think("Hm.") + say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(3)
         await desk.answers(page, LONG[:12])
         desk.received[page].clear()
@@ -97,8 +95,7 @@ async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_wor
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     first, second = gated([say(LONG)]), gated([say("New words.")], free=True)
-    async with desk.serve(first, closes=False):
-        page = await desk.asked()
+    async with desk.asking(first, closes=False) as page:
         first.let(2)
         await desk.answers(page, LONG[:8])
         await expect(page.locator("#run-title")).to_have_text("Go")  # its title comes with the list of runs
@@ -135,8 +132,7 @@ async def test_text_of_users_and_models_stays_text(desk: Desk, gated: type[Gated
 
 async def test_retracted_text_is_struck_through(desk: Desk, gated: type[GatedModel]) -> None:
     half = say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
-    async with desk.serve(ScriptedModel([half, say("This goes well.")])):
-        page = await desk.asked(status="finished")
+    async with desk.asking(ScriptedModel([half, say("This goes well.")]), status="finished") as page:
         await desk.answers(page, "This goes well.")
         gone = page.locator(".block.retracted")
         await expect(gone.locator(".text")).to_have_text("This goes wr")
@@ -147,8 +143,7 @@ async def test_retracted_text_is_struck_through(desk: Desk, gated: type[GatedMod
 
 async def test_a_long_answer_is_followed_to_its_end(desk: Desk, gated: type[GatedModel]) -> None:
     text = ("Lorem ipsum dolor sit amet, consectetur adipiscing elit. " * 3 + "\n\n") * 2_000
-    async with desk.serve(gated([say(text, chunk=200)], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say(text, chunk=200)], free=True), status="finished") as page:
         [run] = desk.runs
         await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
         desk.check(page, run)
@@ -161,8 +156,7 @@ async def test_a_long_answer_is_followed_to_its_end(desk: Desk, gated: type[Gate
 
 async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG), say("So be it.")])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         await expect(page.locator("#composer-label")).to_have_text("Into the running run")
@@ -177,8 +171,7 @@ async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedMo
 
 
 async def test_a_conversation_goes_on_with_the_next_run(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("First."), say("Second.")], free=True)):
-        page = await desk.asked()
+    async with desk.asking(gated([say("First."), say("Second.")], free=True)) as page:
         await desk.answers(page, "First.")
         await desk.status(page, "finished")
         await desk.ask(page, "More")
@@ -203,8 +196,7 @@ async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[Ga
 
 async def test_watchers_are_shown_with_how_far_behind_they_are(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         batches = desk.runs[0].watch(name="sleeper").batches()
@@ -223,8 +215,7 @@ async def test_a_watcher_that_still_catches_up_when_the_run_has_ended_is_followe
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         batches = desk.runs[0].watch(name="sleeper").batches()
@@ -242,8 +233,7 @@ async def test_a_watcher_that_still_catches_up_when_the_run_has_ended_is_followe
 
 
 async def test_the_numbers_come_with_the_usage(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hello")], free=True)):
-        page = await desk.asked()
+    async with desk.asking(gated([say("Hello")], free=True)) as page:
         await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
         await expect(await desk.usage(page, "Tokens")).to_have_text("15")
         kinds = await desk.usage(page, "Tokens by kind", "tr")

@@ -112,8 +112,7 @@ async def test_the_skip_link_leads_to_the_decision_while_there_is_one(desk: Desk
 
 async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model, closes=False):
-        page = await desk.asked()
+    async with desk.asking(model, closes=False) as page:
         model.let(2)
         await desk.answers(page, LONG[:8])
         port = desk.port
@@ -133,16 +132,14 @@ async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: 
 
 
 async def test_a_run_that_has_ended_is_not_shown_as_unwatched(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hello.")], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say("Hello.")], free=True), status="finished") as page:
         await expect(page.locator("#no-watchers")).to_contain_text("The run has ended")
         await expect(page.locator("body")).not_to_contain_text("Nobody watches")
 
 
 async def test_a_refusal_is_shown_once(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("look", where="there"), say("So be it.")]
-    async with desk.serve(gated(replies, free=True), [look], hooks=[guard]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated(replies, free=True), [look], hooks=[guard], status="finished") as page:
         await expect(page.locator(".call .outcome")).to_have_text(WHY)
         await expect(page.locator(".call .verdicts li")).to_have_text("Skip by guard")
         await expect(page.locator("#notes li")).to_contain_text("Skip · look")
@@ -156,8 +153,7 @@ async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> N
 
     helper = worker_tool(inner, name="helper", description="Helps.")
     both = call("helper", task="one") + call("helper", task="two")
-    async with desk.serve(ScriptedModel([both, say("Done.")]), [helper]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(ScriptedModel([both, say("Done.")]), [helper], status="finished") as page:
         lanes = "(all) => all.map((lane) => [Number(lane.dataset.depth), lane.querySelector('.lane-name').textContent])"
         found = await page.locator("#lanes .lane").evaluate_all(lanes)
         inside = [[0, "helper"], [1, "look"], [1, "answer"]]
@@ -174,8 +170,7 @@ async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
         return "done"
 
     model = ScriptedModel([call("wait"), say("Half") + fail("The key is not valid", "auth")])
-    async with desk.serve(model, [wait]):
-        page = await desk.asked()
+    async with desk.asking(model, [wait]) as page:
         await expect(page.locator(".call .call-word")).to_have_text("running")
         seen.set()
         await desk.status(page, "failed")
@@ -187,8 +182,7 @@ async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type
     prices = {"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
     settings = Settings(title="Desk", prices=prices)
     model = gated([say(LONG)])
-    async with desk.serve(model, settings=settings):
-        page = await desk.asked()
+    async with desk.asking(model, settings=settings) as page:
         model.let(1)
         await expect(page.locator(".watcher-how")).to_have_text("merges")
         await expect(page.locator(".watcher-how")).to_have_attribute("title", HELP)

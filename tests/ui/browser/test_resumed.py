@@ -41,8 +41,7 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [think("Hm.") + say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await lanes(page, "thinking", "answer", "delete")
         await expect(page.locator("#lanes .lane-text").last).to_contain_text("waiting for you")
         await desk.press(page, "Approve", status="finished")
@@ -66,8 +65,7 @@ async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversati
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [say("First.") + call("delete", path="a.txt"), say("Last.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await desk.press(page, "Approve", status="finished")
         await lanes(page, "answer", "delete", "answer")
         for place, text in ((0, "First."), (1, "delete"), (2, "Last.")):
@@ -101,8 +99,7 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
 async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
     settings = Settings(title="Desk", max_kept=1)
-    async with desk.serve(gated(replies, free=True), [delete], settings=settings):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete], settings=settings) as page:
         await desk.press(page, "Approve", status="finished")
         other = await desk.open(f"#{desk.runs[1].id}")
         await lanes(other, "delete", "answer")

@@ -87,8 +87,7 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: De
 
 async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say("Now never.", chunk=3)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         address = await share_run(page)
         guest = await desk.open(url=address)
@@ -113,8 +112,7 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
 
 
 async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([call("look", where="here")], free=True), [look]):
-        page = await desk.asked(status="paused")
+    async with desk.asking(gated([call("look", where="here")], free=True), [look], status="paused") as page:
         await desk.view(page, "#board-panel")
         await page.locator("#board-choice").select_option("runs")
         await page.locator("#board-scope button", has_text="Its conversation").click()

@@ -46,8 +46,7 @@ def stumble(_record: Record) -> None:
 
 async def test_what_a_provider_refuses_is_reported_once(desk: Desk, gated: type[GatedModel]) -> None:
     model = ScriptedModel([say("Half a sen") + fail("The key is not valid", "auth")])
-    async with desk.serve(model):
-        page = await desk.asked(status="failed")
+    async with desk.asking(model, status="failed") as page:
         note = page.locator("#conversation .note")
         await expect(note).to_have_count(1)
         await expect(note).to_contain_text("Ended early")
@@ -58,8 +57,7 @@ async def test_what_a_provider_refuses_is_reported_once(desk: Desk, gated: type[
 
 async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated(lambda _: call("look", where="again"), free=True)
-    async with desk.serve(model, [look], limits=Limits(max_turns=2)):
-        page = await desk.asked(status="stopped")
+    async with desk.asking(model, [look], limits=Limits(max_turns=2), status="stopped") as page:
         note = page.locator("#conversation .note")
         await expect(note).to_have_count(1)
         await expect(note).to_contain_text("Stopped by a limit")
@@ -68,8 +66,7 @@ async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[
 
 async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [call("look"), say("Nothing.")]
-    async with desk.serve(gated(replies, free=True), [look], hooks=[chatty]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated(replies, free=True), [look], hooks=[chatty], status="finished") as page:
         told = ["chattyI have seen it.", "chattyHalf of the budget is used."]
         await expect(page.locator("#conversation .note.info")).to_have_text(told)
         await expect(page.locator("#notes li")).to_have_count(3)
@@ -78,8 +75,7 @@ async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk, gated: typ
 
 async def test_a_watcher_that_was_detached_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([say(LONG)])
-    async with desk.serve(model):
-        page = await desk.asked()
+    async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
         raises = desk.runs[0].watch(name="clumsy").subscribe(stumble)
@@ -98,8 +94,7 @@ async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:
         return Worker(ScriptedModel([call("inner", task="down"), say("Middle.")]), tools=[made])
 
     outer = worker_tool(middle, name="middle", description="Goes deep.")
-    async with desk.serve(ScriptedModel([call("middle", task="go"), say("Up.")]), [outer]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(ScriptedModel([call("middle", task="go"), say("Up.")]), [outer], status="finished") as page:
         deepest = page.locator(".call .inner .call .inner .block.text .text")
         await expect(deepest).to_have_text("Deepest.")
         depths = "(all) => all.map((lane) => lane.style.getPropertyValue('--depth'))"
@@ -176,8 +171,7 @@ async def test_a_long_list_of_runs_is_shown_in_parts(desk: Desk, gated: type[Gat
 
 
 async def test_an_old_run_is_not_read_aloud(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hello.")], free=True)):
-        page = await desk.asked()
+    async with desk.asking(gated([say("Hello.")], free=True)) as page:
         await expect(page.locator("#announcer")).to_contain_text("Hello.")
         later = await desk.open()
         await later.locator("#run-list a").click()

@@ -38,8 +38,7 @@ async def wait() -> str:
 async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: Desk, gated: type[GatedModel]) -> None:
     half = say("Half") + fail("overloaded", retryable=True)
     model = gated([half, say("Let me look.") + call("look", place="here"), say("Done.")], free=True)
-    async with desk.serve(model, [look]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(model, [look], status="finished") as page:
         rows = page.locator("#lanes .row .lane-name")
         await expect(rows).to_have_text(
             ["Turn 1", "request", "answer", "attempt 2", "answer", "look", "Turn 2", "request", "answer"]
@@ -52,8 +51,7 @@ async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: De
 
 async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([call("look", place="<i>here</i>"), say("Done.")], free=True)
-    async with desk.serve(model, [look]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(model, [look], status="finished") as page:
         await page.locator("#lanes .lane-label", has_text="look").click()
         inspector = page.locator("#inspector")
         await expect(inspector.locator("h3")).to_have_text("look")
@@ -84,8 +82,7 @@ async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Des
 
 
 async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hi")], free=True)):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([say("Hi")], free=True), status="finished") as page:
         shown = (
             "() => { const { style } = document.querySelector('#lanes'); return "
             "[Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
@@ -115,8 +112,7 @@ TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
 
 
 async def test_the_texts_of_a_narrow_axis_do_not_overlap(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hi")], free=True)):
-        page = await desk.asked(status="finished", width=320)
+    async with desk.asking(gated([say("Hi")], free=True), status="finished", width=320) as page:
         await page.locator("#views button[data-view=timeline]").click()
         for zooms in range(3):
             if zooms:
@@ -140,8 +136,7 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: De
         "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles:"
         " true })); }"
     )
-    async with desk.serve(gated([call("wait"), say("Done.")], free=True), [wait]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(gated([call("wait"), say("Done.")], free=True), [wait], status="finished") as page:
         slider, span = page.locator("#time-slider"), page.locator("#lanes")
         await slider.evaluate(move, 0.5)
         await expect(span).to_have_attribute("data-past", "true")
@@ -167,8 +162,7 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Des
         """Book."""
         return "booked"
 
-    async with desk.serve(model, [look, book]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(model, [look, book], status="finished") as page:
         rows, lanes = page.locator("#lanes .row:visible"), page.locator("#lanes")
         await expect(rows).to_have_count(7)
         await expect(page.locator(".lane-arguments").first).to_be_hidden()
@@ -226,8 +220,9 @@ async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: t
         "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), "
         "Number(style.getPropertyValue('--span'))]; }"
     )
-    async with desk.serve(gated([reply + call("wait"), say("Done.")], free=True), [look, wait]):
-        page = await desk.asked(status="finished")
+    async with desk.asking(
+        gated([reply + call("wait"), say("Done.")], free=True), [look, wait], status="finished"
+    ) as page:
         lanes, here = page.locator("#lanes"), page.locator("#lanes [data-found=here]")
         strip = page.get_by_role("slider", name="What the timeline shows")
         await expect(strip).to_be_visible()  # beside the conversation, too

@@ -42,8 +42,7 @@ async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_wa
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [call("delete", path=EVIL), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [delete]) as page:
         await expect(page.get_by_label("path")).to_have_value(f'"{SHOWN}"')
         await desk.press(page, "JSON")
         field = page.get_by_label("With these arguments")
@@ -75,8 +74,7 @@ async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_change
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [Reply(tool_calls=(Call("shell", EVIL),)), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [Shell()], hooks=[ask]) as page:
         field = page.get_by_label("With this text, written as JSON")
         await expect(field).to_have_value(f'"{SHOWN}"')
         await field.fill('{"rm": 1}')
@@ -89,8 +87,7 @@ async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_change
 
 async def test_free_text_is_changed_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [Reply(tool_calls=(Call("shell", "rm -r a"),)), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
-        page = await desk.asked()
+    async with desk.asking(gated(replies, free=True), [Shell()], hooks=[ask]) as page:
         await page.get_by_label("With this text").fill("rm -r b")
         await desk.press(page, "Approve with changes", status="finished")
         assert deleted == ["rm -r b"]
