@@ -23,27 +23,12 @@ from rxworker.tools import Toolbox
 from rxworker.worker import permit
 
 MISSPELT: list[Matcher] = [
-    "delete",
-    "delete_*",
-    "^delete",
-    "Delete_file",
-    "delete-file",
-    " delete_file",
-    "a,delete_file",
-    re.compile("delete"),
-    ["delete"],
-    {"Delete_*"},
-    "delete|remove",
-]
+    "delete", "delete_*", "^delete", "Delete_file", "delete-file", " delete_file", "a,delete_file",
+    re.compile("delete"), ["delete"], {"Delete_*"}, "delete|remove",
+]  # fmt: skip
 FITTING: list[Matcher] = [
-    "delete_file",
-    "delete_.*",
-    re.compile("(?i)DELETE_FILE"),
-    {"delete_file"},
-    ["delete_*"],
-    frozenset({"*_file"}),
-    "",
-]
+    "delete_file", "delete_.*", re.compile("(?i)DELETE_FILE"), {"delete_file"}, ["delete_*"], frozenset({"*_file"}), "",
+]  # fmt: skip
 
 
 @tool

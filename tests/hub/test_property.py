@@ -92,17 +92,9 @@ def pieces_of(record: Record) -> list[Record]:
 
 
 DELIVERIES = st.sampled_from(
-    [
-        Reliable(),
-        Reliable(limit=None),
-        Coalesce(),
-        Coalesce(),
-        Coalesce(),
-        Latest(),
-        DropOldest(limit=1),
-        DropOldest(limit=5),
-    ]
-)
+    [Reliable(), Reliable(limit=None), Coalesce(), Coalesce(), Coalesce(), Latest(), DropOldest(limit=1),
+     DropOldest(limit=5)]
+)  # fmt: skip
 MOVES = st.sampled_from(["emit"] * 6 + ["turn"] * 4 + ["follow", "read", "raise", "leave", "pack"] + ["take"] * 3)
 
 

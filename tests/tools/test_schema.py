@@ -211,11 +211,8 @@ def test_a_parameter_is_described_where_it_is_nearest() -> None:
         """
 
     assert [schema["description"] for schema in properties(go).values()] == [
-        "from the type",
-        "from the Meta",
-        "from the docstring",
-        "Somewhere.",
-    ]
+        "from the type", "from the Meta", "from the docstring", "Somewhere.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -39,21 +39,13 @@ class OddError(BaseException):
 
 
 ERRORS: list[type[BaseException]] = [
-    ValueError,
-    OddError,
-    SystemExit,
-    KeyboardInterrupt,
-    asyncio.CancelledError,
-    GeneratorExit,
-]
+    ValueError, OddError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit,
+]  # fmt: skip
 MOMENTS = ["first", "middle", "last"]
 POINTS: dict[str, Callable[..., HookLike]] = {
-    "on_message_send": on_message_send,
-    "before_tool_call": before_tool_call,
-    "after_tool_call": after_tool_call,
-    "on_turn_end": on_turn_end,
-    "on_abort": on_abort,
-}
+    "on_message_send": on_message_send, "before_tool_call": before_tool_call, "after_tool_call": after_tool_call,
+    "on_turn_end": on_turn_end, "on_abort": on_abort,
+}  # fmt: skip
 Raise = Callable[[], None]
 
 

@@ -154,12 +154,9 @@ class WritableStreams:
         if request.method != "HEAD":
             stream.touched = time.time()
         source = LogStream(
-            self._log,
-            stream.claim.run_id,
-            fold=lambda: message_of,
-            name=stream.path,
+            self._log, stream.claim.run_id, fold=lambda: message_of, name=stream.path,
             content_type=stream.config.content_type,
-        )
+        )  # fmt: skip
         given = AiohttpRequest(request)
         sent = await answer_stream(given, source, self._sending, self._timing)
         response = sent or given.sent

@@ -168,14 +168,10 @@ class Terminal:
         command = ["-c", HURRIED] if hurried else command
         with _heard(signal.SIGINT, signal.SIGHUP), ExitStack() as files:
             self.process = subprocess.Popen(
-                [sys.executable, *command, *arguments],
-                stdin=self._theirs,
-                stdout=self._theirs,
-                stderr=files.enter_context(errors.open("wb")) if errors else self._theirs,
-                start_new_session=True,
-                cwd=folder,
-                env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
-            )
+                [sys.executable, *command, *arguments], stdin=self._theirs, stdout=self._theirs,
+                stderr=files.enter_context(errors.open("wb")) if errors else self._theirs, start_new_session=True,
+                cwd=folder, env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
+            )  # fmt: skip
         self.raw = ""
         self._data = b""
         self._seen = 0

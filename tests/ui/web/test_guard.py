@@ -30,20 +30,9 @@ LOCKED = Settings(token=TOKEN)
 PATHS = ["", "api/info", "api/runs", "api/runs/x", "api/runs/x/events", "api/ws", "nothing"]
 
 EVIL_HOSTS = [
-    "evil.com",
-    "127.0.0.1.evil.com",
-    "localhost.evil.com",
-    "evil.com:8080",
-    "127.0.0.1@evil.com",
-    "127.0.0.1 evil.com",
-    "127.0.0.2",
-    "0.0.0.0",
-    "192.168.0.1",
-    "2130706433",
-    "[::2]",
-    "localhost:80:80",
-    "",
-]
+    "evil.com", "127.0.0.1.evil.com", "localhost.evil.com", "evil.com:8080", "127.0.0.1@evil.com", "127.0.0.1 evil.com",
+    "127.0.0.2", "0.0.0.0", "192.168.0.1", "2130706433", "[::2]", "localhost:80:80", "",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", EVIL_HOSTS)
@@ -102,16 +91,9 @@ def test_allowed_names_and_networks() -> None:
 
 
 EVIL_ORIGINS = [
-    "null",
-    "http://evil.com",
-    "https://127.0.0.1.evil.com",
-    "http://127.0.0.1",
-    "http://127.0.0.1:1",
-    "http://localhost",
-    "file://",
-    "chrome-extension://abc",
-    "",
-]
+    "null", "http://evil.com", "https://127.0.0.1.evil.com", "http://127.0.0.1", "http://127.0.0.1:1",
+    "http://localhost", "file://", "chrome-extension://abc", "",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("origin", EVIL_ORIGINS)
@@ -362,17 +344,10 @@ async def test_every_answer_carries_the_headers(open_desk: OpenDesk) -> None:
 def test_the_policy_allows_nothing_but_the_servers_own() -> None:
     policy = dict(p.strip().split(" ", 1) for p in HEADERS["Content-Security-Policy"].split(";"))
     assert policy == {
-        "default-src": "'none'",
-        "script-src": "'self'",
-        "style-src": "'self'",
-        "img-src": "'self' data:",
-        "connect-src": "'self'",
-        "font-src": "'self'",
-        "manifest-src": "'self'",
-        "base-uri": "'none'",
-        "form-action": "'none'",
-        "frame-ancestors": "'none'",
-    }
+        "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self' data:",
+        "connect-src": "'self'", "font-src": "'self'", "manifest-src": "'self'", "base-uri": "'none'",
+        "form-action": "'none'", "frame-ancestors": "'none'",
+    }  # fmt: skip
 
 
 async def test_text_of_a_model_or_a_user_is_never_html(open_desk: OpenDesk) -> None:
@@ -426,22 +401,10 @@ async def test_a_slow_client_delays_no_other_and_is_disconnected(open_desk: Open
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "static/../app.py",
-        "static/..%2fapp.py",
-        "static/%2e%2e/app.py",
-        "static/%2e%2e%2fapp.py",
-        "static/..%5capp.py",
-        "static//etc/passwd",
-        "static/%2fetc%2fpasswd",
-        "static/main.js%00.html",
-        "static/main.js/",
-        "static/__init__.py",
-        "static/",
-        "static",
-        "static/index.html",
-    ],
-)
+    ["static/../app.py", "static/..%2fapp.py", "static/%2e%2e/app.py", "static/%2e%2e%2fapp.py", "static/..%5capp.py",
+     "static//etc/passwd", "static/%2fetc%2fpasswd", "static/main.js%00.html", "static/main.js/", "static/__init__.py",
+     "static/", "static", "static/index.html"],
+)  # fmt: skip
 async def test_no_path_leads_out_of_the_page(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk()
     head = f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".encode()
