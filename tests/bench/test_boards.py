@@ -1,4 +1,4 @@
-"""What a record costs a dashboard that does not read it, as a share of one that does; the figures are for `boards.py`."""
+"""What a record that no panel reads costs, as a share of one that is read; the figures are for `boards.py`."""
 
 from __future__ import annotations
 
