@@ -14,22 +14,15 @@ All times are those of the clock of the server.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import LiteralString
+
+from rxworker.log.store import sql_parts
 
 FORMAT = 2
 """The version of the tables and the functions."""
 
 
-def _read_schema() -> dict[str, bytes]:
-    """The parts of ``postgres.sql``, each after a line with its name."""
-    text = Path(__file__).with_name("postgres.sql").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^-- \[(\w+)\]\n", text, flags=re.MULTILINE)
-    return {name: part.encode() for name, part in zip(parts[::2], parts[1::2], strict=True)}
-
-
-_SCHEMA = _read_schema()
+_SCHEMA = {name: text.encode() for name, text in sql_parts("postgres").items()}
 
 TABLES = _SCHEMA["tables"] + _SCHEMA["claim_run"]
 

@@ -39,7 +39,7 @@ from rxworker.log.format import Entry
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import SearchIndex, forget, has_full_text
-from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow
+from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
 from rxworker.log.values import LISTED, Claim, StoredStatus
 from rxworker.messages.settings import check_type
 
@@ -56,25 +56,13 @@ BUSY = 5.0
 """Seconds to wait for another process that writes."""
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
-BASES = (
-    "CREATE TABLE bases(run INTEGER PRIMARY KEY, base INTEGER NOT NULL)",
-    "CREATE INDEX bases_by_base ON bases(base)",
-    (
-        "CREATE TRIGGER keep_entries BEFORE DELETE ON entries WHEN EXISTS(SELECT 1 FROM bases WHERE base=OLD.run) "
-        "BEGIN SELECT RAISE(IGNORE); END"
-    ),
-    (
-        "CREATE TRIGGER keep_runs BEFORE UPDATE OF status ON runs WHEN NEW.status='deleted' AND EXISTS(SELECT 1 FROM "
-        "bases WHERE base=NEW.id) BEGIN SELECT RAISE(IGNORE); END"
-    ),
-)
+_SCHEMA = {name: text.split("\n\n") for name, text in sql_parts("sqlite").items()}
+BASES = _SCHEMA["bases"]
 """Which run refers to which. Files of earlier versions have it from `upgrade` on.
 
 The triggers are for processes of those versions, which would delete what others refer to.
 """
 HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
-CLOCK = "CREATE TABLE IF NOT EXISTS clock(boot TEXT PRIMARY KEY, ahead REAL NOT NULL) WITHOUT ROWID"
-"""By how much the clock of the leases is ahead of that of the running system, since it was started."""
 TOLERANCE = 0.5
 """Seconds by which the clock of the machine must have been set before leases are shown anew."""
 SELDOM = 50
@@ -89,30 +77,9 @@ VACUUMED = 2000
 INCREMENTAL = 2
 """The mode of a file that gives pages back on request. It is set when the file is made."""
 
-TABLES = """
-CREATE TABLE runs(
-  id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, row BLOB NOT NULL, status TEXT NOT NULL,
-  epoch INTEGER NOT NULL DEFAULT 0, last INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',
-  lease REAL NOT NULL DEFAULT 0, created REAL NOT NULL, updated REAL NOT NULL, size INTEGER NOT NULL DEFAULT 0,
-  sent INTEGER NOT NULL DEFAULT 0, watched REAL NOT NULL DEFAULT 0, watcher TEXT NOT NULL DEFAULT '',
-  revision INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX runs_by_status ON runs(status, id);
-CREATE INDEX runs_by_revision ON runs(revision);
-CREATE TABLE entries(
-  run INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL, epoch INTEGER NOT NULL, kind TEXT NOT NULL,
-  time REAL NOT NULL, changes INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY(run, last)) WITHOUT ROWID;
-CREATE TABLE commands(
-  run INTEGER NOT NULL, number INTEGER NOT NULL, key TEXT, time REAL NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY(run, number), UNIQUE(run, key)) WITHOUT ROWID;
-CREATE TABLE log(id TEXT NOT NULL, barriers INTEGER NOT NULL);
-INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
-"""
 
-WAITING = (
-    "CREATE TABLE IF NOT EXISTS waiting(owner TEXT PRIMARY KEY, kinds TEXT NOT NULL, since REAL NOT NULL) WITHOUT ROWID"
-)
-"""The processes that wait for a run, each with the kinds that it takes, one a line; none for all."""
+OPENED = _SCHEMA["opened"]
+"""What files of earlier versions get when they are opened."""
 CALL = (
     "DELETE FROM waiting WHERE owner IN (SELECT owner FROM waiting WHERE kinds='' OR ?='' OR instr(kinds, ?) "
     "ORDER BY since DESC LIMIT ?) RETURNING owner"
@@ -120,7 +87,6 @@ CALL = (
 FORGOTTEN = 86400.0
 """Seconds after which a process that waits, and may have ended, is no longer called."""
 
-FOLDS = "CREATE TABLE IF NOT EXISTS folds(key TEXT PRIMARY KEY, number INTEGER NOT NULL, data BLOB NOT NULL)"
 FIRST_FOLD = "INSERT OR IGNORE INTO folds VALUES(:key, 1, :data)"
 SAVE_FOLD = "UPDATE folds SET number=number+1, data=:data WHERE key=:key AND number=:expected"
 
@@ -794,12 +760,11 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                 "rxworker"
             )
         if not tables:
-            for statement in (*TABLES.split(";"), *BASES):
-                if statement.strip():
-                    db.execute(statement)
+            for statement in (*_SCHEMA["tables"], *BASES):
+                db.execute(statement)
             db.execute(f"PRAGMA application_id={APPLICATION}")
             db.execute(f"PRAGMA user_version={FORMAT}")
-        for statement in (WAITING, CLOCK, FOLDS):  # files of earlier versions get them when they are opened
+        for statement in OPENED:
             db.execute(statement)
 
 

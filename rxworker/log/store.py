@@ -23,6 +23,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
@@ -322,6 +323,13 @@ _PARTS = (
     (re.compile(r"(://[^:/?#@]*):.*@", re.DOTALL), r"\1:***@"),
     (re.compile(r"([?&\s](?:ssl)?password\s*=)[^&\s]*"), r"\1***"),
 )
+
+
+def sql_parts(name: str) -> dict[str, str]:
+    """The parts of a file of SQL beside this one, each after a line with its name, such as ``-- [tables]``."""
+    text = Path(__file__).with_name(f"{name}.sql").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^-- \[(\w+)\]\n", text, flags=re.MULTILINE)
+    return {part: statements.strip() for part, statements in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def masked(address: str) -> str:
