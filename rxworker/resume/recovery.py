@@ -55,7 +55,7 @@ from rxworker.resume.stored import LoadedRun
 from rxworker.state import RunState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown
 from rxworker.tools.base import policy_of, reconcile_of
-from rxworker.tools.invocation import key_of
+from rxworker.tools.run import key_of
 from rxworker.turn.commands import reason_in
 from rxworker.turn.context import TurnScope
 from rxworker.turn.journal import SOURCE

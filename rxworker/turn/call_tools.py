@@ -58,9 +58,8 @@ from rxworker.state.run import call_ends
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PausedCalls, PendingCall
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, Following, Rest, following, in_turn
-from rxworker.tools.invocation import GIVEN_CALLS, NO_CALLS, ToolEvent
 from rxworker.tools.results import clean, truncate
-from rxworker.tools.run import RunningCalls, run_begun, run_tools
+from rxworker.tools.run import GIVEN_CALLS, NO_CALLS, RunningCalls, ToolEvent, run_begun, run_tools
 from rxworker.transport.base import ACCOUNT, PRESSURE
 from rxworker.turn.account import RunAccount
 from rxworker.turn.apply import apply_operators

@@ -48,8 +48,7 @@ from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import SharedState, Toolbox
 from rxworker.tools.coroutines import CoroutineObservable, Emitter
-from rxworker.tools.invocation import CallScope
-from rxworker.tools.run import RunningCalls, run_call
+from rxworker.tools.run import CallScope, RunningCalls, run_call
 from rxworker.transport import Model, Retry
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact

@@ -26,9 +26,8 @@ from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PendingCall, not_run
 from rxworker.tools.coroutines import Following, Rest, following, pass_through
-from rxworker.tools.invocation import CallScope, RunningCall
 from rxworker.tools.results import clean, to_content, truncate
-from rxworker.tools.run import Limiter, RunningCalls, run_at, run_call
+from rxworker.tools.run import CallScope, Limiter, RunningCall, RunningCalls, run_at, run_call
 from rxworker.turn.context import HookInput, ignore
 from rxworker.turn.result import signature_of
 

@@ -11,8 +11,7 @@ from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, run_tools
 from rxworker.tools.calls import FinishedCall
 from rxworker.tools.coroutines import Emitter
-from rxworker.tools.invocation import NO_SCOPE, CallScope, ToolEvent, ignore
-from rxworker.tools.run import RunningCalls, run_begun
+from rxworker.tools.run import NO_SCOPE, CallScope, RunningCalls, ToolEvent, ignore, run_begun
 
 
 async def run_calls(

@@ -25,8 +25,7 @@ from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import FinishedCall
-from rxworker.tools.invocation import CallScope, RunningCall
-from rxworker.tools.run import Limiter, run_at, run_call
+from rxworker.tools.run import CallScope, Limiter, RunningCall, run_at, run_call
 from tests.tools.row import run_calls
 
 

@@ -14,7 +14,7 @@ from rxworker.operators import only
 from rxworker.operators.kernel import Sink, connect
 from rxworker.tools import Toolbox, ToolContext, run_tools
 from rxworker.tools.calls import CallItem, FinishedCall
-from rxworker.tools.invocation import CallScope
+from rxworker.tools.run import CallScope
 
 
 class Stage:

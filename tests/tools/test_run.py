@@ -16,8 +16,7 @@ from rxworker.errors import ExecutionFailedError, InvalidArgumentError, describe
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy
-from rxworker.tools.invocation import CallScope, ToolEvent
-from rxworker.tools.run import run_call
+from rxworker.tools.run import CallScope, ToolEvent, run_call
 from tests.tools.row import run_calls
 
 

@@ -15,8 +15,7 @@ from rxworker import tool
 from rxworker.events import ToolProgress
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext
-from rxworker.tools.invocation import ToolEvent
-from rxworker.tools.run import run_call
+from rxworker.tools.run import ToolEvent, run_call
 
 
 async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:

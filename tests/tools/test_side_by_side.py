@@ -16,7 +16,7 @@ from rxworker import tool
 from rxworker.events import ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.invocation import ToolEvent
+from rxworker.tools.run import ToolEvent
 from tests.tools.row import run_calls
 
 who = ContextVar("who", default="nobody")
