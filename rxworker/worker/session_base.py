@@ -52,7 +52,6 @@ from rxworker.transport import Model, Retry
 from rxworker.transport.base import ACCOUNT
 from rxworker.transport.client import as_model
 from rxworker.turn.account import RunAccount
-from rxworker.turn.arguments import expect, expect_folder, expect_labels, expect_operators, expect_several, optional
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import (
     ResponseOperator,
@@ -65,6 +64,7 @@ from rxworker.turn.context import (
 )
 from rxworker.turn.journal import Journal
 from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
+from rxworker.turn.permit import expect, expect_folder, expect_labels, expect_operators, expect_several, optional
 from rxworker.turn.result import Output, Paused, RunResult
 from rxworker.turn.stages import STAGES, stages_of
 
