@@ -23,7 +23,7 @@ from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox
 from rxworker.tools.function import tool
 from rxworker.transport import Client, Model
-from rxworker.ui.clean import one_line
+from rxworker.ui.describe import one_line
 from rxworker.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
 from rxworker.messages import Message
 from rxworker.panels import USAGE
-from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
 from rxworker.ui.terminal.bars import Choice, CommandMenu, Composer, Quit, TwoEnds, count_line, usage_line, who_line
 from rxworker.ui.terminal.commands import Commands, parse_command
