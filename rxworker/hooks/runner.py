@@ -11,10 +11,10 @@ The run itself being cancelled is none of these: it goes through, also where a h
 from __future__ import annotations
 
 import asyncio
-import copy
 import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from copy import copy
 from typing import TypeAlias, cast
 
 from rxworker.errors import HookError, describe, message_of
@@ -162,7 +162,7 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
         return task is not None and task.cancelling() > cancels
 
     # A hook that is abandoned, and still runs, writes into a context of its own.
-    own = context if hook.timeout is None else copy.copy(context)
+    own = context if hook.timeout is None else copy(context)
     call = _answer(hook, own, report, name)
     try:
         if hook.timeout is not None:
