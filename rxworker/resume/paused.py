@@ -41,7 +41,7 @@ from rxworker.errors import ConfigurationError, DecisionError, InvalidArgumentEr
 from rxworker.events import Event, MessageAdd, PausedCall, PauseState, RunResume, ToolStop
 from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
-from rxworker.hooks.runner import names_in, numbered
+from rxworker.hooks.registry import names_in, numbered
 from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command

@@ -46,7 +46,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.pause import RECOVERY, Begun
 from rxworker.hooks import HookPoint
-from rxworker.hooks.runner import numbered
+from rxworker.hooks.registry import numbered
 from rxworker.log.format import Private
 from rxworker.log.values import Command, returned_in
 from rxworker.messages import StopKind, ToolCall, ToolResult

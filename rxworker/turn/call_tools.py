@@ -49,7 +49,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.pause import BY_CALLER, CLIENT_TOOL
 from rxworker.hooks import HookPoint
-from rxworker.hooks.runner import names_in
+from rxworker.hooks.registry import names_in
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator, Sink, many, stage

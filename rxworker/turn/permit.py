@@ -29,7 +29,7 @@ from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, Finish, HookContext, HookPoint, Hooks, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import REQUIRES_APPROVAL, Answer
-from rxworker.hooks.runner import names_in, numbered
+from rxworker.hooks.registry import names_in, numbered
 from rxworker.hub.watcher import running_loop
 from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.messages.settings import check_type

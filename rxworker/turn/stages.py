@@ -37,7 +37,7 @@ from rxworker.events import (
 )
 from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Cancel, ContinueWithMessages, HookPoint, MessageSendContext, Pause, TurnEndContext
-from rxworker.hooks.runner import numbered
+from rxworker.hooks.registry import numbered
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.messages.settings import check_plain
 from rxworker.operators.expect import EVENTS

@@ -31,7 +31,7 @@ from rxworker.hooks import (
     from_operator,
 )
 from rxworker.hooks.points import EndRun
-from rxworker.hooks.runner import is_going_on
+from rxworker.hooks.registry import is_going_on
 from rxworker.testing import ScriptedModel, abort_context, call, call_context, end_context, result_context, send_context
 from rxworker.tools.coroutines import pass_through
 from tests.hooks.asking import verdict_of

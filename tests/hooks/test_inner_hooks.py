@@ -146,7 +146,7 @@ async def test_the_result_of_an_after_hook_is_kept_when_the_run_may_not_finish()
 
 
 async def test_an_abort_hook_that_was_abandoned_speaks_in_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.hooks.runner.GRACE", 0.0)
+    monkeypatch.setattr("rxworker.hooks.registry.GRACE", 0.0)
     said = asyncio.Event()
 
     @on_abort(timeout=0.01)
@@ -181,7 +181,7 @@ async def test_an_abort_hook_that_was_abandoned_speaks_in_its_own_name(monkeypat
 async def test_a_hook_that_was_abandoned_changes_nothing_that_the_hooks_after_it_see(
     is_chain: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rxworker.hooks.runner.GRACE", 0.0)
+    monkeypatch.setattr("rxworker.hooks.registry.GRACE", 0.0)
     released, done = asyncio.Event(), asyncio.Event()
 
     @before_tool_call

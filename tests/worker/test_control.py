@@ -487,7 +487,7 @@ async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_
 async def test_a_hook_that_does_not_stop_when_its_time_is_over_is_abandoned(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rxworker.hooks.runner.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.hooks.registry.GRACE", 0.01)
     never = asyncio.Event()
 
     async def stubborn(context: HookContext) -> None:

@@ -17,7 +17,7 @@ from reactivex import operators as ops
 from rxworker.errors import RxWorkerError
 from rxworker.events import AttemptStart, Record, RunResume, RunStart
 from rxworker.hooks import HookPoint
-from rxworker.hooks.runner import names_in
+from rxworker.hooks.registry import names_in
 from rxworker.protocols.native import encode_json
 from rxworker.providers import Request
 from rxworker.providers.base import hidden, hidden_url
