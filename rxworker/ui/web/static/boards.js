@@ -9,12 +9,12 @@ import { fill, locale, translate, words } from "./model/language.js";
 import { writeLink } from "./model/link.js";
 import { address } from "./views/address.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
-import { byId, copy, el, setData, setText, show } from "./views/dom.js";
+import { byId, el, setData, setText, show } from "./views/dom.js";
 import { Keys } from "./views/keys.js";
 import { RangeBar } from "./views/range_bar.js";
 import { SavedViews } from "./views/saved_views.js";
 import { ShareDialog } from "./views/share.js";
-import { banner, clearBanner, initTheme } from "./views/shell.js";
+import { banner, clearBanner, copyLink, initTheme } from "./views/shell.js";
 
 api.useServer(new URL("..", location.href).href);
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
@@ -67,11 +67,6 @@ function naming() {
   document.title = fill(words.board.tab, { board: byId("board-title").textContent || words.board.title, title });
 }
 
-async function copyLink() {
-  banner((await copy(address())) ? words.commands.linkCopied : words.code.notCopied, "copied");
-  setTimeout(() => clearBanner("copied"), 1_600);
-}
-
 class BoardKeys extends Keys {
   get table() {
     return {
@@ -81,7 +76,7 @@ class BoardKeys extends Keys {
       conversations: [true, () => byId("conversations-link").click()],
       fleet: [!byId("fleet-link").hidden, () => byId("fleet-link").click()],
       filter: [true, () => range.value.focus()],
-      copyLink: [true, () => copyLink()],
+      copyLink: [true, () => copyLink(address())],
     };
   }
 
@@ -123,7 +118,7 @@ setInterval(() => document.hidden || compare(), 60_000);
 for (const type of ["range", "pick"]) byId("board").addEventListener(type, ({ detail: { since, until } }) => range.narrow(since, until));
 const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
-byId("board-link").addEventListener("click", copyLink);
+byId("board-link").addEventListener("click", () => copyLink(address()));
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   byId("board").focus();

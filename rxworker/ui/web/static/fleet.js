@@ -2,14 +2,14 @@
 
 import * as api from "./net/server.js";
 import { address, note, noted } from "./views/address.js";
-import { byId, copy, el, morph, setData, setText, show } from "./views/dom.js";
+import { byId, el, morph, setData, setText, show } from "./views/dom.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { ago, clip, costWithout, count, money, plural, seconds, short, statusWord } from "./model/format.js";
 import { Keys } from "./views/keys.js";
 import { FLEET_COMMANDS } from "./model/commands.js";
 import { local } from "./views/range_bar.js";
 import { ShareDialog } from "./views/share.js";
-import { banner, clearBanner, initTheme } from "./views/shell.js";
+import { banner, copyLink, initTheme } from "./views/shell.js";
 import { fill, translate, words } from "./model/language.js";
 
 const STEP = 50, MAX = 200, TYPING = 250;
@@ -205,11 +205,6 @@ for (const type of ["pick", "range"]) byId("taken").addEventListener(type, ({ de
 });
 translate(document.body);
 
-async function copyLink() {
-  banner((await copy(address())) ? words.commands.linkCopied : words.code.notCopied, "copied");
-  setTimeout(() => clearBanner("copied"), 1_600);
-}
-
 class FleetKeys extends Keys {
   get table() {
     return {
@@ -220,7 +215,7 @@ class FleetKeys extends Keys {
       boards: [true, () => location.assign("boards")],
       search: [true, () => form.elements.q.focus()],
       everything: [asked().size > 0, () => byId("reset").click()],
-      copyLink: [true, () => copyLink()],
+      copyLink: [true, () => copyLink(address())],
     };
   }
 

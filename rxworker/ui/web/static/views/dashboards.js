@@ -5,7 +5,7 @@
 // Theory of operation. Nothing is received before the section is on the screen, or while the page is hidden: a browser opens six connections to a server, for all its tabs. `show` names what is selected; the server computes what the panels show.
 
 import { note, noted } from "./address.js";
-import { el, setText, show } from "./dom.js";
+import { el, recalled, remember, setText, show } from "./dom.js";
 import { BoardView } from "./board.js";
 import { XRayView } from "./xray.js";
 import { BoardSource, dashboardsOf } from "../net/board.js";
@@ -33,7 +33,7 @@ export class DashboardsView {
     if (!fixed && this.scopes.some(({ value }) => value === of)) this.press(of);
     this.fold = section.querySelector("details"); // in which it may be
     if (this.fold) {
-      this.fold.open = recalled(section.id) === "open";
+      this.fold.open = recalled(`rxworker.${section.id}`) === "open";
       this.fold.addEventListener("toggle", () => this.folded());
     }
     new IntersectionObserver(([entry]) => this.seen(entry.isIntersecting)).observe(section);
@@ -73,9 +73,7 @@ export class DashboardsView {
 
   // Where it is folded, nothing is received. The browser remembers whether it is.
   folded() {
-    try {
-      localStorage.setItem(`rxworker.${this.section.id}`, this.fold.open ? "open" : "closed");
-    } catch { /* then it lasts as long as the page */ }
+    remember(`rxworker.${this.section.id}`, this.fold.open ? "open" : "closed");
     this.update();
   }
 
@@ -160,13 +158,5 @@ export class DashboardsView {
   problem(problem) {
     setText(this.note, problem === null ? (this.time === null ? "" : words.board.past) : problem.status ? problem.message : words.board.lost);
     show(this.note, this.note.textContent !== "");
-  }
-}
-
-function recalled(id) {
-  try {
-    return localStorage.getItem(`rxworker.${id}`);
-  } catch {
-    return null; // storage may be forbidden
   }
 }

@@ -239,3 +239,22 @@ export function save(name, type, text) {
   el("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url));
 }
+
+// What the browser remembers, or null. Storage may be forbidden.
+export function recalled(key) {
+  try {
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
+// Whether the browser remembers it; otherwise it lasts as long as the page.
+export function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,5 +1,6 @@
 // The keys that start commands, the palette and the sheet of shortcuts, for a page with a table of commands.
 
+import { recalled, remember } from "./dom.js";
 import { Palette, ShortcutsSheet } from "./palette.js";
 import { fits, groupOf, nameOf } from "../model/commands.js";
 
@@ -9,7 +10,7 @@ export class Keys {
   // `commands` are those of the page, of which `run(command)` runs one if it can be used now, and `rows()` returns the rows of the palette.
   constructor(commands) {
     this.commands = commands;
-    this.hasKeys = recalled() !== "off";
+    this.hasKeys = recalled(KEY) !== "off";
     this.palette = new Palette(() => this.rows());
     const listed = commands.filter(({ keys }) => keys.length > 0);
     this.sheet = new ShortcutsSheet(listed.map((command) => ({ group: groupOf(command), name: nameOf(command), keys: command.keys })), () => this.hasKeys, (yes) => this.allow(yes));
@@ -66,9 +67,7 @@ export class Keys {
 
   allow(yes) {
     this.hasKeys = yes;
-    try {
-      localStorage.setItem(KEY, yes ? "on" : "off");
-    } catch { /* then it lasts as long as the page */ }
+    remember(KEY, yes ? "on" : "off");
   }
 }
 
@@ -78,12 +77,4 @@ export const isField = (node) => node.matches?.("textarea, select, input:not([ty
 function isText(event) {
   const hasModifier = (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
   return !hasModifier && (["Dead", "Process"].includes(event.key) || ([...event.key].length === 1 && event.key !== " "));
-}
-
-function recalled() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null; // storage may be forbidden
-  }
 }

@@ -2,7 +2,7 @@
 
 import { ANY, isFiltered } from "../model/run_list.js";
 import { fill, words } from "../model/language.js";
-import { byId, el, show } from "./dom.js";
+import { byId, el, recalled, remember, show } from "./dom.js";
 
 const KEY = "rxworker-filters";
 const MAX = 20;
@@ -34,12 +34,7 @@ export class SavedFilters {
 
   store() {
     this.draw();
-    try {
-      localStorage.setItem(KEY, JSON.stringify(this.saved));
-      return "";
-    } catch {
-      return words.list.notSaved;
-    }
+    return remember(KEY, JSON.stringify(this.saved)) ? "" : words.list.notSaved;
   }
 
   draw() {
@@ -65,7 +60,7 @@ const textOf = (filter) => JSON.stringify(Object.keys(ANY).map((name) => filter[
 // What is stored may have been written by another version of the page.
 function read() {
   try {
-    const saved = JSON.parse(localStorage.getItem(KEY) ?? "[]");
+    const saved = JSON.parse(recalled(KEY) ?? "[]");
     return saved.filter((one) => typeof one?.name === "string" && typeof one.filter === "object" && one.filter !== null)
       .map(({ name, filter }) => ({ name, filter: Object.fromEntries(Object.keys(ANY).map((key) => [key, typeof filter[key] === "string" ? filter[key] : ANY[key]])) }));
   } catch {

@@ -1,7 +1,7 @@
 // Views of dashboards, each with its time and filters, that the user has saved under names, in this browser. They are links.
 
 import { words, fill } from "../model/language.js";
-import { el, show } from "./dom.js";
+import { el, recalled, remember, show } from "./dom.js";
 import { FieldDialog } from "./list_actions.js";
 
 const KEY = "rxworker-views", MAX = 20;
@@ -34,12 +34,7 @@ export class SavedViews {
 
   store() {
     this.draw();
-    try {
-      localStorage.setItem(KEY, JSON.stringify(this.saved));
-      return "";
-    } catch {
-      return words.list.notSaved;
-    }
+    return remember(KEY, JSON.stringify(this.saved)) ? "" : words.list.notSaved;
   }
 
   draw() {
@@ -51,7 +46,7 @@ export class SavedViews {
 // What is stored may have been written by another version of the page; a view is the name of a dashboard and parameters.
 function read() {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter(({ name, view }) => typeof name === "string" && /^[a-z0-9-]+(\?|$)/.test(view));
+    return JSON.parse(recalled(KEY) ?? "[]").filter(({ name, view }) => typeof name === "string" && /^[a-z0-9-]+(\?|$)/.test(view));
   } catch {
     return [];
   }

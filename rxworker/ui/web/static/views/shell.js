@@ -2,7 +2,7 @@
 // The theme is that of the system until the user chooses one.
 // Announcements are whole sentences of the answer and changes of the run's status, never single tokens.
 
-import { byId, setData, setText, show } from "./dom.js";
+import { byId, copy, recalled, remember, setData, setText, show } from "./dom.js";
 import { words } from "../model/language.js";
 
 export function banner(text, tone = "") {
@@ -49,6 +49,12 @@ export function skipTo(decides) {
   link.setAttribute("href", decides ? "#approval" : "#composer-input");
 }
 
+// Copy the address of what is shown.
+export async function copyLink(address) {
+  banner((await copy(address)) ? words.commands.linkCopied : words.code.notCopied, "copied");
+  setTimeout(() => clearBanner("copied"), 1_600);
+}
+
 export function initShell() {
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
@@ -61,14 +67,6 @@ export function initShell() {
 const KEY = "rxworker.theme";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-function stored() {
-  try {
-    return localStorage.getItem(KEY);
-  } catch {
-    return null; // storage may be forbidden
-  }
-}
-
 export function initTheme(changed = () => {}) {
   const button = byId("theme");
   function apply(theme) {
@@ -77,13 +75,11 @@ export function initTheme(changed = () => {}) {
     changed();
   }
   function current() {
-    return stored() ?? (dark.matches ? "dark" : "light");
+    return recalled(KEY) ?? (dark.matches ? "dark" : "light");
   }
   button.addEventListener("click", () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    try {
-      localStorage.setItem(KEY, next);
-    } catch { /* then it lasts as long as the page */ }
+    remember(KEY, next);
     apply(next);
   });
   dark.addEventListener("change", () => apply(current()));
