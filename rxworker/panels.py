@@ -24,7 +24,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.cell import MAX_GROUPS, OTHERS
-from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, WorkerGroup
+from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, View, WorkerGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     AttemptRetract,
@@ -321,9 +321,7 @@ def ratio(one: Operator[A, float | Partial], other: Operator[A, float | Partial]
     expect_operator(one)
     expect_operator(other)
 
-    def subscribe(
-        source: Observable[A], observer: abc.ObserverBase[float | Partial], scheduler: Scheduler
-    ) -> abc.DisposableBase:
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[Any], scheduler: Scheduler) -> abc.DisposableBase:
         return _Ratio(source, observer, scheduler).begin(one, other)
 
     return operator(subscribe, "ratio(...)", one, other)
@@ -426,17 +424,18 @@ def top(n: int) -> Operator[Mapping[str, float] | Partial, Mapping[str, float] |
     """
     check_number("top(n)", n, least=1, whole=True)
 
-    def rank(item: tuple[str, float | None]) -> float:
-        return float("-inf") if item[1] is None else -item[1]
-
     def greatest(given: Mapping[str, float] | Partial) -> Mapping[str, float] | Partial:
         value: Any = given.value if isinstance(given, Partial) else given
         if not isinstance(value, Mapping):
             return given
         numbers = cast("Mapping[str, float | None]", value)
-        row = sorted(((name, each) for name, each in numbers.items() if name != OTHERS), key=rank)
-        rest = [each for _, each in row[n:]] + ([numbers[OTHERS]] if OTHERS in numbers else [])
-        kept: Any = dict(row[:n])
+
+        def rank(name: str) -> tuple[bool, float]:
+            return numbers[name] is not None, -(numbers[name] or 0)
+
+        names = sorted([name for name in numbers if name != OTHERS], key=rank)
+        rest = [numbers[name] for name in (*names[n:], OTHERS) if name in numbers]
+        kept: Any = {name: numbers[name] for name in names[:n]}
         if rest:
             kept[OTHERS] = None if None in rest else sum(cast("list[float]", rest))
         return Partial(kept, given.missing) if isinstance(given, Partial) else kept
@@ -1117,11 +1116,11 @@ def costs(prices: Mapping[str, Prices] | None = None) -> Dashboard:
     Args:
         prices: As for `usage`.
     """
-    unit, a_run = _currency(prices), ratio(cost(prices), count(RunStart))
+    unit = _currency(prices)
     return Dashboard(
         [
             panel("Cost", cost(prices), view="area", unit=unit),
-            panel("Cost of a run", a_run, unit=unit),
+            panel("Cost of a run", ratio(cost(prices), count(RunStart)), unit=unit),
             panel("Cost by hour", _cost_by_time(3600, 24, prices), view="bar", unit=unit),
             panel("Cost by model", cost_by_model(prices), view="bar", unit=unit),
             panel("Cost by worker", cost(prices), view="bar", unit=unit, group=_ANY_WORKER),
@@ -1154,16 +1153,12 @@ def _chart(title: str, amounts: Operator[Record, float], step: float = 3600, ste
     return panel(title, _chain(amounts, by_time(step, steps)), view="bar")
 
 
-def _slowest(
-    title: str, times: Operator[Record, float], seconds: float = 3600, view: Literal["number", "line"] = "line"
-) -> Panel:
+def _slowest(title: str, times: Operator[Record, float], seconds: float = 3600, view: View = "line") -> Panel:
     """The 95th percentile of the last seconds."""
     return panel(title, _chain(times, high(95, seconds)), view=view, unit="s")
 
 
-def _cost_by_time(
-    step: float, steps: int, prices: Mapping[str, Prices] | None
-) -> Operator[Record, dict[str, float] | Partial]:
+def _cost_by_time(step: float, steps: int, prices: Mapping[str, Prices] | None) -> Operator[Record, Any]:
     def pipeline(records: Observable[Record]) -> Observable[dict[str, float] | Partial]:
         known = _Costs(prices)
 
@@ -1209,14 +1204,6 @@ def _has_ended(record: Record) -> bool:
 def _has_failed(record: Record) -> bool:
     event = record.event
     return not record.path and isinstance(event, RunAbort) and event.cause != "cancel"
-
-
-def _running_of(counts: Mapping[str, int]) -> int:
-    return counts["running"]
-
-
-def _is_retry(record: Record) -> bool:
-    return record.attempt > 1
 
 
 def _is_call(record: Record) -> bool:
@@ -1291,6 +1278,7 @@ USAGE = usage()
 RUNS = runs()
 FLEET = fleet()
 COST = costs()
+_RETRIES = _chain(_each(lambda record: record.attempt > 1, AttemptStart), total)
 QUALITY = Dashboard(
     [
         panel("Error rate of runs", error_rate(), unit="%"),
@@ -1298,7 +1286,7 @@ QUALITY = Dashboard(
         panel("Error rate of tools", error_rate("tools"), unit="%"),
         panel("Error rate by tool", error_rate("tools"), view="bar", unit="%", group=tool_of),
         panel("Runs", runs_by_status),
-        panel("Retries by model", _chain(_each(_is_retry, AttemptStart), total), view="bar", group=model_of),
+        panel("Retries by model", _RETRIES, view="bar", group=model_of),
         panel("Retractions by model", count(AttemptRetract), view="bar", group=model_of),
     ],
     title="Quality",
@@ -1329,7 +1317,7 @@ LATENCY = Dashboard(
 """How long users wait: for the first token, for turns and for runs."""
 CAPACITY = Dashboard(
     [
-        panel("Running", _chain(load, ops.map(_running_of)), view="line"),
+        panel("Running", _chain(load, ops.map(lambda counts: counts["running"])), view="line"),
         panel("Running and queued", load),
         panel("Running and queued by worker", load, view="bar", group=_ANY_WORKER),
         panel("Time in the queue", _chain(queue_seconds, spread), unit="s"),

@@ -32,7 +32,7 @@ from rxworker.hooks import Cancel, Hook
 from rxworker.hub import Hub, iterate
 from rxworker.log import MemoryLog, Replica
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
-from rxworker.operators import hold_back
+from rxworker.operators import hold_back, map_async
 from rxworker.panels import count
 from rxworker.providers import HttpRequest, Request
 from rxworker.resume.recovery import _in_doubt  # pyright: ignore[reportPrivateUsage]
@@ -520,7 +520,14 @@ async def use_on_taken(seam: Seam, function: Callable[..., Any]) -> str:
 
 
 NOT_AN_HTTP_REQUEST = "authorize returned object, not an HttpRequest"
+
+
+async def use_work(seam: Seam, function: Callable[..., Any]) -> str:
+    return str(await reactivex.of("a").pipe(map_async(function, 1)))
+
+
 AWAITING: dict[str, Awaiting] = {
+    "map_async.function": Awaiting(use_work, "done", "done"),
     "error_formatter": Awaiting(use_formatter, "In short: no.", "In short: no.", "which is not a text"),
     "function": Awaiting(use_hook, None, "", "answered <object"),
     "when": Awaiting(use_condition, True, "it was called", "neither True nor False"),

@@ -23,6 +23,7 @@ from reactivex.internal import noop
 from rxworker.boards.clock import Action, PanelClock, RecordClock
 from rxworker.boards.operator_names import explained
 from rxworker.boards.panel import (
+    BETWEEN,
     LONGEST,
     NUMBERS,
     AlertChange,
@@ -444,7 +445,7 @@ class Cell:
         if group is None:
             return row
         is_joint = isinstance(group, JointGroup)
-        columns = zip(group.columns, group.parts(name), strict=False) if is_joint else ((column_of(group), name),)
+        columns = zip(group.columns, name.split(BETWEEN), strict=False) if is_joint else ((column_of(group), name),)
         return {**{column: each for column, each in columns if column not in row}, **row}
 
     def _add_row(self, row: JsonObject) -> None:

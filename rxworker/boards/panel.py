@@ -197,12 +197,8 @@ class JointGroup:
         found = [group(record) for group in self._groups]  # each, since it may know later records by this one
         if None in found:
             return None
-        # The separator stands between two names alone, so that `parts` finds them.
+        # The separator stands between two names alone, so that a table divides them again.
         return BETWEEN.join([str(each)[: self._longest].replace(BETWEEN, " ") for each in found])
-
-    def parts(self, name: str) -> list[str]:
-        """The names of the groups of which such a name consists."""
-        return name.split(BETWEEN)
 
 
 def begun(group: Group) -> Group:

@@ -7,13 +7,13 @@ from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
 from rxworker.operators.hold_back import committed, hold_back, live
 from rxworker.operators.json import ToolInput, partial_json, partial_values, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
-from rxworker.operators.order import map_in_order
+from rxworker.operators.order import map_async, quorum
 from rxworker.operators.pace import coalesce, merge_deltas, throttle
 from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, records_of, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans
-from rxworker.operators.text import lines, sentences, text_deltas, think_tags, thinking_deltas
-from rxworker.operators.window import Window, fold_sliding, sliding
+from rxworker.operators.text import lines, sentences, text_deltas, text_so_far, think_tags, thinking_deltas
+from rxworker.operators.window import Window, fold_sliding, session_windows, sliding
 
 __all__ = [
     # choosing
@@ -29,6 +29,7 @@ __all__ = [
     "lines",
     "mask",
     "sentences",
+    "text_so_far",
     "think_tags",
     # blocks
     "Block",
@@ -50,9 +51,11 @@ __all__ = [
     "live",
     # time and order
     "coalesce",
-    "map_in_order",
+    "map_async",
     "merge_deltas",
+    "quorum",
     "retry_before_first",
+    "session_windows",
     "throttle",
     "time_out",
     # several runs

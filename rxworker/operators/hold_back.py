@@ -318,7 +318,7 @@ class _Checks(Ending, Generic[E]):
             answer = self._check(text)
             if not inspect.isawaitable(answer):
                 return self._expect_bool(answer)
-            self._awaited = _ensure_future(answer)
+            self._awaited = future_of("hold_back(...)", answer)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -356,14 +356,22 @@ class _Checks(Ending, Generic[E]):
             self._awaited.cancel()
 
 
-def _ensure_future(answer: Awaitable[bool]) -> asyncio.Future[bool]:
+T = TypeVar("T")
+
+
+def future_of(verb: str, answer: Awaitable[T]) -> asyncio.Future[T]:
+    """The future of what a function of an operator has returned.
+
+    Raises:
+        ConfigurationError: There is no running event loop.
+    """
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError as error:
         if inspect.iscoroutine(answer):
             answer.close()
         raise ConfigurationError(
-            "an asynchronous check of hold_back needs a running event loop: subscribe within asyncio.run(...), or give "
+            f"the coroutine function of {verb} needs a running event loop: subscribe within asyncio.run(...), or give "
             "a plain function"
         ) from error
     return asyncio.ensure_future(answer, loop=loop)

@@ -1,16 +1,20 @@
-"""Work done side by side, with its results in order."""
+"""Work done side by side, and values on which several sources agree."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Generic, TypeVar
 
+import reactivex
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
+from rxworker.errors import ConfigurationError
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import expect_callable, operator
+from rxworker.operators.expect import observing, operator
+from rxworker.operators.hold_back import future_of
 from rxworker.operators.kernel import Ending, Operator, Scheduler, Sink, connect
 
 A = TypeVar("A")
@@ -27,50 +31,112 @@ class _Job(Generic[B]):
         self.is_done = False
 
 
-def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[A, B]:
-    """Follow an observable for each item, several at a time, and emit their items in the order of the source.
+def map_async(
+    function: Callable[[A], Observable[B] | Awaitable[B]], at_most: int, *, in_order: bool = False
+) -> Operator[A, B]:
+    """Run a coroutine or an observable for each item, several at a time, and emit their results as they come.
 
         -a-b----|              a takes 6 columns, b takes 2
-        [ map_in_order(work, 2) ]
+        [ map_async(work, 2) ]
+        -----B-A|
+        [ map_async(work, 2, in_order=True) ]
         -------(A,B,|)
 
-    ``flat_map`` emits in the order of completion. Here the first in the row emits as it goes, and the others are kept
-    back until it is their turn. The first error, of whichever item, ends everything at once.
+    Items above the limit wait, in order. In order, the first in the row emits as it goes, and the others are kept back
+    until it is their turn. The first error, of whichever item, cancels the others and ends everything at once; so does
+    disposing, without the error.
 
     Args:
-        project: Starts the work for an item.
-        limit: How many work at a time; the items above it wait, in order.
+        function: A coroutine function of an item, or a function that returns an observable or a value.
+        at_most: How many work at a time.
+        in_order: Whether results come in the order of the items, and not in that of their completion.
 
     Raises:
-        ConfigurationError: The limit is not a whole number from 1 up.
+        ConfigurationError: The function cannot be called, or the limit is not a whole number from 1 up. As
+            ``on_error``: a coroutine has no running event loop.
 
-    >>> from reactivex import of
-    >>> def twice(word: str) -> Observable[str]:
-    ...     return of(word, word)
-    >>> of("a", "b").pipe(map_in_order(twice, 1)).subscribe(print) and None
-    a
-    a
-    b
-    b
+    >>> import asyncio
+    >>> from reactivex import of, operators as ops
+    >>> async def shout(word: str) -> str:
+    ...     await asyncio.sleep(0)
+    ...     return word.upper()
+    >>> async def main() -> None:
+    ...     await of("a", "b").pipe(map_async(shout, 2), ops.do_action(print))
+    >>> asyncio.run(main())
+    A
+    B
     """
-    expect_callable("map_in_order(...)", project, "a function that returns an observable")
-    check_number("map_in_order(limit)", limit, least=1, whole=True)
+    if not callable(function):
+        raise ConfigurationError(f"map_async(function)={function!r:.60}: give a coroutine function of an item")
+    check_number("map_async(at_most)", at_most, least=1, whole=True)
 
     def subscribe(source: Observable[A], observer: abc.ObserverBase[B], scheduler: Scheduler) -> abc.DisposableBase:
-        return _Row(project, limit, observer, scheduler).follow(source)
+        return _Row(function, at_most, observer, scheduler, in_order=in_order).follow(source)
 
-    return operator(subscribe, "map_in_order(...)", project)
+    return operator(subscribe, "map_async(...)", function)
+
+
+def _work_of(found: Observable[B] | Awaitable[B]) -> Observable[B]:
+    if isinstance(found, Observable):
+        return found
+    return reactivex.from_future(future_of("map_async(...)", found)) if isawaitable(found) else reactivex.just(found)
+
+
+def quorum(n: int) -> Operator[A, A]:
+    """The first value on which so many of several sources agree, of which each has emitted one; then it completes.
+
+        -a-b-a-c-|
+        [ quorum(2) ]
+        -----(a,|)
+
+    For answers of several models, or of one that is called several times. Without agreement it completes with the
+    source, and emits nothing.
+
+    Args:
+        n: How many equal values are enough.
+
+    Raises:
+        ConfigurationError: It is not a whole number from 1 up.
+
+    >>> from reactivex import of
+    >>> of("Oslo", "Bergen", "Oslo").pipe(quorum(2)).subscribe(print) and None
+    Oslo
+    """
+    check_number("quorum(n)", n, least=1, whole=True)
+
+    def start(observer: abc.ObserverBase[A]) -> Sink[A]:
+        values: list[A] = []  # they need not be hashable, and are few
+        ending = Ending(observer)
+
+        def on_next(value: A) -> None:
+            if ending.is_over:
+                return
+            values.append(value)
+            if values.count(value) >= n:
+                observer.on_next(value)
+                ending.on_completed()
+
+        return Sink(on_next, ending.on_error, ending.on_completed)
+
+    return observing(start, "quorum(...)", n)
 
 
 class _Row(Ending, Generic[A, B]):
     """One subscription: the jobs in order, and the items that wait for one."""
 
     def __init__(
-        self, project: Callable[[A], Observable[B]], limit: int, observer: abc.ObserverBase[B], scheduler: Scheduler
+        self,
+        function: Callable[[A], Observable[B] | Awaitable[B]],
+        at_most: int,
+        observer: abc.ObserverBase[B],
+        scheduler: Scheduler,
+        *,
+        in_order: bool,
     ) -> None:
         super().__init__(observer)
-        self._project = project
-        self._limit = limit
+        self._function = function
+        self._at_most = at_most
+        self._in_order = in_order
         self._scheduler = scheduler
         self._subscriptions = CompositeDisposable()
         self._jobs: deque[_Job[B]] = deque()
@@ -94,7 +160,7 @@ class _Row(Ending, Generic[A, B]):
             return  # a job that ended while it was started: the loop below goes on
         self._starting = True
         try:
-            while self._waiting and self._working < self._limit and not self.is_over:
+            while self._waiting and self._working < self._at_most and not self.is_over:
                 self._start(self._waiting.popleft())
         finally:
             self._starting = False
@@ -105,21 +171,27 @@ class _Row(Ending, Generic[A, B]):
         subscription = SingleAssignmentDisposable()
 
         def on_next(value: B) -> None:
-            job.items.append(value)
-            self._let_out()
+            if self._in_order:
+                job.items.append(value)
+                self._let_out()
+            elif not self.is_over:
+                self._observer.on_next(value)
 
         def on_completed() -> None:
             self._subscriptions.remove(subscription)
             job.is_done = True
             self._working -= 1
-            self._let_out()
+            if self._in_order:
+                self._let_out()
+            else:
+                self._jobs.remove(job)
             self._start_next()
 
         self._jobs.append(job)
         self._working += 1
         self._subscriptions.add(subscription)
         try:
-            work = self._project(item)
+            work = _work_of(self._function(item))
         except Exception as error:
             self.on_error(error)
             return

@@ -21,14 +21,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
-from reactivex import abc
+from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -44,10 +46,20 @@ from rxworker.events import (
 )
 from rxworker.events.block import BlockDelta
 from rxworker.events.deltas import Deltas, Parts
+from rxworker.framing import Decoder
 from rxworker.messages import Json
+from rxworker.messages.settings import check_number
 from rxworker.operators.decode import decoding
-from rxworker.operators.expect import EVENTS, expect_choice, no_event, observing
-from rxworker.operators.kernel import Ending, Operator, Sink, many
+from rxworker.operators.expect import (
+    EVENTS,
+    expect_choice,
+    expect_scheduler,
+    no_event,
+    observing,
+    operator,
+    scheduler_of,
+)
+from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
 from rxworker.state.open_blocks import STARTED_AT_ITS_INDEX, OpenBlocks
 
 OTHERS = {wanted: EVENTS - {wanted} for wanted in (TextDelta, ThinkingDelta)}
@@ -87,6 +99,59 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
         choice: The index of the choice, if a response has several choices.
     """
     return _texts(ThinkingDelta, choice, "thinking_deltas()")
+
+
+def text_so_far(choice: int = 0) -> Operator[Event, str]:
+    """The visible text of the answer so far, whenever it has changed: what a screen shows.
+
+        -s-t-u-r-a-t-v-|       s BlockStart; t, u, v TextDelta "a", "b", "c"; r AttemptRetract, a AttemptStart
+        [ text_so_far() ]
+        ---1-2-0---1-3-|       1 "a", 2 "ab", 0 "", 3 "ac"
+
+    A text that is retracted, with its response or its block, is left out at once. The answer of each turn begins anew
+    with its first piece. Each item holds the whole text: where a long text is redrawn seldom, put `throttle` after it.
+
+    Args:
+        choice: The index of the choice, if a response has several choices.
+
+    >>> from reactivex import of
+    >>> of(TextDelta(0, "hel"), TextDelta(0, "lo")).pipe(text_so_far()).subscribe(print) and None
+    hel
+    hello
+    """
+    expect_choice("text_so_far", choice)
+    return decoding(partial(_TextSoFar, choice), "text_so_far()", takes_events=True)
+
+
+class _TextSoFar(Decoder[Event, str]):
+    """The text of the blocks that have stopped, and of those that are open."""
+
+    def __init__(self, choice: int) -> None:
+        self._choice = choice
+        self._stopped = self._shown = ""
+        self._open: OpenBlocks[str] = OpenBlocks()
+
+    def feed(self, data: Event) -> Sequence[str]:
+        if isinstance(data, TextDelta):
+            if data.choice != self._choice:
+                return ()
+            self._open[data.index] = self._open.get(data.index, "") + data.text
+        elif isinstance(data, BlockStop):
+            self._stopped += self._open.pop(data.index, "")
+        elif isinstance(data, BlockStart | BlockAbort):
+            self._open.pop(data.index, None)
+        elif self._open.begins_anew(data) is not None:
+            self._open.clear()
+            self._stopped = ""
+            if isinstance(data, AttemptStart):  # of the next turn, since another attempt comes after a retraction
+                self._shown = ""
+        elif data.__class__ not in EVENTS:
+            raise no_event("text_so_far()", data)
+        text = self._stopped + "".join(self._open.values())
+        if text == self._shown:
+            return ()
+        self._shown = text
+        return (text,)
 
 
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
@@ -158,7 +223,9 @@ def lines() -> Operator[E, E]:
     return _units(_Lines, "lines()")
 
 
-def sentences() -> Operator[E, E]:
+def sentences(
+    idle: float | None = None, at_least: int = 0, scheduler: abc.SchedulerBase | None = None
+) -> Operator[E, E]:
     """Deltas of text that each hold one whole sentence. Other events pass.
 
         -s-a-b-c-e-|           s BlockStart, e BlockStop; a "Hi. How a", b "re you? ", c "I"
@@ -169,6 +236,15 @@ def sentences() -> Operator[E, E]:
     or ``？`` without one; and at a line break. A full stop after a common English abbreviation, a single letter, or the
     number of a list item ends nothing. What is incomplete at the end of a block is emitted or dropped as by `lines`.
 
+    Args:
+        idle: Seconds without an event after which what is there is emitted, though the sentence is not complete.
+        at_least: How many characters a delta has: sentences are joined until they have so many.
+        scheduler: The scheduler of the timer of ``idle``, by default that of the subscription. It must run on the
+            source's thread.
+
+    Raises:
+        ConfigurationError: A number is not from 0 up. As ``on_error``: there is no scheduler.
+
     >>> from reactivex import of
     >>> from rxworker.operators import text_deltas
     >>> events = of(TextDelta(0, "Dr. Who is in. He wa"), TextDelta(0, "its."))
@@ -176,7 +252,40 @@ def sentences() -> Operator[E, E]:
     'Dr. Who is in. '
     'He waits.'
     """
-    return _units(_Sentences, "sentences()")
+    check_number("sentences(at_least)", at_least, whole=True)
+    make = partial(_Joined, at_least) if at_least else _Sentences
+    if idle is None:
+        return _units(make, "sentences()")
+    check_number("sentences(idle)", idle, above=0)
+    expect_scheduler("sentences(...)", scheduler, optional=True)
+
+    def subscribe(source: Observable[E], observer: abc.ObserverBase[E], default: Scheduler) -> abc.DisposableBase:
+        clock = scheduler_of("sentences(...)", scheduler, default)
+        units, timer, ending = Units[E](make, "sentences()"), SerialDisposable(), Ending(observer)
+
+        def emit(feed: Callable[[], Sequence[E]]) -> None:
+            try:
+                found = () if ending.is_over else feed()
+            except ConfigurationError as error:
+                ending.on_error(error)
+                return
+            for each in found:
+                observer.on_next(each)
+
+        def ring(*_: object) -> None:
+            emit(units.finish)
+
+        def on_next(event: E) -> None:
+            timer.put(clock.schedule_relative(idle, ring))
+            emit(lambda: units.feed(event))
+
+        def on_completed() -> None:
+            emit(units.finish)
+            ending.on_completed()
+
+        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
+
+    return operator(subscribe, "sentences()", takes_events=True)
 
 
 def _units(make: Callable[[], Splitter], verb: str) -> Operator[E, E]:
@@ -408,6 +517,27 @@ class _Sentences:
 
     def finish(self) -> str:
         return "".join([*self._kept, self._tail])
+
+
+class _Joined(_Sentences):
+    """Ends a unit after a sentence, if it has so many characters."""
+
+    def __init__(self, at_least: int) -> None:
+        super().__init__()
+        self._at_least = at_least
+        self._held = ""
+
+    def feed(self, piece: str) -> Sequence[str]:
+        units: list[str] = []
+        for sentence in super().feed(piece):
+            self._held += sentence
+            if len(self._held) >= self._at_least:
+                units.append(self._held)
+                self._held = ""
+        return units
+
+    def finish(self) -> str:
+        return self._held + super().finish()
 
 
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from reactivex import Observable, abc
 
 from rxworker.messages.settings import check_number
 from rxworker.operators.expect import expect_callable, expect_scheduler, operator, scheduler_of
-from rxworker.operators.kernel import Ending, Operator, Scheduler, SerialDisposable, Sink, connect
+from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -238,6 +238,64 @@ def fold_sliding(
     """
     expect_callable("fold_sliding(...)", combine, "a function of two items")
     return slide(seconds, scheduler, partial(Fold[A], combine, empty), "fold_sliding")
+
+
+def session_windows(
+    gap: float, scheduler: abc.SchedulerBase | None = None, *, at_most: int = 10_000
+) -> Operator[A, tuple[A, ...]]:
+    """The items between two pauses, together, as soon as a pause has lasted for so long.
+
+        -a-b-----c---(d,|)     the gap is 4 columns wide
+        [ session_windows(4) ]
+        -------A-----(B,|)     A is (a, b), B is (c, d)
+
+    Completion ends the last group; an error of the source drops it.
+
+    Args:
+        gap: Seconds without an item after which a group ends.
+        scheduler: The scheduler of the timer, by default that of the subscription. It must run on the source's thread.
+        at_most: How many items a group has; with the next one another begins.
+
+    Raises:
+        ConfigurationError: The gap is not a number above 0, or the limit not a whole number from 1 up. As
+            ``on_error``: there is no scheduler.
+
+    >>> from reactivex import of
+    >>> from reactivex.scheduler import HistoricalScheduler
+    >>> of("a", "b", "c").pipe(session_windows(60, HistoricalScheduler(), at_most=2)).subscribe(print) and None
+    ('a', 'b')
+    ('c',)
+    """
+    check_number("session_windows(gap)", gap, above=0)
+    check_number("session_windows(at_most)", at_most, least=1, whole=True)
+    expect_scheduler("session_windows(...)", scheduler, optional=True)
+
+    def subscribe(source: Observable[A], observer: abc.ObserverBase[Any], default: Scheduler) -> abc.DisposableBase:
+        clock = scheduler_of("session_windows(...)", scheduler, default)
+        timer, items = SerialDisposable(), list[A]()
+        ending = Ending(observer, timer.dispose)
+
+        def let_out(*_: object) -> None:
+            group = tuple(items)
+            items.clear()
+            if group and not ending.is_over:
+                observer.on_next(group)
+
+        def on_next(item: A) -> None:
+            if ending.is_over:
+                return
+            items.append(item)
+            timer.put(clock.schedule_relative(gap, let_out))
+            if len(items) >= at_most:
+                let_out()
+
+        def on_completed() -> None:
+            let_out()
+            ending.on_completed()
+
+        return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
+
+    return operator(subscribe, "session_windows(...)", gap)
 
 
 class _Sliding(abc.DisposableBase, Generic[A, B]):

@@ -198,7 +198,7 @@ PLACES: dict[str, Callable[[Any], list[Any]]] = {
     "in one function": lambda timed: [reactivex.compose(timed, only(object))],
     "in one function, after reactivex": lambda timed: [reactivex.compose(same, timed, only(object))],
     "in a lane": lambda timed: [operators.split_meta(ops.filter(bool), timed)],
-    "in a job": lambda timed: [operators.map_in_order(job(timed), 1)],
+    "in a job": lambda timed: [operators.map_async(job(timed), 1)],
 }
 
 
@@ -206,7 +206,7 @@ PLACES: dict[str, Callable[[Any], list[Any]]] = {
 @pytest.mark.parametrize("name", timed_operators())
 async def test_an_operator_that_waits_has_the_time_of_the_run_wherever_it_is(name: str, place: str) -> None:
     timed = timed_operators()[name](*ARGUMENTS.get(name, (60.0,)))
-    takes_events = name == "coalesce" or place in ("in a lane", "after an operator")
+    takes_events = name in ("coalesce", "sentences") or place in ("in a lane", "after an operator")
     for door in ("events",) if takes_events else ("records", "events", "watch"):
         run = Worker(ScriptedModel(["one"])).run("Hi")
         errors: list[Exception] = []

@@ -1,19 +1,20 @@
-"""`map_in_order`: side by side, and in order."""
+"""`map_async`: side by side, as results come and in order; `quorum`: what several agree on."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reactivex import Observable, of
+from reactivex import Observable, merge, of
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators import map_in_order
+from rxworker.operators import map_async, quorum
 from rxworker.operators.kernel import Source
-from rxworker.testing.marbles import Marbles
+from rxworker.testing.marbles import Marbles, play
 
 
 def works(test: Marbles, **drawings: str) -> Callable[[str], Observable[str]]:
@@ -28,14 +29,14 @@ def works(test: Marbles, **drawings: str) -> Callable[[str], Observable[str]]:
 def test_results_come_in_the_order_of_the_items() -> None:
     test = Marbles()
     work = works(test, a="------A|", b="--B|")
-    seen = test.observe(test.hot("-a-b----|").pipe(map_in_order(work, 2)))
+    seen = test.observe(test.hot("-a-b----|").pipe(map_async(work, 2, in_order=True)))
     assert [(r.time - 200, str(r.value)) for r in seen] == [(7, "OnNext(A)"), (8, "OnNext(B)"), (8, "OnCompleted()")]
 
 
 def test_the_first_emits_as_it_goes_and_the_second_when_it_is_its_turn() -> None:
     test = Marbles()
     work = works(test, a="-A-A-|", b="-B---B-|")
-    seen = test.observe(test.hot("-a-b-----|").pipe(map_in_order(work, 2)))
+    seen = test.observe(test.hot("-a-b-----|").pipe(map_async(work, 2, in_order=True)))
     assert [record.time - 200 for record in seen] == [2, 4, 6, 8, 10]
 
 
@@ -47,7 +48,7 @@ def test_no_more_work_than_allowed() -> None:
     def work(name: str) -> Observable[str]:
         return sources[name]
 
-    test.observe(test.hot("-(a,b,c)|").pipe(map_in_order(work, 2)))
+    test.observe(test.hot("-(a,b,c)|").pipe(map_async(work, 2, in_order=True)))
     assert one.subscriptions == test.subscriptions("-^---!")
     assert two.subscriptions == test.subscriptions("-^-!")
     assert three.subscriptions == test.subscriptions("---^-!")
@@ -62,7 +63,7 @@ def test_the_first_error_ends_everything() -> None:
         return sources[name]
 
     source = test.hot("-a-b---------|")
-    seen = test.observe(source.pipe(map_in_order(work, 2)))
+    seen = test.observe(source.pipe(map_async(work, 2, in_order=True)))
     assert seen == test.expected("-----#")
     assert slow.subscriptions == test.subscriptions("-^---!")
     assert source.subscriptions == test.subscriptions("^----!")
@@ -73,7 +74,7 @@ def test_what_the_projection_raises_ends_everything() -> None:
         raise ValueError("no")
 
     test = Marbles()
-    seen = test.observe(test.hot("-a-b-|").pipe(map_in_order(work, 2)))
+    seen = test.observe(test.hot("-a-b-|").pipe(map_async(work, 2, in_order=True)))
     assert seen == test.expected("-#", error=ValueError("no"))
 
 
@@ -84,19 +85,100 @@ def test_disposing_ends_the_work() -> None:
     def work(_: str) -> Observable[str]:
         return slow
 
-    test.observe(test.hot("-a-----------|").pipe(map_in_order(work, 2)), until="----!")
+    test.observe(test.hot("-a-----------|").pipe(map_async(work, 2, in_order=True)), until="----!")
     assert slow.subscriptions == test.subscriptions("-^--!")
+
+
+def test_results_come_as_they_are_done() -> None:
+    test = Marbles()
+    work = works(test, a="------A|", b="-B-B|", c="-C|")
+    seen = test.observe(test.hot("-a-b-c---|").pipe(map_async(work, 2)))
+    assert [(r.time - 200, str(r.value)) for r in seen] == [
+        (4, "OnNext(B)"), (6, "OnNext(B)"), (7, "OnNext(A)"), (8, "OnNext(C)"), (9, "OnCompleted()"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("in_order", "expected"), [(False, ["b", "c", "a"]), (True, ["a", "b", "c"])])
+def test_coroutines_work_side_by_side(in_order: bool, expected: list[str]) -> None:
+    at_once, most = 0, 0
+
+    async def work(name: str) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep({"a": 9, "b": 1, "c": 5}[name])
+        at_once -= 1
+        return name
+
+    async def main() -> tuple[list[str], float]:
+        found = await of("a", "b", "c").pipe(map_async(work, 2, in_order=in_order), ops.to_list())
+        return found, asyncio.get_running_loop().time()
+
+    assert play(main()) == (expected, 9.0)
+    assert most == 2
+
+
+@pytest.mark.parametrize("is_disposed", [False, True])
+def test_an_error_and_disposing_cancel_the_coroutines(is_disposed: bool) -> None:
+    cancelled: list[str] = []
+
+    async def work(name: str) -> str:
+        try:
+            await asyncio.sleep(1 if name == "b" else 9)
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+        raise ValueError(name)
+
+    async def main() -> list[object]:
+        seen: list[object] = []
+        subscription = of("a", "b", "c").pipe(map_async(work, 3)).subscribe(seen.append, seen.append)
+        await asyncio.sleep(0.5)
+        if is_disposed:
+            subscription.dispose()
+        await asyncio.sleep(10)
+        return seen
+
+    assert list(map(repr, play(main()))) == ([] if is_disposed else ["ValueError('b')"])
+    assert cancelled == (["a", "b", "c"] if is_disposed else ["a", "c"])
+
+
+def test_a_coroutine_without_an_event_loop_is_an_error() -> None:
+    async def work(name: str) -> str:
+        return name
+
+    seen: list[Exception] = []
+    of("a").pipe(map_async(work, 1)).subscribe(on_error=seen.append)
+    assert "needs a running event loop" in str(seen)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("-a-b-a-c-|", "-----(a,|)"), ("-a-b-c-|", "-------|"), ("-a-b-#", "-----#"), ("-b-b-b-|", "---(b,|)")],
+)
+def test_the_first_value_of_which_there_are_enough_is_emitted(source: str, expected: str) -> None:
+    test = Marbles()
+    lookup = {"a": {"x": [1]}, "b": {"x": [2]}, "c": {}}  # values that have no hash
+    assert test.observe(test.hot(source, lookup).pipe(quorum(2))) == test.expected(expected, lookup)
+
+
+def test_enough_of_several_sources_leave_the_others() -> None:
+    test = Marbles()
+    slow = test.cold("---------a|")
+    sources = [test.cold("-a|"), test.cold("--b|"), test.cold("---a|"), slow]
+    assert test.observe(merge(*sources).pipe(quorum(2))) == test.expected("---(a,|)")
+    assert slow.subscriptions == test.subscriptions("^--!")
 
 
 def test_at_least_one_must_work() -> None:
     with pytest.raises(ConfigurationError, match="from 1 up"):
-        map_in_order(of, 0)
+        map_async(of, 0, in_order=True)
 
 
 def test_thousands_of_items_at_once_do_not_pile_up() -> None:
     seen: list[int] = []
     source: Source[int] = Source()
-    source.pipe(map_in_order(done, 1)).subscribe(seen.append)
+    source.pipe(map_async(done, 1, in_order=True)).subscribe(seen.append)
     for number in range(5000):
         source.on_next(number)
     assert seen == list(range(5000))
@@ -116,7 +198,9 @@ def test_the_order_of_completion_does_not_matter(order: list[int], limit: int) -
         return works[number]
 
     source: Source[int] = Source()
-    source.pipe(map_in_order(work, limit), ops.do_action(on_completed=lambda: seen.append(-1))).subscribe(seen.append)
+    source.pipe(map_async(work, limit, in_order=True), ops.do_action(on_completed=lambda: seen.append(-1))).subscribe(
+        seen.append
+    )
     for number in range(6):
         source.on_next(number)
     source.on_completed()

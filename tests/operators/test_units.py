@@ -10,7 +10,7 @@ import reactivex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxworker import Worker
+from rxworker import Worker, tool
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -26,10 +26,18 @@ from rxworker.events import (
     ThinkingDelta,
     Usage,
 )
-from rxworker.operators import lines, sentences, text_deltas
+from rxworker.operators import lines, sentences, text_deltas, text_so_far
 from rxworker.operators.kernel import Operator
-from rxworker.testing import ScriptedModel, say
+from rxworker.testing import ScriptedModel, call, fail, say
 from rxworker.testing.marbles import Marbles
+from rxworker.transport import Retry
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "rain"
+
 
 START, STOP = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
 ABORT = BlockAbort(0, BlockType.TEXT, "cut")
@@ -115,6 +123,75 @@ def test_units_do_not_depend_on_how_the_text_was_cut(
     whole = texts_of([TextDelta(0, text), STOP], make())
     assert "".join(whole) == text
     assert texts_of([*(TextDelta(0, piece) for piece in pieces), STOP], make()) == whole
+
+
+TALK: dict[str, Event] = {
+    **ROW, "o": TextDelta(0, "One. "), "w": TextDelta(0, "Two is"), "i": TextDelta(0, " it. Th"),
+    "T": TextDelta(0, "Two is it. "), "W": TextDelta(0, "Two is"), "I": TextDelta(0, " it. "), "H": TextDelta(0, "Th"),
+    "J": TextDelta(0, "One. Two is it. "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "idle", "at_least", "expected"),
+    [
+        ("-s-o-w-i-e-----|", None, 0, "-s-o---T-(H,e)-|"),
+        # what is there is emitted after a pause, and the rest of it is a unit of its own
+        ("-s-o-w----i-e-----|", 3, 0, "-s-o----W-I-(H,e)-|"),
+        ("-s-o-w-u----i-e-----|", 3, 0, "-s-o---u--W-I-(H,e)-|"),  # any event
+        ("-s-o-w-x-----|", 3, 0, "-s-o---x-----|"),
+        ("-s-o-w----#", 5, 0, "-s-o------#"),
+        ("-s-o-w-|", 5, 0, "-s-o---(W,|)"),
+        # sentences are joined
+        ("-s-o-w-i-e-----|", None, 6, "-s-----J-(H,e)-|"),
+        ("-s-o----w-i-e-----|", 3, 6, "-s----o---T-(H,e)-|"),
+    ],
+)
+def test_sentences_may_end_at_a_pause_and_be_joined(
+    source: str, idle: float | None, at_least: int, expected: str
+) -> None:
+    test = Marbles()
+    seen = test.observe(test.hot(source, TALK).pipe(sentences(idle, at_least, test.scheduler)))
+    assert seen == test.expected(expected, TALK)
+
+
+STORY: dict[str, Event] = {
+    **ROW, "A": TextDelta(0, "a"), "B": TextDelta(0, "b"), "O": TextDelta(0, "c", 1), "D": TextDelta(2, "d"),
+    "z": BlockStart(2, BlockType.TEXT), "y": BlockStop(2, BlockType.TEXT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("-n-s-A-O-B-h-e-m-|", "-----a---ab------|"),
+        ("-s-A-e-u-z-D-y-m-|", "---a-------ad----|"),
+        ("-s-A-e-s-B-|", "---a-----ab|"),  # the index is used again
+        # what is retracted goes at once, and the next attempt begins with nothing
+        ("-t-s-A-r-t-s-B-|", "-----a-_-----b-|"),
+        ("-n-s-A-n-s-B-|", "-----a-_---b-|"),
+        ("-s-A-x-s-B-|", "---a-_---b-|"),
+        ("-s-A-s-B-|", "---a-_-b-|"),
+        ("-t-r-|", "-----|"),
+        # the next turn
+        ("-t-s-A-e-m-t-s-A-B-|", "-----a---------A-ab|"),
+        ("-s-A-#", "---a-#"),
+    ],
+)
+def test_the_text_so_far_is_that_of_what_counts(source: str, expected: str) -> None:
+    test = Marbles()
+    texts = {"_": "", "A": "a", **{name: name for name in ("a", "b", "ab", "ad")}}
+    seen = test.observe(test.hot(source, STORY).pipe(text_so_far()))
+    assert seen == test.expected(expected, texts)
+
+
+async def test_the_last_text_so_far_is_the_answer_of_the_run() -> None:
+    replies = [say("Let me look. ") + call("look"), say("half") + fail("slow", retryable=True), say("It rains.")]
+    run = Worker(ScriptedModel(replies), tools=[look], response_retry=Retry(first=0.0)).run("hi")
+    seen: list[str] = []
+    run.events.pipe(text_so_far()).subscribe(seen.append)
+    assert (await run).text == seen[-1] == "It rains."
+    assert {"Let me look. ", "half", ""} <= {*seen}
 
 
 async def test_a_worker_passes_lines_to_everything_after_it() -> None:

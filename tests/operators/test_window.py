@@ -1,4 +1,4 @@
-"""`sliding` and `fold_sliding`: what came within the last seconds, and nothing else."""
+"""`sliding` and `fold_sliding`: what came within the last seconds, and nothing else; `session_windows`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,28 @@ from reactivex.scheduler import HistoricalScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker.errors import ConfigurationError
-from rxworker.operators import Window, fold_sliding, sliding
+from rxworker.operators import Window, fold_sliding, session_windows, sliding
 from rxworker.operators.kernel import Source
 from rxworker.operators.window import FEW, Fold, View
 from rxworker.testing.marbles import SUBSCRIBED, Marbles, values_of
 
 WINDOWS = {"A": ("a",), "B": ("a", "b"), "C": ("b",), "D": ()}
+
+
+@pytest.mark.parametrize(
+    ("source", "at_most", "expected"),
+    [
+        ("-a-b-----c---(d,|)", 9, "-------A-----(B,|)"),
+        ("-a-b----------c-|", 9, "-------A--------(C,|)"),
+        ("-a-b-c----------|", 2, "---A-----C------|"),
+        ("-a-b-#", 9, "-----#"),
+        ("-----|", 9, "-----|"),
+    ],
+)
+def test_the_items_between_two_pauses_are_one_group(source: str, at_most: int, expected: str) -> None:
+    test = Marbles()
+    seen = test.observe(test.hot(source).pipe(session_windows(4, test.scheduler, at_most=at_most)))
+    assert seen == test.expected(expected, {"A": ("a", "b"), "B": ("c", "d"), "C": ("c",)})
 
 
 def observe(drawing: str, until: str = "") -> list[object]:

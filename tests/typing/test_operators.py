@@ -24,14 +24,16 @@ from rxworker.operators import (
     group_blocks,
     hold_back,
     lines,
-    map_in_order,
+    map_async,
     mask,
     merge_deltas,
     merge_runs,
     only,
+    quorum,
     reject,
     retry_before_first,
     scan_scope,
+    session_windows,
     split_meta,
     text_deltas,
     time_out,
@@ -121,7 +123,13 @@ def test_work_in_order_has_the_type_of_the_work() -> None:
     def work(_: str) -> Observable[int]:
         return sizes
 
-    assert_type(source.pipe(map_in_order(work, 2)), Observable[int])
+    async def length_of(text: str) -> int:
+        return len(text)
+
+    assert_type(source.pipe(map_async(work, 2)), Observable[int])
+    assert_type(source.pipe(map_async(length_of, 2, in_order=True)), Observable[int])
+    assert_type(source.pipe(quorum(2)), Observable[str])
+    assert_type(source.pipe(session_windows(1.0)), Observable[tuple[str, ...]])
 
 
 def test_a_lambda_that_follows_a_block_knows_its_type() -> None:

@@ -33,14 +33,17 @@ from rxworker.operators import (
     group_blocks,
     hold_back,
     lines,
-    map_in_order,
+    map_async,
     mask,
     partial_values,
+    quorum,
     rate,
     retry_before_first,
     sentences,
+    session_windows,
     sliding,
     text_deltas,
+    text_so_far,
     time_out,
 )
 from rxworker.operators.kernel import Source
@@ -185,7 +188,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a time before now": (lambda: coalesce(-1, CLOCK), "from 0 up"),
     "a first item": (lambda: time_out(-1, None, CLOCK), "from 0 up"),
     "a retry": (lambda: retry_before_first(3, CLOCK), "takes a function"),  # pyright: ignore
-    "work in order": (lambda: map_in_order(reactivex.of, 1.5), "whole number"),  # pyright: ignore
+    "work at once": (lambda: map_async(reactivex.of, 1.5), "whole number"),  # pyright: ignore
+    "no work": (lambda: map_async(3, 1), "give a coroutine function"),  # pyright: ignore
+    "a quorum of none": (lambda: quorum(0), "from 1 up"),
+    "a gap": (lambda: session_windows(0, CLOCK), "above 0"),
+    "a group of none": (lambda: session_windows(1, CLOCK, at_most=0), "from 1 up"),
+    "a pause in a sentence": (lambda: sentences(0, 0, CLOCK), "above 0"),
+    "a part of a letter": (lambda: sentences(at_least=1.5), "whole number"),  # pyright: ignore
+    "a choice of a text": (lambda: text_so_far(-1), "from 0 up"),
     "a decoder": (lambda: decode(3), "makes a decoder"),  # pyright: ignore
     "a follower": (lambda: group_blocks(3), "function of a block"),  # pyright: ignore
     "a window of a check": (lambda: hold_back(bool, window=2.5), "whole number"),  # pyright: ignore
