@@ -34,6 +34,7 @@ from rxworker.ui.terminal.session import TerminalSession, list_sessions
 from rxworker.ui.web import WebServer
 from tests.adapters.mcp import test_mcp
 from tests.log.conftest import NewAddress
+from tests.pauses import pause_of
 from tests.whole import IS_WHOLE, SLOW_STORES
 
 CHAT = "conversation-1"
@@ -362,8 +363,7 @@ async def denied(log: EventLog, session: Session, run_id: str) -> None:
 
 
 async def resumed(log: EventLog, session: Session, run_id: str) -> None:
-    paused = await session.load(run_id)
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.load(run_id))
     await session.resume(paused, decisions=[Deny()])
 
 
@@ -451,8 +451,7 @@ async def test_of_two_verbs_for_a_paused_run_one_succeeds_whichever_is_faster_be
     async with asyncio.timeout(60), logs("memory:" if is_one else new_address(store), is_one=is_one) as (one, two):
         desk, there = Desk(one), Desk(two)
         session = Session(desk.worker)
-        paused = await session.run("Clean up.")
-        assert isinstance(paused, Paused)
+        paused = await pause_of(session.run("Clean up."))
 
         async def act(count: int) -> None:
             if count == number:

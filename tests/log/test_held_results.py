@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Finished, Paused, Worker, after_tool_call, tool
+from rxworker import Answer, Finished, Worker, after_tool_call, tool
 from rxworker.events import RunResume, ToolOutput, ToolStop
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, fork_run
 from rxworker.testing import call, say
 from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
+from tests.pauses import pause_of
 
 SECRET = "4111-1111-1111-1111"
 REPLIES = [call("read", card="a"), say("Done.")]
@@ -107,8 +108,7 @@ async def test_a_result_that_hooks_had_not_seen_survives_its_process_and_is_not_
 async def test_an_answer_of_a_person_is_stored_until_the_hooks_have_seen_it() -> None:
     till, gate = Till(requires_approval=True), Gate()
     async with MemoryLog() as log:
-        paused = await till.worker(log).run("Read.")
-        assert isinstance(paused, Paused)
+        paused = await pause_of(till.worker(log).run("Read."))
         decisions = {paused.pending[0].id: Answer(f"b: {SECRET}")}
         run = till.worker(log, gate.hook).resume(paused, decisions=decisions)
         async with asyncio.timeout(60):
@@ -141,8 +141,7 @@ async def test_a_fork_behind_the_end_of_a_call_has_the_masked_result() -> None:
 async def test_a_fork_of_a_run_with_an_answer_has_the_answer() -> None:
     till = Till(requires_approval=True)
     async with MemoryLog() as log:
-        paused = await till.worker(log).run("Read.")
-        assert isinstance(paused, Paused)
+        paused = await pause_of(till.worker(log).run("Read."))
         decisions = {paused.pending[0].id: Answer(f"b: {SECRET}")}
         run = till.worker(log).resume(paused, decisions=decisions)
         await run

@@ -21,6 +21,7 @@ from rxworker.turn.result import Output
 from rxworker.worker import load_paused, save_paused, submit, work
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
+from tests.pauses import pause_of
 
 
 class Forecast(Struct):
@@ -51,9 +52,7 @@ def formats(model: ScriptedModel) -> list[OutputFormat | None]:
 async def paused_run(log: EventLog, output: type[Any] | None = None) -> Paused[object]:
     first, _ = worker(log, call("look"))
     run = first.run("weather?") if output is None else first.run("weather?", output=output)
-    result = await run
-    assert isinstance(result, Paused)
-    return result
+    return await pause_of(run)
 
 
 async def recovered(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
@@ -65,15 +64,13 @@ async def decided(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
 
 
 async def taken(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
-    waiting = await by.load(run_id)
-    assert isinstance(waiting, Paused)
+    waiting = await pause_of(by.load(run_id))
     await log.send(run_id, decide_command(waiting, Decided(None)))
     return await by.recover(run_id).started()
 
 
 async def loaded(log: MemoryLog, run_id: str, by: Worker) -> Run[object]:
-    waiting = await by.load(run_id)
-    assert isinstance(waiting, Paused)
+    waiting = await pause_of(by.load(run_id))
     return by.resume(load_paused(save_paused(waiting)))
 
 
@@ -157,8 +154,7 @@ async def test_the_type_may_be_given_again() -> None:
 async def test_a_worker_resumes_its_own_run_with_the_type_and_another_with_the_format() -> None:
     for is_own in (True, False):
         by, model = worker(None, call("look"), GOOD)
-        paused = await by.run("weather?", output=Forecast)
-        assert isinstance(paused, Paused)
+        paused = await pause_of(by.run("weather?", output=Forecast))
         assert paused.output_format == FORMAT
         if not is_own:
             by, model = worker(None, GOOD)

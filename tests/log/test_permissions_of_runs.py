@@ -29,6 +29,7 @@ from tests.log.conftest import OpenLog
 from tests.log.test_recover import stored
 from tests.log.test_retention import ALL
 from tests.log.victim import ByTurn
+from tests.pauses import pause_of
 
 ALWAYS = ("wipe", "requires_approval")
 
@@ -116,8 +117,7 @@ async def test_a_paused_run_that_is_resumed_from_its_log_has_its_own_permissions
             if verb == "decide":
                 resumed = await worker.decide(paused.id).started()
             else:
-                waiting = await worker.load(paused.id)
-                assert isinstance(waiting, Paused)
+                waiting = await pause_of(worker.load(paused.id))
                 if verb == "recover":
                     await log.send(paused.id, decide_command(waiting, Decided(None)))
                 begun = worker.recover(paused.id) if verb == "recover" else worker.resume(waiting)
@@ -172,8 +172,7 @@ class Asked:
 async def resumed(log: EventLog, disk: Disk, **options: Any) -> str:
     """A run that has paused, and that was resumed with an approval; the id of the second."""
     worker = disk.worker(log, **options)
-    paused = await worker.run("Clean up.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("Clean up."))
     run = worker.resume(paused, decisions={paused.pending[0].id: Approve()})
     assert isinstance(await run, Finished)
     return run.id
@@ -208,8 +207,7 @@ async def test_what_a_person_approved_in_the_source_needs_approval_again_in_a_fo
         # What is approved in the fork is not asked about again there.
         worker = disk.worker(log, hooks=hooks)
         fork = await fork_run(log, source, last)
-        again = await worker.recover(fork)
-        assert isinstance(again, Paused)
+        again = await pause_of(worker.recover(fork))
         assert isinstance(await worker.resume(again), Finished)
         assert disk.wiped == ["a", "a"]
 
@@ -266,8 +264,7 @@ async def test_an_imported_run_is_recovered_only_by_name_and_has_no_permissions(
         assert isinstance(await disk.worker(log, hooks=[refusing.hook]).recover(name), Finished)
         assert (refusing.count, disk.wiped) == (1, ["a"])
         name = await imported(log, source, await cut(source, run.id, "tool_start", new="other"))
-        waits = await disk.worker(log).recover(name)
-        assert isinstance(waits, Paused)
+        waits = await pause_of(disk.worker(log).recover(name))
         assert (waits.hook, disk.wiped) == ("requires_approval", ["a"])
         assert isinstance(await disk.worker(log).resume(waits), Finished)
         assert disk.wiped == ["a", "a"]

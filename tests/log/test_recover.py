@@ -33,6 +33,7 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from rxworker.transport import Retry
 from tests.log.victim import ByTurn
+from tests.pauses import pause_of
 
 REPLIES = [say("Let me see.") + call("pay", n=1) + call("look", n=2), say("And") + call("pay", n=3), say("All done.")]
 
@@ -156,8 +157,7 @@ async def in_doubt(**options: Any) -> tuple[MemoryLog, str, Bank, Worker]:
 
 async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     log, run, bank, worker = await in_doubt()
-    paused = await worker.recover(run)
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.recover(run))
     assert (paused.hook, [c.name for c in paused.pending], paused.pause.required) == ("recovery", ["pay"], (0,))
     assert "pay" in paused.reason
     with pytest.raises(LocalProtocolError, match="not known whether"):
@@ -171,8 +171,7 @@ async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
 
 async def test_a_call_that_is_made_again_has_the_same_key() -> None:
     _, run, bank, worker = await in_doubt()
-    paused = await worker.recover(run)
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.recover(run))
     await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
     assert bank.paid[0] == bank.paid[1]
 
@@ -228,8 +227,7 @@ async def test_a_reconcile_that_raises_leaves_it_unknown() -> None:
         raise OSError("no network")
 
     _, run, _, worker = await in_doubt(bank={"reconcile": reconcile})
-    result = await worker.recover(run)
-    assert isinstance(result, Paused)
+    result = await pause_of(worker.recover(run))
     assert "no network" in result.reason
 
 
@@ -463,8 +461,7 @@ def test_a_script_needs_no_event_loop(verb: str, tmp_path: Path) -> None:
 async def test_a_fork_among_running_tools_is_not_a_recovery_and_names_the_fork() -> None:
     log, source, _, worker = await in_doubt()
     start = (await stored(log, source))[-1].seq
-    paused = await worker.fork(source, start)
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.fork(source, start))
     assert paused.reason == ("the run was forked while pay ran, and the fork does not have the results")
     info = await log.existing(paused.run_id)
     assert info.row.recoveries == 0

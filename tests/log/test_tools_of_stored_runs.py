@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Finished, Paused, Worker, tool
+from rxworker import Finished, Worker, tool
 from rxworker.decisions import Decided
 from rxworker.errors import ConfigurationError
 from rxworker.events import RunRecover, RunResume
@@ -26,6 +26,7 @@ from tests.log.conftest import OpenLog
 from tests.log.test_permissions_of_runs import cut
 from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
+from tests.pauses import pause_of
 
 REPLIES = [call("pay", euros=3), say("Paid.")]
 
@@ -100,8 +101,7 @@ async def queued(log: MemoryLog) -> str:
 
 
 async def resumed(log: MemoryLog) -> str:
-    paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker(log, pay_tool(requires_approval=True)).run("Pay."))
     run = await worker(log, pay_tool(requires_approval=True)).decide(paused.run_id).started()
     await run
     events = [record.event for record in await stored(log, run.id)]
@@ -146,8 +146,7 @@ async def test_a_worker_without_a_tool_of_the_run_leaves_it_to_others(
 
 async def test_a_paused_run_that_was_decided_about_is_left_to_a_worker_with_its_tools() -> None:
     async with MemoryLog() as log:
-        paused = await worker(log, pay_tool(requires_approval=True)).run("Pay.")
-        assert isinstance(paused, Paused)
+        paused = await pause_of(worker(log, pay_tool(requires_approval=True)).run("Pay."))
         with pytest.raises(ConfigurationError, match="lacks pay"):
             await worker(log).decide(paused.run_id).started()
         assert await log.sent(paused.run_id) == []
@@ -177,8 +176,7 @@ async def test_a_tool_that_no_worker_had_is_still_reported_to_the_model() -> Non
     async with MemoryLog() as log:
         replies = [call("pay", euros=3) + call("fly", to="Mars"), say("Done.")]
         first = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
-        paused = await first.run("Pay.")
-        assert isinstance(paused, Paused)
+        paused = await pause_of(first.run("Pay."))
         other = Worker(ByTurn(replies), tools=[pay_tool(requires_approval=True)], log=log)
         result = await other.decide(paused.run_id)
         texts = [r.text for m in result.conversation.messages for r in m.tool_results]

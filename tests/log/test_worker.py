@@ -30,6 +30,7 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.turn.commands import send_command
 from tests.log.conftest import OpenLog, until
+from tests.pauses import pause_of
 
 
 @tool
@@ -208,8 +209,7 @@ async def test_a_paused_run_is_loaded_and_resumed_once(open_store: OpenLog) -> N
             return Worker(ScriptedModel(list(script)), tools=[order], log=log)
 
         run = make(call("order", what="tea")).run("Tea!")
-        paused = await run
-        assert isinstance(paused, Paused)
+        paused = await pause_of(run)
         loaded = await make().load(run.id)
         assert loaded == paused
         assert isinstance(loaded, Paused)
@@ -240,8 +240,7 @@ async def test_variables_are_stored_and_not_shown(open_store: OpenLog) -> None:
         worker = Worker(model, tools=[order], hooks=[note], log=log)
         run = worker.run("Tea!")
         await run
-        loaded = await worker.load(run.id)
-        assert isinstance(loaded, Paused)
+        loaded = await pause_of(worker.load(run.id))
         assert loaded.variables == {"seen": ["tea"]}
         assert all("seen" not in repr(record) for record in await stored(log, run.id))
 

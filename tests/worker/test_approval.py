@@ -18,6 +18,7 @@ from rxworker.messages import JsonObject, Message, ToolMeta, repair
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext, ToolPolicy
 from rxworker.worker import Decision, load_paused, save_paused
+from tests.pauses import pause_of
 
 RAN: list[tuple[str, str]] = []
 
@@ -59,8 +60,7 @@ def worker_of(*answers: object, tools: tuple[Tool, ...] = (note,), hooks: tuple[
 
 async def paused_at_three() -> tuple[Worker, Paused[None]]:
     worker = worker_of(CALLS, "done")
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     return worker, paused
 
 
@@ -78,8 +78,7 @@ async def test_one_decision_for_each_call_and_no_call_waits_again() -> None:
 async def test_calls_that_nothing_is_decided_about_wait_again() -> None:
     worker, paused = await paused_at_three()
     first, second, _ = (call.id for call in paused.pending)
-    again = await worker.resume(decisions={first: Approve(), second: Approve()})
-    assert isinstance(again, Paused)
+    again = await pause_of(worker.resume(decisions={first: Approve(), second: Approve()}))
     assert again.paused_at == paused.pending[2].id
     assert RAN == []
     assert (await worker.resume()).text == "done"
@@ -116,8 +115,7 @@ async def test_a_run_is_resumed_once() -> None:
 
 async def test_a_tool_may_require_approval_by_itself() -> None:
     run = worker_of(call("wipe"), "done", tools=(Careful(),), hooks=()).run("go")
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert (paused.hook, paused.reason) == ("requires_approval", "wipe requires approval")
     events = [record.event async for record in run]
     assert isinstance(events[-1], RunPause)
@@ -288,8 +286,7 @@ async def test_only_one_of_several_processes_has_a_saved_run() -> None:
 
 async def test_a_run_that_was_left_for_another_is_not_resumed_later() -> None:
     worker = worker_of(CALLS, "something else")
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     await worker.run("never mind")
     with pytest.raises(LocalProtocolError, match="another run has begun since"):
         worker.resume(paused)
@@ -310,10 +307,8 @@ async def test_plain_json_of_a_paused_run_is_bound_to_its_arguments_too() -> Non
 async def test_two_calls_of_one_id_are_distinguished_by_their_place() -> None:
     twins = Reply(tool_calls=(Call("note", {"text": "a"}, "x"), Call("note", {"text": "b"}, "x")))
     worker = worker_of(twins, "done")
-    first = await worker.run("go")
-    assert isinstance(first, Paused)
-    second = await worker.resume()
-    assert isinstance(second, Paused)
+    first = await pause_of(worker.run("go"))
+    second = await pause_of(worker.resume())
     assert (first.pause.at, second.pause.at) == (0, 1)
     result = await worker.resume()
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
@@ -331,8 +326,7 @@ async def test_what_was_decided_without_running_is_reported_to_the_watchers() ->
 
 async def test_the_idempotency_key_survives_a_second_pause() -> None:
     worker, paused = await paused_at_three()
-    again = await worker.resume()
-    assert isinstance(again, Paused)
+    again = await pause_of(worker.resume())
     await worker.resume(decisions={call.id: Approve() for call in again.pending})
     assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run_id}/1/{n}" for n in range(3)]
 

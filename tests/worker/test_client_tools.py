@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rxworker import Answer, Approve, Finished, Paused, Worker, before_tool_call, tool
+from rxworker import Answer, Approve, Finished, Worker, before_tool_call, tool
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import ClientTool
 from rxworker.worker import load_paused, save_paused
+from tests.pauses import pause_of
 
 RAN: list[str] = []
 SCHEMA: JsonObject = {"type": "object", "properties": {"what": {"type": "string"}}}
@@ -45,8 +46,7 @@ def results(finished: Finished[None]) -> list[tuple[str, str, bool]]:
 async def test_the_workers_own_calls_run_before_the_run_waits_for_its_client() -> None:
     worker = Worker(ScriptedModel([MIXED, "done"]), tools=[show, note])
     run = worker.run("go")
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert (paused.hook, paused.paused_at) == ("client_tool", None)
     assert [c.input for c in paused.pending] == [{"what": "a"}, {"what": "c"}]
     assert [r.text for r in paused.pause.refused.values()] == ["noted b"]
@@ -77,12 +77,10 @@ async def test_a_client_may_answer_one_call_after_another() -> None:
 
     worker = Worker(ScriptedModel([MIXED, "done"]), tools=[show, note], hooks=[watch])
     await worker.run("go")
-    second = await worker.resume(decisions={"call_1_3": Answer("second")})
-    assert isinstance(second, Paused)
+    second = await pause_of(worker.resume(decisions={"call_1_3": Answer("second")}))
     assert [c.id for c in second.pending] == ["call_1_1"]
     # An approval does not run what only the client can run.
-    again = await worker.resume(decisions={"call_1_1": Approve()})
-    assert isinstance(again, Paused)
+    await pause_of(worker.resume(decisions={"call_1_1": Approve()}))
     finished = await worker.resume(decisions={"call_1_1": Answer("first")})
     assert isinstance(finished, Finished)
     assert [text for _, text, _ in results(finished)] == ["first", "noted b", "second"]
@@ -93,16 +91,14 @@ async def test_approvals_and_client_tools_of_one_response_are_decided_together_o
     reply = call("show", what="a") + call("wipe") + call("note", text="b")
     tools = [show, wipe, note]
     together = Worker(ScriptedModel([reply, "done"]), tools=tools)
-    paused = await together.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(together.run("go"))
     assert (paused.hook, RAN) == ("requires_approval", [])
     decisions = {"call_1_1": Answer("seen"), "call_1_2": Approve()}
     assert isinstance(await together.resume(decisions=decisions), Finished)
     assert sorted(RAN) == ["b", "wipe"]
     in_turn = Worker(ScriptedModel([reply, "done"]), tools=tools)
     await in_turn.run("go")
-    waits = await in_turn.resume(decisions={"call_1_2": Approve()})
-    assert isinstance(waits, Paused)
+    waits = await pause_of(in_turn.resume(decisions={"call_1_2": Approve()}))
     assert (waits.hook, [c.name for c in waits.pending]) == ("client_tool", ["show"])
     assert isinstance(await in_turn.resume(decisions={"call_1_1": Answer("seen")}), Finished)
     assert sorted(RAN) == ["b", "b", "wipe", "wipe"]
@@ -114,10 +110,8 @@ async def test_a_hook_decides_about_the_call_of_a_client_like_about_any_other() 
         return Pause("may it?")
 
     worker = Worker(ScriptedModel([call("show", what="a"), "done"]), tools=[show], hooks=[ask])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert paused.hook == "ask"
-    waits = await worker.resume()
-    assert isinstance(waits, Paused)
+    waits = await pause_of(worker.resume())
     assert waits.hook == "client_tool"
     assert isinstance(await worker.resume(decisions={"call_1_1": Answer("seen")}), Finished)

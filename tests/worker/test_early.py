@@ -35,6 +35,7 @@ from rxworker.ui.terminal.lanes import Lane as TerminalLane
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import RunView
 from rxworker.views.changes import Retract
+from tests.pauses import pause_of
 
 TICK = 10.0
 
@@ -329,8 +330,7 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."])
     worker = Worker(model, tools=[desk.look, desk.write], hooks=[wait])
     run = worker.run("go")
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert [c.id for c in paused.pending] == ["call_1_1", "call_1_2"]
     assert desk.cancelled == ["a"]
     assert lint(records_of(run)) == []
@@ -365,8 +365,7 @@ async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:
     run = worker.run("go")
     await until(run, ToolStart)
     run.pause()
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert [c.id for c in paused.pending] == ["call_1_1"]
     assert lint(records_of(run)) == []
     desk.go.set()

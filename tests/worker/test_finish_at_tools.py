@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Answer, Approve, Finished, Paused, Worker, after_tool_call, before_tool_call, on_turn_end, tool
+from rxworker import Answer, Approve, Finished, Worker, after_tool_call, before_tool_call, on_turn_end, tool
 from rxworker import Answer as Decision
 from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict, RunStop, ToolOutput, ToolStart, ToolStop
@@ -16,6 +16,7 @@ from rxworker.messages import Image, Message, ToolMeta, validate
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ClientTool
 from tests.log.test_recover import cut, singles, stored
+from tests.pauses import pause_of
 
 RAN: list[str] = []
 
@@ -159,8 +160,7 @@ async def test_the_calls_that_wait_are_not_run_when_the_answer_of_a_person_finis
 
     model = ScriptedModel([call("note", text="a") + call("note", text="b")])
     worker = Worker(model, tools=[note], hooks=[before_tool_call(wait), after_tool_call(stop)])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     first, second = paused.pending
     result = await worker.resume(decisions={first.id: Answer("known"), second.id: Approve()})
     assert isinstance(result, Finished)
@@ -255,8 +255,7 @@ async def test_an_answer_survives_a_pause_and_the_hooks_for_its_result_run_once(
 
     model = ScriptedModel([CALLS, "Done."])
     worker = Worker(model, tools=[note], hooks=[finish_at("b", verdict=Answer("known")), ask, once])
-    paused = await worker.run("Go.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("Go."))
     assert [waiting.input for waiting in paused.pending] == [{"text": "a"}, {"text": "c"}]
     result = await worker.resume(decisions={paused.pending[1].id: Approve()})
     assert results(result) == ["noted a", "known", "noted c"]

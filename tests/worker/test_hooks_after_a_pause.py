@@ -39,6 +39,7 @@ from rxworker.messages import JsonObject, Message, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext
 from rxworker.worker import Decision, load_paused, save_paused
+from tests.pauses import pause_of
 
 ASKED: list[str] = []
 RAN: list[str] = []
@@ -117,8 +118,7 @@ async def paused_by(pause: str, place: str) -> tuple[Worker, Paused[None]]:
     run = worker.run("go")
     if pause == "run.pause()":
         run.pause()
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     ASKED.clear()
     if place == "saved and loaded":
         paused = load_paused(save_paused(paused, key=b"k"), key=b"k")
@@ -195,8 +195,7 @@ async def test_hooks_run_for_a_call_after_the_paused_one_that_a_person_approves_
     """All hooks but the one that paused: none has seen this call."""
     calls = call("shell", command="ls") + call("shell", command="rm -rf /")
     worker = guarded(calls, "Done.", hooks=(ask, guard))
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     result = await worker.resume(decisions={each.id: Approve() for each in paused.pending})
     assert isinstance(result, Finished)
     assert RAN == ["ls"]
@@ -210,8 +209,7 @@ async def test_hooks_run_again_for_an_approved_call_only_if_it_was_edited() -> N
 
     calls = call("shell", command="a") + call("shell", command="b")
     worker = guarded(calls, "Done.", hooks=(guard, ask_about_b))
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert paused.pause.at == 1
     ASKED.clear()
     edit: JsonObject = {"command": "rm -rf /"}
@@ -230,16 +228,14 @@ async def test_a_validator_behind_a_pause_at_the_end_of_a_turn_sees_the_answer()
 
     worker = guarded("wrong", "right", hooks=(review, validate))
     await worker.run("go")
-    again = await worker.resume()
-    assert isinstance(again, Paused)
+    again = await pause_of(worker.resume())
     assert again.text == "right"
     assert isinstance(await worker.resume(), Finished)
 
 
 async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_hooks_see() -> None:
     worker, paused = await paused_by("turn end", "in process")
-    again = await worker.resume(paused, add=[Message.user("And?")])
-    assert isinstance(again, Paused)
+    await pause_of(worker.resume(paused, add=[Message.user("And?")]))
     assert ASKED == ["first", "ask"]
 
 
@@ -311,8 +307,7 @@ async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str
     pauser = asked("b", Pause("?"))
     links = chain(asked("a"), pauser, asked("c"), name="chain")
     worker = guarded(call("shell", command="a"), "Done.", hooks=(asked("before"), links, asked("d")))
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert paused.hook == "chain/b"
     ASKED.clear()
     decision = Approve(input={"command": "b"}) if edit else Approve()
@@ -333,8 +328,7 @@ async def test_two_hooks_that_pause_do_so_one_after_the_other() -> None:
     hooks = (asked("a", Pause("a?")), asked("b", Pause("b?")), asked("c"))
     worker = guarded(call("shell", command="a"), "Done.", hooks=hooks)
     for name in ("a", "b"):
-        paused = await (worker.run("go") if name == "a" else worker.resume())
-        assert isinstance(paused, Paused)
+        paused = await pause_of(worker.run("go") if name == "a" else worker.resume())
         assert paused.hook == name
     assert isinstance(await worker.resume(), Finished)
     assert ASKED == ["a", "b", "c"]
@@ -350,12 +344,10 @@ async def test_what_hooks_make_of_approved_arguments_has_to_be_approved_too() ->
 
     note = tool_of("in process", "requires_approval")
     worker = Worker(ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=[rewrite])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert paused.pending[0].input == {"task": "a!"}
     edit = Approve(input={"task": "b"})
-    again = await worker.resume(decisions={paused.pending[0].id: edit})
-    assert isinstance(again, Paused)
+    again = await pause_of(worker.resume(decisions={paused.pending[0].id: edit}))
     assert (again.hook, again.pending[0].input) == ("requires_approval", {"task": "b!"})
     assert isinstance(await worker.resume(), Finished)
     assert RAN == ["b!"]
@@ -364,8 +356,7 @@ async def test_what_hooks_make_of_approved_arguments_has_to_be_approved_too() ->
 async def test_a_call_that_was_approved_at_a_hook_needs_no_approval_by_the_policy() -> None:
     note = tool_of("in process", "requires_approval")
     worker = Worker(ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=hooks_of("hook"))
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert paused.hook == "ask"
     assert isinstance(await worker.resume(), Finished)
 
@@ -392,8 +383,7 @@ async def test_an_answer_is_kept_over_another_pause() -> None:
     calls = call("shell", command="a") + call("shell", command="b")
     worker = guarded(calls, "Done.", hooks=(ask, asked("seen", point="after_tool_call")))
     await worker.run("go")
-    paused = await worker.resume(decisions={"call_1_1": Answer("known")})
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.resume(decisions={"call_1_1": Answer("known")}))
     assert [result.text for result in paused.pause.refused.values()] == ["known"]
     result = await worker.resume()
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["known", "ran"]
@@ -586,8 +576,7 @@ async def test_hooks_do_not_run_again_for_a_call_whose_tool_had_a_question() -> 
         ran.append(context.call.name)
 
     worker = Worker(ScriptedModel([call("plant"), "Done."]), tools=[plant], hooks=[before_tool_call(agree)])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("go"))
     assert (paused.pause.hook, ran) == ("question", ["plant"])
     result = await worker.resume(decisions={paused.pending[0].id: Approve()})
     assert isinstance(result, Finished)

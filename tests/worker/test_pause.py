@@ -15,6 +15,7 @@ from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Message, repair, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
+from tests.pauses import pause_of
 
 RAN: list[str] = []
 
@@ -57,9 +58,7 @@ async def reached(run: Run[object], kind: type[Event]) -> None:
 async def paused_at(worker: Worker, kind: type[Event]) -> Paused[object]:
     run = worker.run("Go.")
     pause_at(run, kind)
-    result = await run
-    assert isinstance(result, Paused)
-    return result
+    return await pause_of(run)
 
 
 def results_of(result: RunResult[object]) -> list[str]:
@@ -139,8 +138,7 @@ async def test_a_message_that_was_sent_goes_before_the_pause() -> None:
 
     sent: list[asyncio.Future[None]] = []
     run.events.subscribe(ask)
-    result = await run
-    assert isinstance(result, Paused)
+    result = await pause_of(run)
     assert result.text == "Yes."
     assert sent[0].done()
 
@@ -163,8 +161,7 @@ async def test_requested_twice_it_pauses_once_with_the_last_reason() -> None:
     run = worker.run("Go.")
     run.pause(reason="first")
     run.pause(reason="second")
-    result = await run
-    assert isinstance(result, Paused)
+    result = await pause_of(run)
     assert result.reason == "second"
     finished = await worker.resume()
     assert isinstance(finished, Finished)
@@ -175,8 +172,7 @@ async def test_paused_again_and_again_each_tool_runs_once() -> None:
     run: Run[object] = worker.run("Go.")
     for _ in range(3):
         run.pause()
-        result = await run
-        assert isinstance(result, Paused)
+        result = await pause_of(run)
         assert (len(result.pending), RAN) == (1, [])
         run = worker.resume()
     assert isinstance(await run, Finished)
@@ -194,8 +190,7 @@ async def test_the_hooks_run_when_it_continues_and_not_before() -> None:
     worker, _ = worker_that_notes(permit)
     await paused_at(worker, TextDelta)
     assert asked == []
-    result = await worker.resume()
-    assert isinstance(result, Paused)
+    result = await pause_of(worker.resume())
     assert (asked, result.reason, RAN) == (["a"], "May it?", [])
     assert isinstance(await worker.resume(), Finished)
     assert (asked, RAN) == (["a"], ["a"])
@@ -309,8 +304,7 @@ async def test_results_of_refused_calls_come_before_what_is_added_when_it_paused
     await worker.run("go")
     run = worker.resume(decisions=[Deny("no"), Deny("no")])
     run.pause()
-    paused = await run
-    assert isinstance(paused, Paused)
+    paused = await pause_of(run)
     assert (paused.pending, len(paused.pause.refused)) == ((), 2)
     result = await worker.resume(add=[Message.user("Why?")])
     assert result.text == "Understood."

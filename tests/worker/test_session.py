@@ -20,6 +20,7 @@ from rxworker.testing import ScriptedModel, call, say
 from rxworker.timeline.kind import Kind
 from rxworker.tools import ToolContext
 from rxworker.turn.limits import Budget, Limits
+from tests.pauses import pause_of
 
 VALUES = (str, bytes, int, float, frozenset, Enum, type(None), Kind)
 CONSTANT = (*VALUES, type, ModuleType, FunctionType, BuiltinFunctionType)
@@ -78,8 +79,7 @@ async def used(worker: Worker, *, log: EventLog | None, name: str) -> Session:
     )  # fmt: skip
     session.allowed.append((f"tool of {name}", "requires_approval"))
     session.runs.subscribe(lambda _: None)
-    paused = await session.run("Wipe.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.run("Wipe."))
     await session.resume(paused)
     assert isinstance(await session.run("Again."), Paused)
     assert session.text_collector.collected() == []
@@ -182,8 +182,7 @@ async def test_a_handler_of_one_session_is_called_for_no_other(is_own: bool) -> 
 async def test_a_run_that_cannot_begin_leaves_what_waits() -> None:
     worker = Worker(ScriptedModel([call("wipe", disk="a"), "Done."]), tools=[wipe])
     session = Session(worker)
-    paused = await session.run("Wipe.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(session.run("Wipe."))
     invalid: Any = object()
     claimed: list[str] = []
 

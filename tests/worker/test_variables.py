@@ -11,7 +11,6 @@ import pytest
 from rxworker import (
     Approve,
     Finished,
-    Paused,
     Worker,
     after_tool_call,
     before_tool_call,
@@ -34,6 +33,7 @@ from rxworker.hooks import (
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import ToolContext
 from rxworker.worker import load_paused, save_paused
+from tests.pauses import pause_of
 
 
 @tool
@@ -132,8 +132,7 @@ VALUES: list[Any] = ["Ada", 1, 2**70, 1.5, True, None, ["a", {"b": [1]}], {"a": 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 async def test_a_saved_pause_brings_json_values_along(value: object) -> None:
     seen: list[object] = []
-    paused = await paused_worker(ScriptedModel([call("read")]), value, seen).run("Read.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(paused_worker(ScriptedModel([call("read")]), value, seen).run("Read."))
     loaded = load_paused(save_paused(paused, key=b"k"), key=b"k")
     assert loaded.variables == {"user": value}
     elsewhere = paused_worker(ScriptedModel(["Done."]), "not asked again", seen)
@@ -153,8 +152,7 @@ ODD: list[object] = [
 async def test_what_json_does_not_keep_is_refused_by_name_and_continues_in_the_process(value: object) -> None:
     seen: list[object] = []
     worker = paused_worker(ScriptedModel([call("read"), "Done."]), value, seen)
-    paused = await worker.run("Read.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(worker.run("Read."))
     with pytest.raises(LocalProtocolError, match="the variable 'user' is a"):
         save_paused(paused)
     await worker.resume()
@@ -163,8 +161,7 @@ async def test_what_json_does_not_keep_is_refused_by_name_and_continues_in_the_p
 
 async def test_resuming_twice_from_one_pause_does_not_share_them() -> None:
     seen: list[object] = []
-    paused = await paused_worker(ScriptedModel([call("read")]), "Ada", seen).run("Read.")
-    assert isinstance(paused, Paused)
+    paused = await pause_of(paused_worker(ScriptedModel([call("read")]), "Ada", seen).run("Read."))
 
     @on_turn_end
     def change(context: HookContext) -> None:

@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 import rxworker.ui.web
-from rxworker import Approve, Deny, Paused, Run, Worker, after_tool_call, tool, worker_tool
+from rxworker import Approve, Deny, Run, Worker, after_tool_call, tool, worker_tool
 from rxworker.events import BlockStop, Fork, Record, TextDelta, ToolStart, Usage
 from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
@@ -27,6 +27,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.ui.describe import outline_json
 from rxworker.worker import Compact
+from tests.pauses import pause_of
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
@@ -168,8 +169,7 @@ async def paused() -> Run[object]:
 
 async def _resumed(decision: Approve | Deny) -> Run[object]:
     worker = Worker(ScriptedModel([call("delete", path="a.txt"), "Done."]), tools=[delete])
-    result = await worker.run("Tidy up")
-    assert isinstance(result, Paused)
+    result = await pause_of(worker.run("Tidy up"))
     return worker.resume(decisions={result.pending[0].id: decision})
 
 
@@ -294,8 +294,7 @@ async def test_a_resumed_run_and_the_one_before_it_lie_on_one_axis() -> None:
     first = [say("May I?") + call("look", where="there"), call("delete", path="a.txt"), "Done."]
     worker = Worker(ScriptedModel(first), tools=[look, delete])
     before = worker.run("Tidy up")
-    paused = await before
-    assert isinstance(paused, Paused)
+    paused = await pause_of(before)
     after = worker.resume(decisions={paused.pending[0].id: Approve()})
     await after
     records = [await watched(before), await watched(after)]
