@@ -99,6 +99,28 @@ class Selection(Settings, frozen=True):
         """Whether it leaves out records of its time."""
         return bool(self.labels or self.worker or self.model or self.tool or self.status or self.text)
 
+    def within(self, other: Selection) -> Selection:
+        """The records of both: of a dashboard that has a selection, what a client selects.
+
+        Raises:
+            ConfigurationError: Both name a worker, a model, a tool, a status or a value of a label, and not the same;
+                or there is no time that is in both.
+
+        >>> both = Selection(model="m").within(Selection(labels={"tenant": "acme"}))
+        >>> both.model, both.labels
+        ('m', {'tenant': 'acme'})
+        """
+        since = [each for each in (self.since, other.since) if each is not None]
+        until = [each for each in (self.until, other.until) if each is not None]
+        ours, theirs = (_named(each) for each in (self, other))
+        for name in ours.keys() & theirs.keys():
+            if ours[name] != theirs[name]:
+                raise ConfigurationError(f"the dashboard has another {name}: leave out this filter")
+        text = " ".join(filter(None, (other.text, self.text)))
+        labels, named = {**other.labels, **self.labels}, cast("Any", {**ours, **theirs})
+        found = {name: named.get(name, "") for name in _NAMES}
+        return Selection(max(since, default=None), min(until, default=None), labels, text=text, **found)
+
     def may_have(self, info: RunInfo) -> bool:
         """Whether a stored run may have such records, by what a list shows of it."""
         row = info.row
@@ -120,6 +142,15 @@ class Selection(Settings, frozen=True):
             return False
         text = " ".join(message.text for message in last_input(first.conversation.messages)).casefold()
         return all(word in text for word in self.text.casefold().split())
+
+
+_NAMES = ("worker", "model", "tool", "status")
+
+
+def _named(selection: Selection) -> dict[str, str]:
+    """The values that a run must have, by their names."""
+    others = {name: getattr(selection, name) for name in _NAMES if getattr(selection, name)}
+    return {**{f"label {name}": value for name, value in selection.labels.items()}, **others}
 
 
 EVERYTHING = Selection()

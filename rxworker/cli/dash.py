@@ -57,7 +57,8 @@ def dash(
     if explained:
         panels = [replace(each, pipeline=explain(each.pipeline)) for each in found.panels]
         found = replace(found, panels=panels)
-    found = replace(found, selection=read_selection(where or (), since=since, until=until))
+    selected = read_selection(where or (), since=since, until=until)
+    found = replace(found, selection=selected.within(found.selection))
 
     def text_of(states: Sequence[PanelState]) -> str:
         return clean(board_text(found, states, width=width or shutil.get_terminal_size().columns))

@@ -18,7 +18,7 @@ from reactivex.disposable import Disposable
 from yarl import URL
 
 from rxworker import Worker
-from rxworker.boards import Dashboard, below, fold_log, panel
+from rxworker.boards import AlertChange, Dashboard, Selection, below, fold_log, panel
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
@@ -633,9 +633,50 @@ async def test_a_client_selects_a_time_and_runs(is_stored: bool) -> None:
                     await until(states, lambda known: known["deltas"].get("value") == expected)  # noqa: B023
                 assert (await client.get(f"api/boards/desk/explain?panel=deltas&{query}"))[0]["operators"]
         assert len(server.state.boards.feeds) == 1  # what was selected is not computed any more
-        for query in ("status=fail", "since=5&until=4", "last=60&since=5", "last=0", "label=x", "tenant=", "last=soon"):
+        for query in (
+            "status=fail",
+            "since=5&until=4",
+            "last=60&since=5",
+            "last=0",
+            "last=5e-324",
+            "label=x",
+            "tenant=",
+            "last=soon",
+        ):
             error = (await client.get(f"api/boards/desk?{query}", 400))["error"]
             assert query.partition("=")[0] in error["message"], query
+
+
+async def test_what_a_client_selects_is_within_the_selection_of_the_dashboard() -> None:
+    def make(request: WebRequest) -> Worker:
+        return Worker(ScriptedModel(["An old pond."], model="tiny"), labels={"tenant": request.headers["X-Tenant"]})
+
+    runs = panel("Runs", count(RunStart), view="bar", group=run_of, alert=below(0.5))
+    board = Dashboard([runs], name="desk", selection=Selection(labels={"tenant": "acme"}, model="tiny"))
+    async with (
+        MemoryLog() as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer({"desk": make}, port=0, dashboards=[board], log=log) as server,
+    ):
+        client = Client(server, http)
+        ids = [(await client.begin(headers={"X-Tenant": each}))["id"] for each in ("acme", "beta")]
+        for each in ids:
+            await client.ended({"id": each})
+        link = await server.state.links.make(Shown(board="desk"))
+        reader = {"Authorization": f"Bearer {link.token}"}
+        for query, headers in [("", {}), ("?last=900", reader), ("?tenant=acme", {}), ("?q=hi", {})]:
+            assert (await client.states(query, **headers))["runs"]["value"] == {ids[0]: 1}, query
+        for query in ("?tenant=beta", "?model=large"):
+            await client.get(f"api/boards/desk{query}", 400)
+        alerts: list[AlertChange] = []
+        server.state.boards.report(alerts.append)
+        [feed] = server.state.boards.feeds.values()
+        async with client.follow() as states:
+            await anext(states)
+            assert feed.clients == 1
+        while feed.clients:  # noqa: ASYNC110 - the server notices later that a client has left
+            await asyncio.sleep(0)
+        assert server.state.boards.feeds  # the alerts go on
 
 
 async def test_clients_share_what_is_computed_of_the_last_minutes() -> None:

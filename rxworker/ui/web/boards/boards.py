@@ -43,7 +43,6 @@ from rxworker.boards import (
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
 from rxworker.boards.panel import Alert
-from rxworker.boards.selection import EVERYTHING
 from rxworker.boards.stored import all_records, take_stored
 from rxworker.errors import ConfigurationError, message_of
 from rxworker.events import Event, Record
@@ -149,7 +148,7 @@ class BoardQuery(Struct, frozen=True):
     run: str = ""
     conversation: str = ""
     time: float | None = None
-    last: Annotated[float, Meta(gt=0, le=MAX_LAST)] | None = None
+    last: Annotated[float, Meta(ge=1, le=MAX_LAST)] | None = None
     since: float | None = None
     until: float | None = None
     label: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ class BoardQuery(Struct, frozen=True):
     text: str | None = field(default=None, name="q")
 
     def narrow(self, dashboard: Dashboard, *, of_link: bool = False) -> Dashboard:
-        """The dashboard over the records that are selected.
+        """The dashboard over the records that are selected, among those of its own selection.
 
         Args:
             dashboard: The dashboard.
@@ -184,7 +183,8 @@ class BoardQuery(Struct, frozen=True):
         if of_link and filters:
             raise ApiError(403, "not_shared", "this link does not show that")
         try:
-            return replace(dashboard, selection=read_selection(filters, since=since, until=until))
+            selected = read_selection(filters, since=since, until=until)
+            return replace(dashboard, selection=selected.within(dashboard.selection))
         except ConfigurationError as error:
             raise ApiError(400, "bad_query", message_of(error)) from error
 
@@ -399,7 +399,8 @@ class Boards:
         for each in (meters, *own):
             self._served.setdefault(each.name, each)
         self._of_links = {each.name: _for_links(each) for each in self._served.values()}
-        self._known = frozenset(each.name for each in (*self._served.values(), *self._of_links.values()))
+        served = (*self._served.values(), *self._of_links.values())
+        self._names, self._lasting = frozenset(each.name for each in served), frozenset(map(_key_of, served))
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
         self._folds: dict[tuple[str, float | None], _FoldTask] = {}
         self._waiting = Counter[tuple[str, float | None]]()
@@ -530,7 +531,7 @@ class Boards:
         if known is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
             is_past = query.time is not None and now < time.time() - SETTLED
-            if is_past and dashboard.name in self._known:
+            if is_past and dashboard.name in self._names:
                 self._past[key] = known
                 if len(self._past) > MAX_PAST:
                     del self._past[next(iter(self._past))]
@@ -625,7 +626,7 @@ class Boards:
             feed = self._of_all(dashboard)
         elif feed is None or feed.board.error is not None:
             feed = self.feeds[key] = BoardFeed(dashboard.show(self._source(runs, query, entries)))
-        is_lasting = not query.scope and runs.owner is None and dashboard.selection == EVERYTHING
+        is_lasting = not query.scope and runs.owner is None and _key_of(dashboard) in self._lasting
         with self._client(key, feed, is_lasting=is_lasting):
             yield feed
 
