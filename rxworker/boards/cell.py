@@ -292,6 +292,7 @@ class Cell:
         lane = lanes[name] = source_of(pipeline)
         lane.served = self._note_reads
         sink = Sink[Any](partial(self._put, name), partial(self._stop, name), partial(self._end, name))
+        before = self.version, self._board_clock.timers
         try:
             result = pipeline(lane)
             if not isinstance(result, reactivex.Observable):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -299,6 +300,10 @@ class Cell:
             self._subscriptions[name] = connect(result, sink, self._clock)
         except Exception as error:
             self._stop(name, error)
+        if self.panel.group is not None and before != (self.version, self._board_clock.timers):
+            # A group shows something as soon as it begins, so that any record may be the first of one.
+            self._read_by_lanes = self.reads = None
+            self.on_reads()
         return name
 
     def _end(self, name: str) -> None:

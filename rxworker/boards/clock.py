@@ -78,6 +78,16 @@ class RecordClock(HistoricalScheduler):
         """When the next action runs, in seconds since the epoch; ``None`` without one."""
         return self.to_seconds(self._runs_at(self._queue.peek())) if self._queue else None
 
+    @property
+    def timers(self) -> int:
+        """How many actions are to run."""
+        return len(self._queue.items)
+
+    def has_due(self, seconds: float) -> bool:
+        """Whether an action runs until then."""
+        items = self._queue.items
+        return bool(items) and seconds >= self._due_of(items[0][0])
+
     def note(self, seconds: float) -> None:
         """Move to the time of a record, from which timers run as they are due.
 

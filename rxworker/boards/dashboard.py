@@ -189,7 +189,7 @@ class Fold:
         self.selection = selection = dashboard.selection
         self._selecting = Selecting(selection) if selection.filters_runs else None
         self._since = float("-inf") if selection.since is None else selection.since
-        self._until = selection.until
+        self._until = NEVER if selection.until is None else selection.until
         self._readers: dict[type[object], tuple[tuple[str, Cell], ...]] = {}
         self._last = 0.0
         for cell in self.cells.values():
@@ -207,7 +207,7 @@ class Fold:
         else:
             found = self._selecting.feed(record)
             if found:  # what was held counts from now on, as on a board that has shown the time until now
-                self.clock.note(record.time)
+                self.clock.note(min(record.time, self._until))
             for each in found:
                 self._take(each)
 
@@ -217,16 +217,18 @@ class Fold:
             for cell in self.cells.values():
                 cell.pass_by(record)
             return
-        if self._until is not None and time >= self._until:
+        if time >= self._until < NEVER:
             return
         self._last = time
         kind = record.event.__class__
         readers = self._readers.get(kind)
         if readers is None:
             readers = self._readers[kind] = self._find(kind)
-        if not readers:
+        if not readers and not self.clock.has_due(time):
             return
         self.clock.note(time)
+        if kind not in self._readers:  # a timer has subscribed to more records
+            readers = self._readers[kind] = self._find(kind)
         clock, dog = watchdog.clock, watchdog
         begun = clock() - dog.reported  # as `begin` does it, and `end`, since all panels come by here
         for name, cell in readers:
@@ -249,9 +251,19 @@ class Fold:
         self.unread.clear()
         self._readers.clear()
 
+    @property
+    def due(self) -> float | None:
+        """When the next timer runs, in seconds since the epoch; ``None`` without one."""
+        due = self.clock.due
+        return None if due is None or due > self._until else due
+
+    def move_to(self, time: float) -> None:
+        """Run what is due until then, at most until the end of the time that is selected."""
+        self.clock.move_to(min(time, self._until))
+
     def at(self, time: float | None) -> tuple[PanelState, ...]:
         """What the panels show then, or at the last record; it takes no more records."""
-        self.clock.move_to(self._last if time is None else time)
+        self.move_to(self._last if time is None else time)
         for cell in self.cells.values():
             cell.dispose()
         return tuple(cell.state for cell in self.cells.values())
@@ -421,9 +433,7 @@ class Board:
 
     def _state(self, cell: Cell) -> PanelState:
         self._take_past()
-        now = self._now()
-        if now >= self._reads_until:
-            self._fold.clock.move_to(now)
+        self._move_to(self._now())
         return self._shown_of(cell, self.reading)
 
     def _shown_of(self, cell: Cell, reading: tuple[int, int] | None) -> PanelState:
@@ -444,7 +454,8 @@ class Board:
             self._runs.on_next(item)
 
     def _take(self, record: Record) -> None:
-        if record.event.__class__ in self._unread or self._is_over:
+        is_unread = record.event.__class__ in self._unread and not self._past
+        if self._is_over or (is_unread and self._changes_nothing(record)):
             return
         is_old = self._note(record)
         if is_old or self._is_beginning or self._past:
@@ -457,11 +468,15 @@ class Board:
 
     def _take_stored(self, record: Record) -> None:
         """Take a record in the order of all times."""
-        if record.event.__class__ in self._unread or self._is_over:
+        if self._is_over or (record.event.__class__ in self._unread and self._changes_nothing(record)):
             return
         self._note(record)
         self._fold.take(record)
         self._wake(self._last + self._every)
+
+    def _changes_nothing(self, record: Record) -> bool:
+        """Whether a record that no panel reads is left out: no timer of before it may subscribe to it."""
+        return not self._fold.clock.has_due(record.time)
 
     def _note(self, record: Record) -> bool:
         """Let the clocks wait while a history is read. Returns whether the record is of one."""
@@ -487,6 +502,11 @@ class Board:
             self._fold.take(record)
             if perf_counter() > end:
                 return
+
+    def _move_to(self, now: float) -> None:
+        """Run what is due, unless a history is read: also if nothing of it was for the panels for a while."""
+        if now >= self._reads_until and self._stored is None:
+            self._fold.move_to(now)
 
     def _fail(self, error: Exception) -> None:
         self.error = error
@@ -534,14 +554,13 @@ class Board:
         self._last = now
         reading, was_reading = self.reading, self._is_reading
         self._is_reading = reading is not None
-        clock = self._fold.clock
-        if now >= self._reads_until:
-            clock.move_to(now)
+        self._move_to(now)
         for name, cell in self._cells.items():
             if cell.version != self._shown[name] or was_reading or self._is_reading:
                 self._shown[name] = cell.version
                 self._push(self.changes, self._shown_of(cell, reading))
-        dues = [] if clock.due is None else [clock.due]
+        due = self._fold.due
+        dues = [] if due is None else [due]
         if self._earlier and now >= self._reads_until:
             earlier, self._earlier = self._earlier, {}
             for change in earlier.values():

@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import reactivex
 from msgspec.structs import replace
 from reactivex import Observable
 from reactivex import operators as ops
+from reactivex.scheduler import HistoricalScheduler
 
 from rxworker.boards import Dashboard, Panel, above, explain, panel
-from rxworker.boards.dashboard import Fold
-from rxworker.events import AttemptStart, BlockStop, Ping, Record, RunStart, TextDelta, ToolStart, ToolStop
-from rxworker.messages import ToolCall
+from rxworker.boards.dashboard import Fold, StoredFirst
+from rxworker.events import AttemptStart, BlockStop, BlockType, Ping, Record, RunStart, TextDelta, ToolStart, ToolStop
+from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import decode, events, only, rate, records_of, spans, throttle
-from rxworker.operators.kernel import Operator
+from rxworker.operators.kernel import NOTHING, Operator, Source
 from rxworker.panels import (
     CACHE,
     CAPACITY,
@@ -101,7 +103,19 @@ def first_ping(records: Observable[Record]) -> Observable[float]:
     return records.pipe(records_of(Ping), ops.take(1), ops.map(one))
 
 
+def tools_later(records: Observable[Record]) -> Observable[float]:
+    """It subscribes to the tools when a timer runs."""
+    return reactivex.merge(records.pipe(count(RunStart)), records.pipe(count(ToolStart), ops.delay_subscription(2.0)))
+
+
+def tools_from_zero(records: Observable[Record]) -> Observable[float]:
+    return records.pipe(count(ToolStart), ops.start_with(0))
+
+
 OWN = [
+    panel("Tools later", tools_later),
+    *[panel(f"Zero {at}", tools_from_zero, view="bar", group=group) for at, group in enumerate([run_of, hour_of])],
+    panel("Zero by label", tools_from_zero, view="bar", group=(label_of("tenant", "none"), model_of)),
     panel("Status", status, view="state", group=run_of),
     panel("In flight", in_flight), panel("Speed", speed, view="area"), panel("Rate of ends", ends_a_second),
     panel("First tool", first_tool), panel("Later", later),
@@ -224,6 +238,53 @@ def test_a_pipeline_that_subscribes_later_is_given_more() -> None:
     ):
         fold.take(record(seq, event))
     assert fold.at(None)[0].value == 0.25
+
+
+def test_a_history_that_is_read_late_is_shown_as_when_it_is_folded_again() -> None:
+    """A run that is put in order again may subscribe to more than the board has read so far."""
+
+    def pipeline(records: Observable[Record]) -> Observable[int]:
+        def tools_of(_: Record) -> Observable[int]:
+            return records.pipe(count(ToolStart))
+
+        return records.pipe(records_of(RunStart), ops.take(1), ops.flat_map(tools_of))
+
+    shown, tool = Dashboard([panel("P", pipeline)]), ToolStart(ToolCall("c", "look", {}))
+    records = [record(1, Ping()), record(2, tool), record(3, RunStart(Conversation())), record(4, tool)]
+    source, clock = Source[Record](), HistoricalScheduler(HistoricalScheduler().to_datetime(100.0))
+    board = shown.show(source, scheduler=clock)
+    for each in records[:2]:
+        source.on_next(each)
+    assert board.states[0].value is None
+    for each in records[2:]:
+        source.on_next(each)
+    assert board.states[0].value == shown.at(records)[0].value == 1
+
+
+class Reading(StoredFirst):
+    """Stored records that are read by hand."""
+
+    def follow(self, observer: Any, stored: Any, scheduler: Any, progress: Any = None) -> Any:
+        self.push, self.progress = stored, progress
+        progress(0, 1)
+        return NOTHING
+
+
+def test_clocks_wait_while_stored_records_are_read_that_no_panel_reads() -> None:
+    shown = Dashboard([panel("P", ends_a_second, view="line")])
+    records = [
+        record(1, BlockStop(0, BlockType.TEXT)),
+        *[record(seq, TextDelta(0, "a")) for seq in (2, 3)],
+        record(4, BlockStop(0, BlockType.TEXT)),
+    ]
+    reading, clock = Reading(), HistoricalScheduler(HistoricalScheduler().to_datetime(100.0))
+    board = shown.show(reading, scheduler=clock)
+    for each in records:
+        reading.push(each)
+        clock.advance_to(clock.to_datetime(clock.to_seconds(clock.now) + 2))
+    assert board.states[0].points == shown.at(records)[0].points
+    reading.progress(0, 0)
+    assert board.states[0].value == 0.0
 
 
 def test_operators_in_records_of_other_types_are_refused() -> None:

@@ -13,15 +13,17 @@ from typing import Any
 import aiohttp
 import pytest
 import reactivex
+from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
 from yarl import URL
 
-from rxworker import Worker
+from rxworker import Worker, on_turn_end
 from rxworker.boards import AlertChange, Dashboard, Selection, below, fold_log, panel
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
+from rxworker.operators import rate, records_of
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
@@ -645,6 +647,42 @@ async def test_a_client_selects_a_time_and_runs(is_stored: bool) -> None:
         ):
             error = (await client.get(f"api/boards/desk?{query}", 400))["error"]
             assert query.partition("=")[0] in error["message"], query
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_time_of_the_past_is_shown_as_at_its_end_live_and_folded_again(is_stored: bool) -> None:
+    def deltas_a_minute(records: Observable[Record]) -> Observable[float]:
+        return records.pipe(records_of(TextDelta), ops.map(lambda _: 1.0), rate(0.002))
+
+    @on_turn_end
+    async def wait(_: Any) -> None:
+        begun = time.time()
+        while time.time() < begun + 0.003:  # noqa: ASYNC110 - the end has a later time
+            await asyncio.sleep(0)
+
+    board = Dashboard([panel("Rate", deltas_a_minute), BOARD.panels[0]], name="desk", reach=60)
+    worker = Worker(ScriptedModel(["An old pond."]), hooks=[wait])
+    async with (
+        MemoryLog() as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+        WebServer(worker, port=0, dashboards=[board], log=log if is_stored else None) as server,
+    ):
+        client = Client(server, http)
+        run = await client.begin()
+        await client.ended(run)
+        entry = await server.state.runs.find(run["id"])
+        records = [record async for record in entry.run.watch()]
+        end = max(each.time for each in records if isinstance(each.event, TextDelta)) + 0.001
+        assert end < records[-1].time
+        query = f"?until={end}&status=finished"  # which it gets after that
+        at_end = await client.states(query)
+        assert at_end["deltas"]["value"] == {run["id"]: 3}
+        assert at_end["rate"]["value"] > 0
+        async with client.follow(query) as states:
+            await until(states, lambda known: known["deltas"].get("value") == {run["id"]: 3})
+            while time.time() < end + 0.01:  # noqa: ASYNC110 - the window of the rate passes
+                await asyncio.sleep(0)
+            assert await client.states(query) == at_end
 
 
 async def test_what_a_client_selects_is_within_the_selection_of_the_dashboard() -> None:

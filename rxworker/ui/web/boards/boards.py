@@ -509,10 +509,14 @@ class Boards:
         return "" if info is None else info.row.title
 
     def _moment(self, dashboard: Dashboard, query: BoardQuery) -> float:
-        """The moment that a client looks at, at most now."""
+        """The moment that a client looks at, at most now.
+
+        At most the end of the time that is selected, unless later records give a status, or a model, by which runs are.
+        """
         if query.time is not None and isnan(query.time):
             raise ApiError(400, "bad_query", "time is not a number: give seconds since the epoch")
-        times = (query.time, dashboard.selection.until, time.time())
+        selection = dashboard.selection
+        times = (query.time, None if selection.filters_runs else selection.until, time.time())
         return min(each for each in times if each is not None)
 
     async def at(self, dashboard: Dashboard, runs: Runs, query: BoardQuery) -> tuple[PanelState, ...]:
@@ -794,7 +798,8 @@ def _key_of(dashboard: Dashboard) -> str:
 
 def _created_since(dashboard: Dashboard, now: float) -> float | None:
     """Since when the runs of a log have begun that are read; ``None`` where the selection has a time."""
-    return now - dashboard.reach if dashboard.selection.since is None else None
+    since, until = dashboard.selection.since, dashboard.selection.until
+    return min(now, now if until is None else until) - dashboard.reach if since is None else None
 
 
 def _info_of(panel: Panel) -> PanelInfo:
