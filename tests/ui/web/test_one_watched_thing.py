@@ -138,9 +138,8 @@ async def delete(scene: Scene) -> None:
 
 async def prune(scene: Scene) -> None:
     store, id_ = scene.server.state.store, scene.ended["victim"]["id"]
-    entry = store.get(id_, "ada")
-    assert entry is not None
-    store.drop(entry)
+    assert store.get(id_, "ada") is not None
+    store.drop(id_)
     if scene.log is not None:
         await scene.log.delete(id_)
 
