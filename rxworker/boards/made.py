@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from rxworker.boards.dashboard import Fold
+from rxworker.boards.panel import BETWEEN
 from rxworker.events import Record
 
 MAX_RUNS = 10_000
@@ -34,7 +35,7 @@ class Makers:
 
     Args:
         fold: The panels, before they have taken a record.
-        group: The name of a group, or of a number; empty for all.
+        group: The name of a group, or of a number, or of the first of several groups; empty for all.
 
     >>> from rxworker.boards import Dashboard, panel
     >>> from rxworker.events import RunStop
@@ -58,7 +59,7 @@ class Makers:
         return [*self._runs.values()][: -most - 1 : -1]
 
     def _note(self, group: str, record: Record) -> None:
-        if self._group not in ("", group) and not group.startswith(f"{self._group}: "):
+        if self._group not in ("", group) and not group.startswith((f"{self._group}: ", f"{self._group}{BETWEEN}")):
             return
         before = self._runs.pop(record.run_id, None)
         self._runs[record.run_id] = MadeBy(

@@ -23,6 +23,7 @@ PANELS = [
     panel("Tokens", tokens, view="bar", group=run_of),
     panel("Tenants", count(RunStart), view="bar", group=label_of("tenant", "none")),
     panel("Tools", count(ToolStart), view="bar", group=tool_of),
+    panel("Tools of tenants", count(ToolStart), view="bar", group=(label_of("tenant", "none"), tool_of)),
 ]
 
 
@@ -63,6 +64,16 @@ async def test_each_run_is_named_once_with_its_last_record_and_the_newest_first(
     assert (found[0].seq, found[0].time) == (deltas[-1].seq, deltas[-1].time)
     assert sum(each.values for each in found) == len(deltas)
     assert makers_of(panel("Texts", count(TextDelta)), records).newest(2) == found[:2]
+
+
+async def test_the_first_of_two_groups_leads_to_the_runs_of_all_its_groups() -> None:
+    records = await record_some()
+    _, _, _, _, tenants, _, both = PANELS
+    calls = {each.run_id for each in records if isinstance(each.event, ToolStart)}
+    for tenant in values(tenants, records):
+        of_tenant = {each.run for each in makers_of(tenants, records, tenant).newest()}
+        assert {each.run for each in makers_of(both, records, tenant).newest()} == of_tenant & calls
+    assert calls
 
 
 async def test_a_row_of_a_table_leads_to_its_run() -> None:
