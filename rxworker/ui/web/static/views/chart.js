@@ -57,13 +57,14 @@ const isToday = (time) => new Date(time * 1000).toDateString() === new Date().to
 // A time to the second, or to the step of a chart; with its date unless that is today.
 export const moment = (time, step = 1) => dated(time, step >= 86_400 ? day : { ...(!isToday(time) && day), ...clock, ...(step < 60 && { second: "2-digit" }) });
 
-// The labels of the axis of time; the date stands below the first one and at midnight, unless all of it is today.
+// The labels of the axis of time, but those that would be cut off; the date stands below the first one and at midnight, unless all of it is today.
 function dates(times, step, [begin, end]) {
+  const isCut = (time) => time < begin + 0.03 * (end - begin) || time > end - 0.05 * (end - begin), first = times.findIndex((time) => !isCut(time));
   return times.map((time, n) => {
-    if (time > end - 0.05 * (end - begin)) return ""; // it would be cut off
+    if (isCut(time)) return "";
     if (step >= 86_400) return dated(time, day);
     const text = dated(time, { ...clock, ...(step < 60 && { second: "2-digit" }), ...(step < 1 && { fractionalSecondDigits: 1 }) });
-    return (n === 0 && !isToday(time)) || (n > 0 && isMidnight(time)) ? `${text}\n${dated(time, day)}` : text;
+    return (n === first && !isToday(time)) || (n > first && isMidnight(time)) ? `${text}\n${dated(time, day)}` : text;
   });
 }
 
