@@ -36,8 +36,9 @@ SETTLE = """() => {
 """The beginning of the trace."""
 DRAWN = """() => [...document.querySelectorAll(".board")].every((board) => {
   const { top, width } = (board.closest("section") ?? board).getBoundingClientRect();
-  const panels = [...board.querySelectorAll(".board-value")], isOut = width === 0 || top > innerHeight;
-  return isOut || (panels.length > 0 && panels.every((panel) => panel.childElementCount > 0));
+  const panels = [...board.querySelectorAll(".board-panel")], isOut = width === 0 || top > innerHeight;
+  const isDrawn = (panel) => panel.querySelector(".board-value > *, .u-over, tbody tr") !== null;
+  return isOut || !board.checkVisibility() || (panels.length > 0 && panels.every(isDrawn));
 })"""
 """Whether the dashboards that are seen have their values. They go on: the network is never idle."""
 UNMARK = "document.querySelector('.found')?.classList.remove('found')"
