@@ -33,15 +33,23 @@ class CustomEvent(Struct, frozen=True):
         """The event as it is recorded.
 
         Raises:
-            ConfigurationError: Its class has no ``tag``, or a field has no JSON form.
+            ConfigurationError: Its class has no ``tag``, a field has no JSON form, or the class does not take what is
+                recorded, such as ``NaN``, which JSON does not have.
         """
         name = event_name(type(self))
         try:
             data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         except (TypeError, ValueError, RecursionError) as error:
             raise ConfigurationError(f"the event {name} has no JSON form: {error}") from error
+        if self.__struct_config__.array_like:
+            raise ConfigurationError(f"the event {name} is recorded by the names of its fields: leave out array_like")
         data.pop(str(self.__struct_config__.tag_field), None)
-        return Custom(name, data)
+        event = Custom(name, data)
+        try:
+            self.of(event)
+        except LogError as error:  # each reader would fail
+            raise ConfigurationError(f"{error}: give it a value of that type") from error
+        return event
 
     @classmethod
     def of(cls, event: object) -> Self | None:
@@ -53,7 +61,7 @@ class CustomEvent(Struct, frozen=True):
         if not isinstance(event, Custom) or event.name != event_name(cls):
             return None
         try:
-            return msgspec.convert(event.data, cls)
+            return msgspec.convert(event.data, cls, str_keys=True)
         except msgspec.ValidationError as error:
             raise LogError(f"an event {event.name} does not fit {cls.__name__}: {error}") from error
 

@@ -113,11 +113,12 @@ def records_of(*types: type[Event | CustomEvent]) -> Operator[Record, Record]:
     """
     verb = f"records_of({', '.join(getattr(kind, '__name__', '?') for kind in types)})"
     given = [kind for kind in types if isinstance(kind, type)]  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+    given = [Custom if kind is CustomEvent else kind for kind in given]
     customs = _customs((*given,))
     kinds: Kinds = frozenset([Custom if issubclass(kind, CustomEvent) else kind for kind in given])
     if not kinds or len(given) < len(types) or not kinds <= EVENTS:
         raise ConfigurationError(f"{verb} takes types of events, for example records_of(ToolStart)")
-    has_all = Custom in types
+    has_all = Custom in given
 
     def make(observer: abc.ObserverBase[Record]) -> Sink[Record]:
         push = observer.on_next
@@ -283,7 +284,7 @@ def reject(*types: type[object]) -> Operator[Any, Any]:
 
 def _customs(types: tuple[type[object], ...]) -> dict[str, type[CustomEvent]]:
     """The classes of events of the application among types, by their names."""
-    return {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent) and kind is not CustomEvent}
+    return {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent)}
 
 
 def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
@@ -291,6 +292,7 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
     if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"{name}(...) takes types, for example {name}(TextDelta)")
     verb = f"{name}({', '.join(kind.__name__ for kind in types)})"
+    types = (*[Custom if kind is CustomEvent else kind for kind in types],)
     customs, has_all = _customs(types), Custom in types
     types = (*[kind for kind in types if kind not in customs.values()], *((Custom,) if customs else ()))
     takes_events = EVENTS.issuperset(types)

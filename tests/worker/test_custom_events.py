@@ -39,6 +39,14 @@ class Nameless(CustomEvent, frozen=True):
     value: float = 1.0
 
 
+class Row(CustomEvent, frozen=True, tag="acme.row", array_like=True):
+    value: float = 1.0
+
+
+class Counts(CustomEvent, frozen=True, tag="acme.counts"):
+    by_turn: dict[int, int]
+
+
 def value_of(score: Score) -> float:
     return score.value
 
@@ -132,11 +140,14 @@ def test_events_are_chosen_by_their_class() -> None:
     assert emitted(only(Score, RunStop)) == [Score(1), RunStop(), Score(2)]
     assert emitted(only(Custom)) == [EVENTS[0], EVENTS[1], EVENTS[3]]
     assert emitted(only(Other)) == [Other()]
+    assert emitted(only(CustomEvent)) == emitted(only(Custom))
+    assert emitted(only(Counts), [Counts({1: 2}).custom]) == [Counts({1: 2})]
     assert emitted(reject(Score)) == [EVENTS[1], RunStop()]
     assert emitted(reject(Score, RunStop)) == [EVENTS[1]]
     records = [Record(seq, "r", 1, 1, 0.0, event) for seq, event in enumerate(EVENTS, 1)]
     assert [each.seq for each in emitted(records_of(Score), records)] == [1, 4]
     assert [each.seq for each in emitted(records_of(Custom, RunStop), records)] == [1, 2, 3, 4]
+    assert [each.seq for each in emitted(records_of(CustomEvent), records)] == [1, 2, 4]
 
 
 def test_data_that_do_not_fit_the_class_are_an_error() -> None:
@@ -148,6 +159,9 @@ def test_data_that_do_not_fit_the_class_are_an_error() -> None:
 WRONG: list[tuple[CustomEvent, str]] = [
     (Nameless(), "write class Nameless"),
     (Score(cast("Any", object())), "acme.score has no JSON form"),
+    (Score(cast("Any", "high")), "acme.score does not fit Score: Expected `float`, got `str`"),
+    (Score(float("nan")), "acme.score does not fit Score: Expected `float`, got `null`"),
+    (Row(), "acme.row is recorded by the names of its fields"),
 ]
 
 
