@@ -559,7 +559,7 @@ async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
     dashboard = state.boards.find_panel(request.params["name"], panel, explains=False)
     query = read_query(request, BoardQuery)
     found = await state.boards.made_by(query.narrow(dashboard), state.runs_of(request), query, group)
-    return json_response({"runs": found})
+    return bytes_response(json_redactor()(encode_json({"runs": found})))
 
 
 async def get_operators(state: ServerState, request: WebRequest) -> web.Response:

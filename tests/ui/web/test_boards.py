@@ -27,7 +27,7 @@ from rxworker.operators import rate, records_of
 from rxworker.panels import count, run_of
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebRequest, WebServer
-from rxworker.ui.web.boards.boards import ExplainedFeed
+from rxworker.ui.web.boards.boards import MAX_FOLDS, ExplainedFeed
 from rxworker.ui.web.http.request import Shown
 
 States = dict[str, Any]
@@ -261,9 +261,10 @@ async def test_it_needs_the_token_of_the_server() -> None:
 async def test_secrets_of_the_environment_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890abcdef")
     async with serving("sk-1234567890abcdef", "x") as client:
-        run = await client.begin()
+        run = await client.begin("sk-1234567890abcdef")
         await client.ended(run)
         assert "sk-1234567890" not in json.dumps(await client.states())
+        assert "sk-1234567890" not in json.dumps(await client.get("api/boards/desk/runs?panel=deltas"))
 
 
 async def test_all_runs_of_a_log_are_shown_after_a_restart(tmp_path: Path) -> None:
@@ -338,6 +339,22 @@ async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_le
         assert (begun, ended) == ([now - 1, now], 1)
         assert not boards._folds
         assert not boards._waiting
+
+
+@pytest.mark.parametrize("path", ["", "/runs?panel=deltas", "/explain?panel=deltas"])
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_few_are_computed_at_once_whatever_is_selected(path: str, is_stored: bool) -> None:
+    async with MemoryLog() as log, serving(log=log if is_stored else None) as client:
+        boards, more = client.server.state.boards, "&" if path else "?"
+        paths = [f"api/boards/desk{path}{more}q=word{at}" for at in range(MAX_FOLDS + 1)]
+        async with boards._turn:
+            tasks = [asyncio.create_task(client.get(each)) for each in paths[:-1]]
+            while len(boards._folds) < MAX_FOLDS and boards._alone < MAX_FOLDS:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.001)
+            async with asyncio.timeout(5):
+                assert (await client.get(paths[-1], 429))["error"]["code"] == "too_many_moments"
+        await asyncio.gather(*tasks)
+        assert await client.get(paths[-1])
 
 
 async def test_a_live_board_and_a_moment_of_the_past_show_the_same_runs() -> None:

@@ -73,6 +73,9 @@ BoardStates: TypeAlias = tuple[Dashboard, tuple[PanelState, ...]]
 """A dashboard, and what its panels show."""
 
 
+_Moment: TypeAlias = tuple[str, str, float | None]
+"""The name of a dashboard and its scope, what is selected, and the moment."""
+
 _FoldTask: TypeAlias = asyncio.Task[tuple[PanelState, ...]]
 
 
@@ -402,10 +405,11 @@ class Boards:
         served = (*self._served.values(), *self._of_links.values())
         self._names, self._lasting = frozenset(each.name for each in served), frozenset(map(_key_of, served))
         self.feeds: dict[tuple[str | None, str, str], BoardFeed] = {}
-        self._folds: dict[tuple[str, float | None], _FoldTask] = {}
-        self._waiting = Counter[tuple[str, float | None]]()
-        self._past: dict[tuple[str, float | None], tuple[PanelState, ...]] = {}
+        self._folds: dict[_Moment, _FoldTask] = {}
+        self._waiting = Counter[_Moment]()
+        self._past: dict[_Moment, tuple[PanelState, ...]] = {}
         self._turn = asyncio.Lock()
+        self._alone = 0
         self._is_closed = False
 
     def infos(self) -> list[BoardInfo]:
@@ -474,7 +478,8 @@ class Boards:
         xray = explain(panel.pipeline)
         name = f"x-{secrets.token_hex(8)}"  # what is computed for others is not what is counted
         explained = replace(dashboard, panels=[replace(panel, pipeline=xray)], name=name)
-        await self.at(explained, runs, query)
+        with self._few():
+            await self.at(explained, runs, query)
         return encode_operators(panel.name, xray, json_redactor())
 
     async def made_by(self, dashboard: Dashboard, runs: Runs, query: BoardQuery, group: str) -> list[MadeBy]:
@@ -493,13 +498,25 @@ class Boards:
         fold, now = Fold(dashboard), self._moment(dashboard, query)
         makers = Makers(fold, group)
         log = self._log_of(runs, query)
-        if log is not None:
-            async with self._turn:
-                await take_stored(fold, log, now, _created_since(dashboard, now))
-        else:
-            await self._take_runs(fold, await self._entries(runs, query), now)
+        with self._few():
+            if log is not None:
+                async with self._turn:
+                    await take_stored(fold, log, now, _created_since(dashboard, now))
+            else:
+                await self._take_runs(fold, await self._entries(runs, query), now)
         fold.at(now)
         return [replace(each, title=await self._title_of(each.run, runs)) for each in makers.newest(MAX_MAKERS)]
+
+    @contextmanager
+    def _few(self) -> Generator[None, None, None]:
+        """Context manager: one of few that are computed for one client alone."""
+        if self._alone >= MAX_FOLDS:
+            raise _too_many()
+        self._alone += 1
+        try:
+            yield
+        finally:
+            self._alone -= 1
 
     async def _title_of(self, run: str, runs: Runs) -> str:
         entry, log = runs.get(run), self._store.log
@@ -530,7 +547,7 @@ class Boards:
         if log is not None:
             return await self._of_log(dashboard, log, query.time, now)
         entries = await self._entries(runs, query)
-        key = f"{_key_of(dashboard)} {runs.owner} {query.scope}", query.time
+        key = f"{dashboard.name} {runs.owner} {query.scope}", dashboard.selection.key, query.time
         known = self._past.get(key)
         if known is None:
             known = await self._shared(key, partial(self._of_runs, dashboard, entries, now))
@@ -579,10 +596,10 @@ class Boards:
             async with self._turn:
                 return await fold_log(dashboard, log, time=now, since=_created_since(dashboard, began))
 
-        return await self._shared((_key_of(dashboard), moment), fold)
+        return await self._shared((dashboard.name, dashboard.selection.key, moment), fold)
 
     async def _shared(
-        self, key: tuple[str, float | None], fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
+        self, key: _Moment, fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
     ) -> tuple[PanelState, ...]:
         """What a fold returns, for all who want the same at the same time.
 
@@ -591,8 +608,8 @@ class Boards:
         """
         task = self._folds.get(key)
         if task is None:
-            if sum(name == key[0] for name, _ in self._folds) >= MAX_FOLDS:
-                raise ApiError(429, "too_many_moments", "too many moments of it are computed: wait for one of them")
+            if sum(each[0] == key[0] for each in self._folds) >= MAX_FOLDS:
+                raise _too_many()
             task = self._folds[key] = asyncio.create_task(fold())
             task.add_done_callback(partial(self._folded, key))
         self._waiting[key] += 1
@@ -606,7 +623,7 @@ class Boards:
                 if self._folds.get(key) is task:
                     del self._folds[key]
 
-    def _folded(self, key: tuple[str, float | None], task: _FoldTask) -> None:
+    def _folded(self, key: _Moment, task: _FoldTask) -> None:
         if self._folds.get(key) is task:
             del self._folds[key]
         if not task.cancelled():
@@ -794,6 +811,10 @@ class Boards:
 def _key_of(dashboard: Dashboard) -> str:
     """A name for what is computed of a dashboard, also over other records."""
     return f"{dashboard.name} {dashboard.selection.key}".rstrip()
+
+
+def _too_many() -> ApiError:
+    return ApiError(429, "too_many_moments", "too many moments of it are computed: wait for one of them")
 
 
 def _created_since(dashboard: Dashboard, now: float) -> float | None:
