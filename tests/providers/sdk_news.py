@@ -92,7 +92,7 @@ def _words(folder: Path) -> set[str]:
     # The transport of a provider, such as that of Gemini's caches, names members, too.
     own = (*folder.glob("*.py"), *(ROOT / "rxworker" / "transport").glob(f"{folder.name}_*.py"))
     texts = [path.read_text(encoding="utf-8") for path in own]
-    shared = [path.read_text(encoding="utf-8") for path in folder.parent.glob("*.py")]
+    shared = [path.read_text(encoding="utf-8") for path in folder.parent.glob("*.*") if path.suffix in (".py", ".json")]
     return {word.lower() for text in (*texts, *shared) for word in re.findall(r"[\w.]+", text)}
 
 
