@@ -73,8 +73,9 @@ class Selection(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("since", "until"):
-            if getattr(self, name) is not None:
-                check_number(f"Selection({name})", getattr(self, name))
+            check_number(f"Selection({name})", getattr(self, name), optional=True)
+            if getattr(self, name) == float("inf"):  # JSON does not have it, so that `key` were that of others
+                raise ConfigurationError(f"{name}=inf: leave it out, or give seconds since the epoch")
         if self.since is not None and self.until is not None and self.until <= self.since:
             raise ConfigurationError(f"until={self.until!r} is not after since={self.since!r}: give a later time")
         check_type("Selection(labels)", self.labels, dict, 'labels={"tenant": "acme"}')

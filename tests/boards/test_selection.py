@@ -134,6 +134,8 @@ def test_selections_that_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"since": 5.0, "until": 5.0}, "until=5.0 is not after since=5.0"),
         ({"since": float("nan")}, "since"),
+        ({"since": float("inf")}, "since=inf: leave it out"),
+        ({"until": float("inf")}, "until=inf: leave it out"),
         ({"labels": "acme"}, "labels"),
         ({"model": None}, "model"),
         ({"labels": {}, "tenant": "a"}, "no setting 'tenant'"),
