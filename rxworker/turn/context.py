@@ -319,7 +319,7 @@ class RunContext(Struct, frozen=True, eq=False):
             run_id=journal.run_id,
             turn=state.turns,
             workspace=self.worker.workspace,
-            labels=state.labels,
+            labels={**state.labels},  # a copy, since those of the state are in the record of the start
             toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
             shared=self.shared,
@@ -427,7 +427,7 @@ class Turn:
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the run, such as its tenant, without those by which a server finds its conversation."""
-        return self.state.labels
+        return {**self.state.labels}
 
     @property
     def number(self) -> int:

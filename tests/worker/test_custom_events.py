@@ -15,7 +15,7 @@ from reactivex import operators as ops
 from rxworker import Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.boards import Dashboard, fold_log, panel
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.events import Custom, CustomEvent, Record, RunStop, TextDelta, ToolStart
+from rxworker.events import Custom, CustomEvent, Record, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.log.format import record_of
 from rxworker.log.transfer import fork_run
@@ -189,9 +189,11 @@ async def test_hooks_and_stages_know_the_labels_of_their_run() -> None:
         @on_message_send
         def note(context: Any) -> None:
             seen.append(dict(context.labels))
+            context.labels["tenant"] = "changed"
 
         def noting(turn: Turn) -> Observable[Any]:
             seen.append(dict(turn.labels))
+            cast("Any", turn.labels)["tenant"] = "changed"
             return decide(turn)
 
         def make(tenant: str) -> Worker:
@@ -200,6 +202,9 @@ async def test_hooks_and_stages_know_the_labels_of_their_run() -> None:
 
         run = make("acme").run("Hi")
         await run
+        start = (await anext(aiter(run))).event
+        assert isinstance(start, RunStart)
+        assert start.labels == {"tenant": "acme"}
         fork = await fork_run(log, run.id, 2, labels={"tenant": "beta"})
         await make("gamma").recover(fork)
         assert seen == [{"tenant": "acme"}] * 2 + [{"tenant": "beta"}] * 2

@@ -658,6 +658,8 @@ async def test_a_client_selects_a_time_and_runs(is_stored: bool) -> None:
             "last=60&since=5",
             "last=0",
             "last=5e-324",
+            "since=inf",
+            "until=inf",
             "label=x",
             "tenant=",
             "last=soon",
