@@ -16,8 +16,14 @@ from rxworker.log import EventLog
 from tests.stores import LOGS, make_log
 
 CONTROL = {
-    "test_control", "test_limits", "test_nested", "test_output", "test_pause", "test_steering", "test_unobserved",
-}  # fmt: skip
+    "test_control",
+    "test_limits",
+    "test_nested",
+    "test_output",
+    "test_pause",
+    "test_steering",
+    "test_unobserved",
+}
 """The modules whose tests cancel, pause, limit or steer runs, or nest them."""
 PROCESSES = {"test_stream"}
 """The modules whose tests start processes, which have no such log."""

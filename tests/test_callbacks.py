@@ -203,14 +203,30 @@ class Board(Struct, frozen=True):
 
 
 STAND_INS: dict[str, Callable[[], Any]] = {
-    "model": lambda: ScriptedModel(["Hello!"]), "Anthropic.model": lambda: "a-model", "title": lambda: "Cost",
-    "name": lambda: "cost", "observable": reactivex.never, "point": lambda: "before_tool_call", "first": lambda: 1.0,
-    "idle": lambda: 1.0, "start": Board, "kind": lambda: TEXT_BLOCK, "QueuedWorker.kind": lambda: "clerk",
-    "key": lambda: "cost", "initial": lambda: 0, "pipeline": lambda: ops.map(str), "meta": lambda: ops.map(str),
-    "blocks": lambda: ops.map(str), "conversation": Conversation, "limit": lambda: 1,
-    "workers": lambda: Worker(ScriptedModel([])), "log": MemoryLog, "begins": lambda: plain, "ends": lambda: plain,
+    "model": lambda: ScriptedModel(["Hello!"]),
+    "Anthropic.model": lambda: "a-model",
+    "title": lambda: "Cost",
+    "name": lambda: "cost",
+    "observable": reactivex.never,
+    "point": lambda: "before_tool_call",
+    "first": lambda: 1.0,
+    "idle": lambda: 1.0,
+    "start": Board,
+    "kind": lambda: TEXT_BLOCK,
+    "QueuedWorker.kind": lambda: "clerk",
+    "key": lambda: "cost",
+    "initial": lambda: 0,
+    "pipeline": lambda: ops.map(str),
+    "meta": lambda: ops.map(str),
+    "blocks": lambda: ops.map(str),
+    "conversation": Conversation,
+    "limit": lambda: 1,
+    "workers": lambda: Worker(ScriptedModel([])),
+    "log": MemoryLog,
+    "begins": lambda: plain,
+    "ends": lambda: plain,
     "gauges": lambda: ops.map(abs),
-}  # fmt: skip
+}
 """What else a function or a class needs to be given a function, by the name of the parameter; by default a mock."""
 
 OBJECTS: dict[str, Callable[[], Any]] = {
@@ -218,8 +234,12 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Session": lambda: Worker(ScriptedModel(["Hello!"])).session,
     "Published": lambda: publish("cost", reactivex.never()),
     "Watch": lambda: Worker(ScriptedModel(["Hello!"])).run("Hi").watch(),
-    "Hub": Hub, "EventLog": MemoryLog, "Timeline": Timeline, "Retry": Retry, "Marbles": Marbles,
-}  # fmt: skip
+    "Hub": Hub,
+    "EventLog": MemoryLog,
+    "Timeline": Timeline,
+    "Retry": Retry,
+    "Marbles": Marbles,
+}
 """The objects whose methods take functions; by default a mock."""
 
 

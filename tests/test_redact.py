@@ -144,8 +144,11 @@ def test_the_text_of_an_error_has_no_secret() -> None:
 
 CODE = "zuq4-9d-hidden-0123456789"
 PROVIDERS: dict[str, Callable[..., Any]] = {
-    "anthropic": Anthropic, "gemini": Gemini, "openai chat": OpenAIChat, "openai responses": OpenAIResponses,
-}  # fmt: skip
+    "anthropic": Anthropic,
+    "gemini": Gemini,
+    "openai chat": OpenAIChat,
+    "openai responses": OpenAIResponses,
+}
 
 
 @pytest.mark.parametrize("parameter", ["code", "sig", "token", "subscription", "x"])

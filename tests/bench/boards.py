@@ -24,11 +24,15 @@ from rxworker.panels import FLEET, PERIODS, RUNS, USAGE, count, fleet, label_of,
 
 CALLS = Dashboard([panel("Calls", count(ToolStart), view="bar", group=tool_of)], title="Calls")
 TEN = [
-    USAGE, RUNS, OWN, CALLS, *(fleet(period) for period in PERIODS),
+    USAGE,
+    RUNS,
+    OWN,
+    CALLS,
+    *(fleet(period) for period in PERIODS),
     Dashboard([panel("Turns", count(TurnStop), view="bar", group=label_of("tenant", "none"))], title="Turns"),
     Dashboard([panel("Ended", count(RunStop))], title="Ended"),
     Dashboard([panel("Blocks", count(BlockStop), view="bar", group=model_of)], title="Blocks"),
-]  # fmt: skip
+]
 STREAMED = 200 * 20
 """Records a second of 200 runs."""
 

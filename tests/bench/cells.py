@@ -124,12 +124,17 @@ def summed_up(cell: Cell, api: str, pairs: Sequence[Pair]) -> Row:
     """The medians of a cell's rounds."""
     ratios = [pair.ours.cpu_s / pair.floor.cpu_s for pair in pairs]
     return Row(
-        name=cell.name, api=api, n=cell.n, per=cell.per,
+        name=cell.name,
+        api=api,
+        n=cell.n,
+        per=cell.per,
         floor_us=round(statistics.median(cell.cost(pair.floor) for pair in pairs), 2),
         us=round(statistics.median(cell.cost(pair.ours) for pair in pairs), 2),
-        ratio=round(statistics.median(ratios), 2), least=round(min(ratios), 2), most=round(max(ratios), 2),
+        ratio=round(statistics.median(ratios), 2),
+        least=round(min(ratios), 2),
+        most=round(max(ratios), 2),
         memory_mb=round(statistics.median(_memory_kb(pair.ours) for pair in pairs) / 1024, 1),
-    )  # fmt: skip
+    )
 
 
 def _memory_kb(result: Result) -> int:

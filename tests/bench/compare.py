@@ -107,9 +107,15 @@ def difference(cell: Cell, api: str, pairs: Sequence[tuple[Result, Result]]) -> 
     """What the rounds of a cell came to."""
     told = figure(cell.name, api, None, "", [new.cpu_s / old.cpu_s for old, new in pairs])
     return Difference(
-        name=cell.name, api=api, n=cell.n, old_us=round(min(cell.cost(old) for old, _ in pairs), 2),
-        new_us=round(min(cell.cost(new) for _, new in pairs), 2), ratio=told.median, least=told.least, most=told.most,
-    )  # fmt: skip
+        name=cell.name,
+        api=api,
+        n=cell.n,
+        old_us=round(min(cell.cost(old) for old, _ in pairs), 2),
+        new_us=round(min(cell.cost(new) for _, new in pairs), 2),
+        ratio=told.median,
+        least=told.least,
+        most=told.most,
+    )
 
 
 def difference_table(differences: Sequence[Difference], old: str, new: str) -> list[str]:

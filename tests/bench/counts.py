@@ -43,11 +43,14 @@ WARM = 3
 ROUNDS = 4
 ANSWER = say("word" * 20)
 CALLS = Reply(
-    tool_calls=(Call("get_weather", {"city": "Zürich", "unit": "celsius", "days": 3}),
-                Call("get_time", {"zone": "Europe/Zurich", "format": "iso-8601"}),
-                Call("lookup", {"key": "customer/8412/orders/latest"}), Call("add", {"a": 1234567, "b": 7654321})),
+    tool_calls=(
+        Call("get_weather", {"city": "Zürich", "unit": "celsius", "days": 3}),
+        Call("get_time", {"zone": "Europe/Zurich", "format": "iso-8601"}),
+        Call("lookup", {"key": "customer/8412/orders/latest"}),
+        Call("add", {"a": 1234567, "b": 7654321}),
+    ),
     chunk=6,
-)  # fmt: skip
+)
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ntransfer-encoding: chunked\r\n\r\n"
 
 

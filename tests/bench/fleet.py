@@ -39,9 +39,18 @@ MERGED = int(os.environ.get("MERGED", 20_000))
 RUNS = 400
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
 ROW = RunRow(
-    "finished", "Summarise the quarterly report", "clerk", turns=3, tool_calls=4, tool_seconds=2.5,
-    tool_durations=(0, 0, 0, 1, 3), input_tokens=12_000, output_tokens=800, cost=0.0123, labels={"tenant": "acme"},
-)  # fmt: skip
+    "finished",
+    "Summarise the quarterly report",
+    "clerk",
+    turns=3,
+    tool_calls=4,
+    tool_seconds=2.5,
+    tool_durations=(0, 0, 0, 1, 3),
+    input_tokens=12_000,
+    output_tokens=800,
+    cost=0.0123,
+    labels={"tenant": "acme"},
+)
 Changes = AsyncGenerator[list[RunInfo], None]
 
 

@@ -26,15 +26,23 @@ BUDGET = 30.0
 """Seconds, after which nothing is tried again: a loss of this size is not noise."""
 
 GUARDED = (
-    ("stream", 2_000, ALL), ("worker", 2_000, ALL), ("worker", 20_000, ("anthropic",)),
-    ("bigargs", 20_000, ("anthropic",)), ("tools", 100, APIS), ("tools10", 100, ("anthropic",)),
-)  # fmt: skip
+    ("stream", 2_000, ALL),
+    ("worker", 2_000, ALL),
+    ("worker", 20_000, ("anthropic",)),
+    ("bigargs", 20_000, ("anthropic",)),
+    ("tools", 100, APIS),
+    ("tools10", 100, ("anthropic",)),
+)
 """What is seen in a second. The others share their code with these."""
 
 STILL: dict[tuple[str, str], float] = {
-    ("tools", "anthropic"): 2.2, ("tools", "chat"): 2.2, ("tools", "responses"): 2.5, ("tools10", "anthropic"): 2.1,
-    ("tools10", "chat"): 2.5, ("tools10", "responses"): 2.5,
-}  # fmt: skip
+    ("tools", "anthropic"): 2.2,
+    ("tools", "chat"): 2.2,
+    ("tools", "responses"): 2.5,
+    ("tools10", "anthropic"): 2.1,
+    ("tools10", "chat"): 2.5,
+    ("tools10", "responses"): 2.5,
+}
 """What is over its limit as yet, by cell and protocol: it is held to where it stands.
 
 Remove a row when its limit is met.

@@ -29,9 +29,18 @@ Calls that are not recursive, all calls, seconds within, seconds with what was c
 Stats = Mapping[Function, tuple[int, int, float, float, Mapping[Function, Calls]]]
 
 ROOMS = (
-    "framing", "providers", "operators", "timeline", "hub", "worker", "transport", "events", "messages", "tools",
+    "framing",
+    "providers",
+    "operators",
+    "timeline",
+    "hub",
+    "worker",
+    "transport",
+    "events",
+    "messages",
+    "tools",
     "hooks",
-)  # fmt: skip
+)
 LIBRARIES = ("aiohttp", "reactivex", "asyncio", "msgspec", "uvloop")
 NO_WORK = ("<built-in method gc.collect>", "<method 'poll' of 'select.epoll' objects>")
 """What the harness does between two calls, and waiting."""

@@ -210,10 +210,14 @@ def measure(contest: Contest, deltas: int, rounds: int) -> Row:
     ratios = [sdk / us for us, sdk in times[1:]]
     each = 1e6 / len(frames)
     return Row(
-        name=contest.name, frames=len(frames), us=round(statistics.median(us for us, _ in times[1:]) * each, 2),
+        name=contest.name,
+        frames=len(frames),
+        us=round(statistics.median(us for us, _ in times[1:]) * each, 2),
         sdk_us=round(statistics.median(sdk for _, sdk in times[1:]) * each, 2),
-        ratio=round(statistics.median(ratios), 1), least=round(min(ratios), 1), most=round(max(ratios), 1),
-    )  # fmt: skip
+        ratio=round(statistics.median(ratios), 1),
+        least=round(min(ratios), 1),
+        most=round(max(ratios), 1),
+    )
 
 
 def main() -> int:

@@ -130,6 +130,15 @@ def figures_of(measured: Measured, imports: Sequence[float] = ()) -> list[Figure
 
 
 __all__ = [
-    "IMPORT", "IMPORT_LIMIT", "TARGETS", "Figure", "Measured", "Target", "figure", "figures_of", "first", "memory",
+    "IMPORT",
+    "IMPORT_LIMIT",
+    "TARGETS",
+    "Figure",
+    "Measured",
+    "Target",
+    "figure",
+    "figures_of",
+    "first",
+    "memory",
     "ratio",
-]  # fmt: skip
+]

@@ -320,13 +320,18 @@ def folded(source: Observable[Event]) -> Observable[object]:
 
 
 OPERATORS: dict[str, Operator[Event, object]] = {
-    "text_deltas": text_deltas(), "thinking_deltas": thinking_deltas(), "tool_inputs": tool_inputs(),
+    "text_deltas": text_deltas(),
+    "thinking_deltas": thinking_deltas(),
+    "tool_inputs": tool_inputs(),
     "only": only(ResponseState),
     "split_meta": split_meta(same_meta, same_blocks),
-    "group_blocks": grouped, "group_blocks(replay)": gathered, "scan_scope": scanned, "fold_scope": folded,
+    "group_blocks": grouped,
+    "group_blocks(replay)": gathered,
+    "scan_scope": scanned,
+    "fold_scope": folded,
     "coalesce": coalesce(1.0, VirtualTimeScheduler()),
     "Timeline": timeline,
-}  # fmt: skip
+}
 
 
 @REPLIES

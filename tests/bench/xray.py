@@ -77,10 +77,13 @@ def written(records: Observable[Record]) -> Observable[float]:
 
 
 OWN = Dashboard(
-    [panel("Characters", texts), panel("Written", written, view="line"),
-     panel("Tools", count(ToolStart), view="bar", group=tool_of)],
+    [
+        panel("Characters", texts),
+        panel("Written", written, view="line"),
+        panel("Tools", count(ToolStart), view="bar", group=tool_of),
+    ],
     title="Own",
-)  # fmt: skip
+)
 
 
 def measure(dashboard: Dashboard, slices: int) -> tuple[float, float]:

@@ -57,10 +57,14 @@ def inverse(record: Record) -> float:
 
 
 DASHBOARD = Dashboard(
-    [panel("Last", ops.map(seq_of)), panel("Speed", speed, view="line", alert=above(4, lasting=1.5)),
-     panel("Peak", peak, view="bar", group=run_of), panel("Kind", delayed, view="state"),
-     panel("Inverse", ops.map(inverse), view="area", group=kind_of)]
-)  # fmt: skip
+    [
+        panel("Last", ops.map(seq_of)),
+        panel("Speed", speed, view="line", alert=above(4, lasting=1.5)),
+        panel("Peak", peak, view="bar", group=run_of),
+        panel("Kind", delayed, view="state"),
+        panel("Inverse", ops.map(inverse), view="area", group=kind_of),
+    ]
+)
 
 
 def play(records: list[Record], clock: abc.SchedulerBase) -> Observable[Record]:
@@ -107,10 +111,13 @@ def test_what_is_shown_depends_on_the_records_and_the_moment_alone(times: list[f
 
 
 ALERTS = Dashboard(
-    [panel("Speed", speed, alert=above(4, lasting=1.5)), panel("Peak", peak, alert=above(30), group=run_of),
-     panel("Low", ops.map(seq_of), alert=below(20, lasting=3), group=run_of)],
+    [
+        panel("Speed", speed, alert=above(4, lasting=1.5)),
+        panel("Peak", peak, alert=above(30), group=run_of),
+        panel("Low", ops.map(seq_of), alert=below(20, lasting=3), group=run_of),
+    ],
     title="Watch",
-)  # fmt: skip
+)
 
 
 def alerts_of(board: Board) -> list[AlertChange]:

@@ -42,11 +42,22 @@ POINTS = {"": [(1.0, 2.0), (3.0, -4.0)], HOSTILE: [(1.0, 1.0)]}
 
 @pytest.mark.parametrize(
     ("view", "value", "points"),
-    [("number", 2.5, {}), ("number", None, {}), ("number", {HOSTILE: 2.5, "b": 0}, {}),
-     ("bar", {HOSTILE: 2.5, "b": -1}, {}), ("bar", {"b": 0}, {}), ("line", 2.5, POINTS),
-     ("area", {HOSTILE: 1.0}, POINTS), ("text", HOSTILE, {}), ("state", {"a": HOSTILE}, {}), ("table", ROWS, {}),
-     ("table", [], {}), ("lane", SPANS, {}), ("lane", [], {})],
-)  # fmt: skip
+    [
+        ("number", 2.5, {}),
+        ("number", None, {}),
+        ("number", {HOSTILE: 2.5, "b": 0}, {}),
+        ("bar", {HOSTILE: 2.5, "b": -1}, {}),
+        ("bar", {"b": 0}, {}),
+        ("line", 2.5, POINTS),
+        ("area", {HOSTILE: 1.0}, POINTS),
+        ("text", HOSTILE, {}),
+        ("state", {"a": HOSTILE}, {}),
+        ("table", ROWS, {}),
+        ("table", [], {}),
+        ("lane", SPANS, {}),
+        ("lane", [], {}),
+    ],
+)
 def test_every_view_is_drawn_and_nothing_in_it_is_markup(
     view: View, value: Any, points: dict[str, list[tuple[float, float]]]
 ) -> None:

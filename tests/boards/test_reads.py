@@ -117,9 +117,12 @@ OWN = [
     *[panel(f"Zero {at}", tools_from_zero, view="bar", group=group) for at, group in enumerate([run_of, hour_of])],
     panel("Zero by label", tools_from_zero, view="bar", group=(label_of("tenant", "none"), model_of)),
     panel("Status", status, view="state", group=run_of),
-    panel("In flight", in_flight), panel("Speed", speed, view="area"), panel("Rate of ends", ends_a_second),
-    panel("First tool", first_tool), panel("Later", later),
-]  # fmt: skip
+    panel("In flight", in_flight),
+    panel("Speed", speed, view="area"),
+    panel("Rate of ends", ends_a_second),
+    panel("First tool", first_tool),
+    panel("Later", later),
+]
 
 
 def of_all(given: Panel) -> Panel:

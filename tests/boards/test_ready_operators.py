@@ -76,11 +76,15 @@ def test_the_percentile_of_a_window_is_that_of_its_values(seed: int) -> None:
 
 
 ENDS: dict[str, Record] = {
-    "s": record(1, RunStop()), "a": record(1, RunAbort("error", "?")), "l": record(1, RunAbort("limit", "?")),
-    "c": record(1, RunAbort("cancel", "?")), "i": record(1, RunAbort("error", "?"), 0.0, "a", "call"),
-    "g": record(1, ToolStart(ToolCall("1", "look", {}))), "f": record(1, ToolStop(ToolResult("1", "", is_error=True))),
+    "s": record(1, RunStop()),
+    "a": record(1, RunAbort("error", "?")),
+    "l": record(1, RunAbort("limit", "?")),
+    "c": record(1, RunAbort("cancel", "?")),
+    "i": record(1, RunAbort("error", "?"), 0.0, "a", "call"),
+    "g": record(1, ToolStart(ToolCall("1", "look", {}))),
+    "f": record(1, ToolStop(ToolResult("1", "", is_error=True))),
     "o": record(1, ToolStop(ToolResult("1", ""))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -127,8 +131,9 @@ def test_a_ratio_of_nothing_is_nothing_and_no_ratio_is_by_nothing() -> None:
 def test_a_ratio_is_not_known_where_a_part_of_it_is_not() -> None:
     parts = iter([Partial(None, ("mine",)), Partial(4.0, ("mine",))])
     assert [value for _, value in seen("-2-2-", ratio(ops.map(lambda _: next(parts)), ops.map(lambda n: n)))] == [
-        Partial(None, ("mine",)), Partial(2.0, ("mine",)),
-    ]  # fmt: skip
+        Partial(None, ("mine",)),
+        Partial(2.0, ("mine",)),
+    ]
 
 
 def test_what_is_not_a_number_has_no_ratio() -> None:
@@ -197,10 +202,11 @@ class All:
 
 
 READS = {
-    "runs": (error_rate(), {RunStop, RunAbort}), "tools": (error_rate("tools", 60.0), {ToolStart, ToolStop}),
+    "runs": (error_rate(), {RunStop, RunAbort}),
+    "tools": (error_rate("tools", 60.0), {ToolStart, ToolStop}),
     "a ratio": (ratio(count(ToolStart), count(RunStart)), {ToolStart, RunStart}),
     "a ratio of all": (ratio(count(ToolStart), decode(All)), None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", READS)

@@ -40,9 +40,12 @@ def order(records: Observable[Record]) -> Observable[bool]:
 
 
 BOARD = Dashboard(
-    [panel("Last", ops.map(seq_of)), panel("By run", ops.map(seq_of), view="bar", group=run_of),
-     panel("In order", order)]
-)  # fmt: skip
+    [
+        panel("Last", ops.map(seq_of)),
+        panel("By run", ops.map(seq_of), view="bar", group=run_of),
+        panel("In order", order),
+    ]
+)
 
 
 def shown(view: View, value: Any, **more: Any) -> list[str]:

@@ -83,9 +83,15 @@ async def test_an_official_client_verifies_what_is_sent(secrets: str | list[str]
         assert json.loads(body) == {
             "type": "alert.firing",
             "timestamp": "2023-11-14T22:13:20.500000+00:00",
-            "data": {"panel": "cost", "time": 1700000000.5, "value": 0.06, "is_firing": True, "group": "small",
-                     "board": "desk"},
-        }  # fmt: skip
+            "data": {
+                "panel": "cost",
+                "time": 1700000000.5,
+                "value": 0.06,
+                "is_firing": True,
+                "group": "small",
+                "board": "desk",
+            },
+        }
 
 
 async def test_a_failure_is_sent_again_with_its_id_and_a_new_time_and_later_ones_wait() -> None:

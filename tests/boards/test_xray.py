@@ -76,29 +76,39 @@ def step(sum_: float, number: float) -> float:
 
 any_of: Any = operators  # the functions that they are given here are never called
 MADE: dict[str, Operator[Any, Any]] = {
-    "events": operators.events(), "only(TextDelta)": operators.only(TextDelta),
+    "events": operators.events(),
+    "only(TextDelta)": operators.only(TextDelta),
     "split_meta(total, total)": any_of.split_meta(total, total),
     "text_deltas": operators.text_deltas(),
     "thinking_deltas": operators.thinking_deltas(),
-    "lines": operators.lines(), "mask": operators.mask("a"), "sentences": operators.sentences(0.5),
+    "lines": operators.lines(),
+    "mask": operators.mask("a"),
+    "sentences": operators.sentences(0.5),
     "text_so_far": operators.text_so_far(),
     "think_tags": operators.think_tags(),
     "fold_scope(step)": any_of.fold_scope(step, 0),
-    "group_blocks": operators.group_blocks(), "partial_json": operators.partial_json(),
-    "partial_values": operators.partial_values(), "tool_calls": operators.tool_calls(),
+    "group_blocks": operators.group_blocks(),
+    "partial_json": operators.partial_json(),
+    "partial_values": operators.partial_values(),
+    "tool_calls": operators.tool_calls(),
     "tool_inputs": operators.tool_inputs(),
     "decode(<lambda>)": any_of.decode(lambda: None),
-    "fail_on_error": operators.fail_on_error(), "committed": operators.committed(), "live": operators.live(),
+    "fail_on_error": operators.fail_on_error(),
+    "committed": operators.committed(),
+    "live": operators.live(),
     "coalesce(0.5)": operators.coalesce(0.5),
     "map_async(half)": any_of.map_async(half, 2),
-    "quorum(2)": operators.quorum(2), "session_windows(2)": operators.session_windows(2),
-    "lineage": operators.lineage(), "spans(half, half)": any_of.spans(half, half),
+    "quorum(2)": operators.quorum(2),
+    "session_windows(2)": operators.session_windows(2),
+    "lineage": operators.lineage(),
+    "spans(half, half)": any_of.spans(half, half),
     "usage_changes": operators.usage_changes(),
     "fold_sliding(2)": operators.fold_sliding(max, 0.0, 2),
-    "rate(2)": operators.rate(2), "sliding(2)": operators.sliding(2),
+    "rate(2)": operators.rate(2),
+    "sliding(2)": operators.sliding(2),
     "combine_gauges": operators.combine_gauges(Usage(), input_tokens=total),
     "total": total,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -182,8 +192,12 @@ def test_branches_are_inputs_of_the_operator_that_joins_them() -> None:
         source.on_next(number)
     assert sorted(seen) == [0.5, 1, 1, 1, 1.5, 2, 3, 4]
     assert items(xray) == {
-        "source": 3, "filter(is_odd)": 2, "scan(int.__add__, 0)": 2, "map(half)": 3, "merge(numbers)": 8,
-    }  # fmt: skip
+        "source": 3,
+        "filter(is_odd)": 2,
+        "scan(int.__add__, 0)": 2,
+        "map(half)": 3,
+        "merge(numbers)": 8,
+    }
 
 
 def test_a_function_that_joins_without_pipe_is_one_node_after_what_it_joins() -> None:
@@ -213,8 +227,12 @@ def test_the_operators_of_groups_are_counted_together() -> None:
     reactivex.from_iterable(numbers).pipe(xray).subscribe(seen.append)
     assert seen == [(1, 1), (2, 2), (0, 3), (1, 5), (2, 7)]
     assert items(xray) == {
-        "source": 5, "group_by(third)": 3, "flat_map(follow)": 5, "scan(int.__add__, 0)": 5, "map(<lambda>)": 5,
-    }  # fmt: skip
+        "source": 5,
+        "group_by(third)": 3,
+        "flat_map(follow)": 5,
+        "scan(int.__add__, 0)": 5,
+        "map(<lambda>)": 5,
+    }
     assert dict(graph(xray))["flat_map(follow)"] == ["group_by(third)", "map(<lambda>)"]
     assert dict(graph(xray))["scan(int.__add__, 0)"] == ["group_by(third)"]
 
@@ -284,8 +302,11 @@ def test_the_time_of_an_operator_is_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     # The first of each SAMPLE is timed: the second time, `quick` lets it pass no more.
     reactivex.from_iterable([1] * SAMPLE + [2] * SAMPLE).pipe(xray).subscribe(lambda _: clock.spend(1.0))
     assert {each.name: round(each.micros) for each in xray.states} == {
-        "source": 0, "map(slow)": 3000, "filter(quick)": 1000, "map(last)": 1000,
-    }  # fmt: skip
+        "source": 0,
+        "map(slow)": 3000,
+        "filter(quick)": 1000,
+        "map(last)": 1000,
+    }
 
 
 def test_the_operator_that_raised_has_the_error_and_no_other() -> None:

@@ -117,11 +117,16 @@ def test_the_account_is_shown_to_users(tmp_path: Path, capsys: pytest.CaptureFix
     reply = think("Rain?") + say("Two\nlines \x1b[31m") + call("look", city="Kyoto")
     assert main(["decode", "anthropic", str(recorded(tmp_path, reply))]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "response   claude-scripted  msg_1", "thinking", "  Rain?", "text", "  Two", "  lines ␛[31m",
+        "response   claude-scripted  msg_1",
+        "thinking",
+        "  Rain?",
+        "text",
+        "  Two",
+        "  lines ␛[31m",
         'call       look {"city":"Kyoto"} [toolu_1_1]',
         "stop       ToolUse (tool_use)",
         "usage      10 in, 5 out, 0 read from cache, 0 written to cache",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_account_reports_errors_and_cuts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

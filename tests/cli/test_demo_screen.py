@@ -46,9 +46,13 @@ EVIL = "[bold red]markup[/] :smile: \x1b[31m \x9b [/nothing]"
 
 def console(width: int = 100, height: int = 30, *, watched: bool = False) -> Console:
     return Console(
-        file=io.StringIO(), width=width, height=height, legacy_windows=False, force_terminal=watched,
+        file=io.StringIO(),
+        width=width,
+        height=height,
+        legacy_windows=False,
+        force_terminal=watched,
         force_interactive=watched,
-    )  # fmt: skip
+    )
 
 
 def shown(drawing: RenderableType, on: Console | None = None) -> list[str]:
@@ -82,12 +86,16 @@ def busy(detail: str = "detail") -> RunView:
     for number in range(8):
         call_id, name, at = f"c{number}", f"tool{number}", 0.5 * number
         fold(
-            (at, TurnStart()) if number % 4 == 0 else (at, AttemptStart()), (at, called(number, call_id, name)),
-            (at, InputJsonDelta(number, "{}")), (at + 0.1, BlockStop(number, TOOL)),
-            (at + 0.2, ToolStart(ToolCall(call_id, name, {}))), (at + 0.2, ToolProgress(call_id, detail)),
+            (at, TurnStart()) if number % 4 == 0 else (at, AttemptStart()),
+            (at, called(number, call_id, name)),
+            (at, InputJsonDelta(number, "{}")),
+            (at + 0.1, BlockStop(number, TOOL)),
+            (at + 0.2, ToolStart(ToolCall(call_id, name, {}))),
+            (at + 0.2, ToolProgress(call_id, detail)),
             *([(at + 0.4, ToolStop(ToolResult(call_id, detail, name=name)))] if number % 2 else []),
-            turn=1 + number // 4, view=view,
-        )  # fmt: skip
+            turn=1 + number // 4,
+            view=view,
+        )
     return view
 
 
@@ -144,9 +152,12 @@ def test_a_block_is_drawn_from_start_to_stop() -> None:
 
 def test_a_tool_call_and_its_run_are_one_line() -> None:
     view = fold(
-        (0, called(0, "a")), (0.5, InputJsonDelta(0, '{"city":')), (1, BlockStop(0, TOOL)),
-        (2, ToolStart(ToolCall("a", "look", {}))), (3, ToolProgress("a", {"done": 1})),
-    )  # fmt: skip
+        (0, called(0, "a")),
+        (0.5, InputJsonDelta(0, '{"city":')),
+        (1, BlockStop(0, TOOL)),
+        (2, ToolStart(ToolCall("a", "look", {}))),
+        (3, ToolProgress("a", {"done": 1})),
+    )
     assert all_bars(view) == [(Bar("write", 0.0, 1.0), Bar("run", 2.0, 3.0))]
     lines = shown(draw_timeline(view, 100, 5))
     assert '{"done":1}' in lines[1]
@@ -155,10 +166,13 @@ def test_a_tool_call_and_its_run_are_one_line() -> None:
 
 def test_parallel_tools_end_each_at_its_own_end() -> None:
     view = fold(
-        (0, called(0, "a")), (0, called(1, "b")), (1, ToolStart(ToolCall("a", "look", {}))),
-        (1, ToolStart(ToolCall("b", "look", {}))), (1.5, ToolStop(ToolResult("a", "rain", name="look"), seconds=0.5)),
+        (0, called(0, "a")),
+        (0, called(1, "b")),
+        (1, ToolStart(ToolCall("a", "look", {}))),
+        (1, ToolStart(ToolCall("b", "look", {}))),
+        (1.5, ToolStop(ToolResult("a", "rain", name="look"), seconds=0.5)),
         (3, ToolStop(ToolResult("b", "oh", is_error=True, name="look"), seconds=2.0)),
-    )  # fmt: skip
+    )
     assert [bars[-1].end for bars in all_bars(view)] == [1.5, 3.0]
     lines = shown(draw_timeline(view, 100, 6))
     assert "rain" in lines[1]
@@ -178,9 +192,13 @@ def test_a_skipped_call_ends_without_having_run() -> None:
 def test_retracted_text_is_not_shown_and_its_line_is_marked() -> None:
     again = [(1.0, TextDelta(0, "The answer is 42."))]
     view = fold(
-        (0, AttemptStart()), (0, STARTED), (0, TextDelta(0, "The answer is 41.")),
-        (1, BlockAbort(0, BlockType.TEXT, "restart")), (1, STARTED), *again,
-    )  # fmt: skip
+        (0, AttemptStart()),
+        (0, STARTED),
+        (0, TextDelta(0, "The answer is 41.")),
+        (1, BlockAbort(0, BlockType.TEXT, "restart")),
+        (1, STARTED),
+        *again,
+    )
     drawn = "".join(shown(draw_text(view, "Why?", console(), 80, 8)))
     assert "42." in drawn
     assert "41." not in drawn

@@ -99,9 +99,12 @@ def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
     # Every warning, and not `-X dev`: on a slow machine asyncio then reports steps that take a while.
     command = [sys.executable, "-W", "always", "-m", "rxworker", "demo", "--web", "--port", "0", "--no-open"]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"}, encoding="utf-8",
-    )  # fmt: skip
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"},
+        encoding="utf-8",
+    )
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())

@@ -39,11 +39,14 @@ def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str
     """The exit code and the standard error of a command that Ctrl-C reaches while it imports a module."""
     (folder / "sitecustomize.py").write_text(HOLD.format(name=module))
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
         env={**os.environ, "PYTHONPATH": str(folder)},
         # A runner in the background may ignore Ctrl-C, which its children would inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+    )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"

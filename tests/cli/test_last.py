@@ -18,9 +18,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"null", b"[" * 100_000, b'{"provider":1,"model":"m"}', b'{"provider":"\xff","model":"m"}',
-     b'{"provider":"\\ud800","model":"m"}'],
-)  # fmt: skip
+    [
+        b"",
+        b"null",
+        b"[" * 100_000,
+        b'{"provider":1,"model":"m"}',
+        b'{"provider":"\xff","model":"m"}',
+        b'{"provider":"\\ud800","model":"m"}',
+    ],
+)
 def test_what_is_not_a_chat_is_as_if_there_were_none(data: bytes) -> None:
     chat_file().parent.mkdir(parents=True)
     chat_file().write_bytes(data)

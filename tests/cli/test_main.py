@@ -82,9 +82,13 @@ def test_a_full_disk_is_one_line() -> None:
         pytest.skip("no /dev/full on this system")
     with full.open("w") as out:
         done = subprocess.run(
-            [*COMMAND, "decode", "anthropic", "-"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
-            text=True, check=False,
-        )  # fmt: skip
+            [*COMMAND, "decode", "anthropic", "-"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "No space left" in done.stderr
 

@@ -38,8 +38,11 @@ def test_a_project_passes_its_own_test(template: str, projects: Path) -> None:
         cwd=projects / f"my-{template}",
         # A fresh environment has no plugins, and not the options of this run.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
-        capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

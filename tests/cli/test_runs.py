@@ -81,8 +81,12 @@ def test_runs_are_listed_and_shown(rxworker: Rxworker, log: str) -> None:
     (line,) = rxworker("--log", log, "list", "--status", "finished").splitlines()
     shown = rxworker("--log", log, "show", line.split()[0])
     assert shown.splitlines()[:5] == [
-        "user: What is there?", "assistant: Let me see.␛[31m", "call: look(n=1)", "result: saw 1", "assistant: Done.",
-    ]  # fmt: skip
+        "user: What is there?",
+        "assistant: Let me see.␛[31m",
+        "call: look(n=1)",
+        "result: saw 1",
+        "assistant: Done.",
+    ]
     assert "finished: 2 turns, 1 tool calls" in shown
 
 

@@ -112,9 +112,12 @@ def test_a_denial_has_its_reason(rxworker: Rxworker, path: Path) -> None:
 
 
 CANCELLED = {
-    "queued": "is cancelled", "paused": "is cancelled", "cut-off": "the next one, ends it",
-    "finished": "has ended (finished)", "aborted": "has ended (aborted)",
-}  # fmt: skip
+    "queued": "is cancelled",
+    "paused": "is cancelled",
+    "cut-off": "the next one, ends it",
+    "finished": "has ended (finished)",
+    "aborted": "has ended (aborted)",
+}
 
 
 @pytest.mark.parametrize("status", CANCELLED)

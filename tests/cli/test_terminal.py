@@ -32,9 +32,12 @@ class Terminal(AnyTerminal):
         state = str(folder / "state")
         # Without a buffer, as in containers, a write may end early.
         more = {
-            "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "ANTHROPIC_API_KEY": "none", "TERM": kind,
+            "NO_COLOR": "1",
+            "PYTHONUNBUFFERED": "1",
+            "ANTHROPIC_API_KEY": "none",
+            "TERM": kind,
             "XDG_STATE_HOME": state,
-        }  # fmt: skip
+        }
         super().__init__(arguments, folder, columns=columns, environment=more)
 
     def interrupt(self) -> None:

@@ -58,9 +58,12 @@ async def test_a_process_that_drains_is_alive_and_not_ready(tmp_path: Path) -> N
     ):
         one = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "rxworker", "work", "--log", "sqlite:runs.db"),
-            *("my_workers:make_worker", *options), cwd=tmp_path,
-            env={**os.environ, "MY_API_KEY": SECRET, "PYTHONUTF8": "1"}, stdout=PIPE, stderr=PIPE,
-        )  # fmt: skip
+            *("my_workers:make_worker", *options),
+            cwd=tmp_path,
+            env={**os.environ, "MY_API_KEY": SECRET, "PYTHONUTF8": "1"},
+            stdout=PIPE,
+            stderr=PIPE,
+        )
         try:
             assert one.stdout is not None
             [port] = re.findall(r"port ([0-9]+)", (await one.stdout.readline()).decode())
@@ -99,9 +102,16 @@ async def test_a_process_that_drains_is_alive_and_not_ready(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--health", "65536"), ("--health", "127.0.0.1:http"), ("--health", "127.0.0.1:"), ("--drain", "nan"),
-     ("--drain", "-1"), ("--log-level", "loud"), ("--log-format", "xml")],
-)  # fmt: skip
+    [
+        ("--health", "65536"),
+        ("--health", "127.0.0.1:http"),
+        ("--health", "127.0.0.1:"),
+        ("--drain", "nan"),
+        ("--drain", "-1"),
+        ("--log-level", "loud"),
+        ("--log-format", "xml"),
+    ],
+)
 def test_a_wrong_option_is_named(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["work", "--log", "memory:", "m:make", f"{option}={value}"]) == 2
     error = capsys.readouterr().err

@@ -18,14 +18,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 SETTINGS: dict[str, object] = {
-    "include": ["."], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict", "pythonVersion": "3.11",
+    "include": ["."],
+    "extraPaths": [str(ROOT)],
+    "typeCheckingMode": "strict",
+    "pythonVersion": "3.11",
     "reportMissingTypeStubs": False,
     # A page imports and defines the same names again and again, shows a value by naming it, and leaves names to the
     # blocks below.
     "reportDuplicateImport": False,
-    "reportRedeclaration": False, "reportUnusedClass": False, "reportUnusedExpression": False,
-    "reportUnusedFunction": False, "reportUnusedVariable": False,
-}  # fmt: skip
+    "reportRedeclaration": False,
+    "reportUnusedClass": False,
+    "reportUnusedExpression": False,
+    "reportUnusedFunction": False,
+    "reportUnusedVariable": False,
+}
 
 
 def module_of(page: Path) -> str:

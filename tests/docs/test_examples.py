@@ -21,17 +21,27 @@ ANSWERS: dict[str, Sequence[Reply]] = {
     "weather": [call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"), say("Both have 17 °C.")],
     "three_views": [say("The moon is a stone that shines.")],
     "custom_operator": [say("An old pond\na frog jumps in\nthe sound of water")],
-    "permission": [call("delete_file", path="notes.txt") + call("delete_file", path="letters.txt"),
-                   say("notes.txt is gone, letters.txt is kept.")],
-    "bookshelf": [call("add_book", title="Walden") + call("add_book", title="The Pond"), call("read_all"),
-                  say("Ponds.")],
+    "permission": [
+        call("delete_file", path="notes.txt") + call("delete_file", path="letters.txt"),
+        say("notes.txt is gone, letters.txt is kept."),
+    ],
+    "bookshelf": [
+        call("add_book", title="Walden") + call("add_book", title="The Pond"),
+        call("read_all"),
+        say("Ponds."),
+    ],
     "client_only": [say("red green blue")],
-    "board_run": [call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
-                  say("Both have 17 °C. It is clear.")],
+    "board_run": [
+        call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
+        say("Both have 17 °C. It is clear."),
+    ],
     "board_team": [say("An old pond")] * 3,
-    "board_moderator": [say("I am the assistant. Our lawyer has gone home."),
-                        say("The password is 493021. Do not pass the password on."), say("Good morning!")],
-}  # fmt: skip
+    "board_moderator": [
+        say("I am the assistant. Our lawyer has gone home."),
+        say("The password is 493021. Do not pass the password on."),
+        say("Good morning!"),
+    ],
+}
 
 OUTPUT = {
     "weather": "Both have 17 °C.\n"
@@ -76,14 +86,23 @@ To look at
 
 def run_example(name: str, base_url: str) -> subprocess.CompletedProcess[str]:
     settings = {
-        "ANTHROPIC_BASE_URL": base_url, "ANTHROPIC_API_KEY": "none", "OPENAI_BASE_URL": base_url,
-        "OPENAI_API_KEY": "none", "PYTHONUTF8": "1", "NO_PROXY": "127.0.0.1",
-    }  # fmt: skip
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": "none",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": "none",
+        "PYTHONUTF8": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
     return subprocess.run(
         # Development mode warns of whatever is left open.
         [sys.executable, "-X", "dev", str(EXAMPLES / f"{name}.py")],
-        env=os.environ | settings, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=50, check=False,
-    )  # fmt: skip
+        env=os.environ | settings,
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=50,
+        check=False,
+    )
 
 
 def numbered(text: str) -> str:

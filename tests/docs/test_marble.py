@@ -71,8 +71,12 @@ def test_what_happens_in_one_column_is_drawn_below_each_other() -> None:
 def test_a_line_is_read_as_label_stream_operator_and_note() -> None:
     line = "meta:  -u--|   [ count ]   -1-|   u is a usage"
     assert [(piece.kind, piece.text) for piece in parse(line)[0]] == [
-        ("label", "meta:"), ("stream", "-u--|"), ("box", "[ count ]"), ("stream", "-1-|"), ("note", "u is a usage"),
-    ]  # fmt: skip
+        ("label", "meta:"),
+        ("stream", "-u--|"),
+        ("box", "[ count ]"),
+        ("stream", "-1-|"),
+        ("note", "u is a usage"),
+    ]
     assert [piece.text for piece in parse("-a-|   one    two")[0]] == ["-a-|", "one two"]
     assert [piece.column for piece in parse("    yes   no")[0]] == [0, 6]
 

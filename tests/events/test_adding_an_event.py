@@ -33,12 +33,16 @@ Steps: TypeAlias = dict[str, list[tuple[str, str]]]
 
 # By file: the text behind which an addition goes, and the addition. Each is one step of the page.
 STEPS: Steps = {
-    "rxworker/events/turn.py": [("class WatcherDetach(", STRUCT + "class WatcherDetach("),
-                                ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n")],
+    "rxworker/events/turn.py": [
+        ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
+        ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
+    ],
     "rxworker/events/deltas.py": [("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n")],
-    "rxworker/events/__init__.py": [("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
-                                    ('    "RunStart",\n', '    "RunStart",\n    "BudgetWarning",\n')],
-}  # fmt: skip
+    "rxworker/events/__init__.py": [
+        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
+        ('    "RunStart",\n', '    "RunStart",\n    "BudgetWarning",\n'),
+    ],
+}
 STATE_STEPS: Steps = {
     **STEPS,
     "rxworker/events/deltas.py": [
@@ -95,10 +99,13 @@ def run_tests(folder: Path) -> tuple[int, str]:
     """Run the tests of the tables with the package of this folder."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
     done = subprocess.run(
-        command, cwd=folder,
+        command,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(folder), "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -11,10 +11,22 @@ from rxworker.messages import Json
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("", {}), (" \n", {}), ("{}", {}), ("null", {}), (" null\n", {}), ("nul", "nul"), ('"null"', '"null"'),
-     ('{"a": 1}', {"a": 1}), ('{"a": 1', '{"a": 1'), ("[1]", "[1]"), ("free text", "free text"),
-     ('{"a": "\ud800"}', '{"a": "\ud800"}'), ("[" * 5000, "[" * 5000)],
-)  # fmt: skip
+    [
+        ("", {}),
+        (" \n", {}),
+        ("{}", {}),
+        ("null", {}),
+        (" null\n", {}),
+        ("nul", "nul"),
+        ('"null"', '"null"'),
+        ('{"a": 1}', {"a": 1}),
+        ('{"a": 1', '{"a": 1'),
+        ("[1]", "[1]"),
+        ("free text", "free text"),
+        ('{"a": "\ud800"}', '{"a": "\ud800"}'),
+        ("[" * 5000, "[" * 5000),
+    ],
+)
 def test_text_is_an_object_or_stays_text(text: str, value: Json) -> None:
     assert parse_arguments(text) == value
 

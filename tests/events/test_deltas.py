@@ -21,9 +21,17 @@ from rxworker.events import (
 from rxworker.events.deltas import FEW, Deltas, add_deltas, flatten, gather
 
 EVENTS: list[Event] = [
-    TextDelta(0, "a"), TextDelta(0, "b", 1), TextDelta(1, "c"), ThinkingDelta(0, "d"), RefusalDelta(0, "e"),
-    InputJsonDelta(2, "f"), InputJsonDelta(3, "g"), SignatureDelta(0, "s"), BlockStart(0, BlockType.TEXT), Ping(),
-]  # fmt: skip
+    TextDelta(0, "a"),
+    TextDelta(0, "b", 1),
+    TextDelta(1, "c"),
+    ThinkingDelta(0, "d"),
+    RefusalDelta(0, "e"),
+    InputJsonDelta(2, "f"),
+    InputJsonDelta(3, "g"),
+    SignatureDelta(0, "s"),
+    BlockStart(0, BlockType.TEXT),
+    Ping(),
+]
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(1, 6)), max_size=12))

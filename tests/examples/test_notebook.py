@@ -25,9 +25,12 @@ nbformat.write(notebook, sys.argv[2])
 def test_the_notebook_runs_and_shows_the_answer(tmp_path: Path) -> None:
     done = tmp_path / "done.ipynb"
     process = subprocess.run(
-        [sys.executable, "-c", RUN, str(NOTEBOOK), str(done)], capture_output=True, encoding="utf-8", timeout=55,
+        [sys.executable, "-c", RUN, str(NOTEBOOK), str(done)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=55,
         check=False,
-    )  # fmt: skip
+    )
     assert process.returncode == 0, process.stderr
     cells = msgspec.json.decode(done.read_bytes())["cells"]
     outputs = {cell["id"]: cell.get("outputs", []) for cell in cells}

@@ -118,9 +118,12 @@ def test_stray_lines_are_dropped_unless_they_are_requested() -> None:
     data = b'data: 1\n\nerror: {"a": 1}\n\n{\n  "error": {}\n}\n\nfoo: 1\ndata: 2\n\n'
     assert shown(decode([data])) == [("message", "1"), ("message", "2")]
     expected = [
-        ("message", "1"), ("stray", 'error: {"a": 1}'), ("stray", '{\n  "error": {}\n}'), ("message", "2"),
+        ("message", "1"),
+        ("stray", 'error: {"a": 1}'),
+        ("stray", '{\n  "error": {}\n}'),
+        ("message", "2"),
         ("stray", "foo: 1"),
-    ]  # fmt: skip
+    ]
     assert shown(decode([data], stray=True)) == expected
     assert shown(decode(single(data), stray=True)) == expected
 
@@ -276,10 +279,14 @@ def test_what_is_not_larger_than_the_limit_is_as_without_one(data: bytes) -> Non
 
 @pytest.mark.parametrize(
     "data",
-    [b"data: 12345678901234567890\n\n", b"data: 1234567890\ndata: 1234567890\n\n",
-     b": a comment that never seems to end\n\n", b"a stray line of this length\n\n",
-     b"event: 12345678901234567890\n\n"],
-)  # fmt: skip
+    [
+        b"data: 12345678901234567890\n\n",
+        b"data: 1234567890\ndata: 1234567890\n\n",
+        b": a comment that never seems to end\n\n",
+        b"a stray line of this length\n\n",
+        b"event: 12345678901234567890\n\n",
+    ],
+)
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_line_or_frame_above_the_limit_is_refused_and_those_before_it_are_kept(data: bytes, ends: bool) -> None:
     frames, refused = limited([b"data: 1\n\n" + (data if ends else data.strip())], 20)

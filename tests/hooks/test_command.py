@@ -30,12 +30,31 @@ async def test_a_text_is_split_into_words_and_given_to_no_shell(tmp_path: Path) 
 
 
 SHELL = {
-    'echo "\\$HOME"': "$", "echo hi; exit 3": ";", "echo hi;exit 3": ";", "pwd;": ";", "git status|wc": "|",
-    "true&&echo a": "&", "sleep 1 &": "&", "echo a>b": ">", "cat <b": "<", "cat 2>&1": ">", "(cd a)": "(",
-    "echo a\nexit 3": "\n", "echo $HOME": "$", 'echo "${HOME}"': "$", "echo $(pwd)": "$", 'echo "a `pwd`"': "`",
-    "ls *.py": "*", "ls ?": "?", "ls ~/a": "~", "A=b pwd": "A=", "echo a # b": "#", "'a b' ; pwd": ";",
-    "echo \\\\; pwd": ";", "echo \"a'b\" ; echo '\"'": ";",
-}  # fmt: skip
+    'echo "\\$HOME"': "$",
+    "echo hi; exit 3": ";",
+    "echo hi;exit 3": ";",
+    "pwd;": ";",
+    "git status|wc": "|",
+    "true&&echo a": "&",
+    "sleep 1 &": "&",
+    "echo a>b": ">",
+    "cat <b": "<",
+    "cat 2>&1": ">",
+    "(cd a)": "(",
+    "echo a\nexit 3": "\n",
+    "echo $HOME": "$",
+    'echo "${HOME}"': "$",
+    "echo $(pwd)": "$",
+    'echo "a `pwd`"': "`",
+    "ls *.py": "*",
+    "ls ?": "?",
+    "ls ~/a": "~",
+    "A=b pwd": "A=",
+    "echo a # b": "#",
+    "'a b' ; pwd": ";",
+    "echo \\\\; pwd": ";",
+    "echo \"a'b\" ; echo '\"'": ";",
+}
 PLAIN = {
     "echo 'a;b' \"c|d\" e\\;f": "a;b c|d e;f",
     "echo '$HOME `pwd`' \\$HOME": "$HOME `pwd` $HOME",
@@ -149,27 +168,60 @@ async def test_it_does_not_see_the_keys_of_this_process(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize(
     "name",
-    ["OPENAI_API_KEY", "GEMINI_APIKEY", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN", "HF_TOKEN",
-     "DB_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "GH_PAT", "SENTRY_DSN", "GOOGLE_APPLICATION_CREDENTIALS",
-     "ssh_private_key", "API_KEYS", "OPENAI_KEY_2", "OPENAIKEY", "AZURE_OPENAI_KEY1"],
-)  # fmt: skip
+    [
+        "OPENAI_API_KEY",
+        "GEMINI_APIKEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SESSION_TOKEN",
+        "HF_TOKEN",
+        "DB_PASSWORD",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+        "GH_PAT",
+        "SENTRY_DSN",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "ssh_private_key",
+        "API_KEYS",
+        "OPENAI_KEY_2",
+        "OPENAIKEY",
+        "AZURE_OPENAI_KEY1",
+    ],
+)
 def test_a_name_that_sounds_like_a_secret_is_left_out(name: str) -> None:
     assert harmless_environment({name: "x"}) == {}
 
 
 @pytest.mark.parametrize(
     "value",
-    ["sk-ant-1", " sk-ant-1", "AIzaSy1", "AKIA1", "nvapi-1", "ghp_1", "hf_1", "Bearer 1", "postgres://ada:pw@host/db",
-     "https://abcdefghijklmnopqrstuvwxyz@host/repository"],
-)  # fmt: skip
+    [
+        "sk-ant-1",
+        " sk-ant-1",
+        "AIzaSy1",
+        "AKIA1",
+        "nvapi-1",
+        "ghp_1",
+        "hf_1",
+        "Bearer 1",
+        "postgres://ada:pw@host/db",
+        "https://abcdefghijklmnopqrstuvwxyz@host/repository",
+    ],
+)
 def test_a_value_that_looks_like_a_secret_is_left_out(value: str) -> None:
     assert harmless_environment({"PLAIN": value}) == {}
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PATH", "/usr/bin"), ("PWD", "/work"), ("HOME", "/home/ada"), ("KEYBOARD", "de"), ("AUTHOR", "Ada"),
-     ("PROXY", "http://host:80"), ("SSH_AUTH_SOCK", "/run/agent")],
-)  # fmt: skip
+    [
+        ("PATH", "/usr/bin"),
+        ("PWD", "/work"),
+        ("HOME", "/home/ada"),
+        ("KEYBOARD", "de"),
+        ("AUTHOR", "Ada"),
+        ("PROXY", "http://host:80"),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+    ],
+)
 def test_the_rest_stays(name: str, value: str) -> None:
     assert harmless_environment({name: value}) == {name: value}

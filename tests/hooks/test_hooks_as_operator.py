@@ -43,9 +43,18 @@ CONTEXTS: dict[HookPoint, Callable[[], HookContext]] = {
     HookPoint.ON_TURN_END: lambda: end_context("bye"),
 }
 ANSWERS: list[Verdict | Exception | None] = [
-    None, Continue(), Skip("no"), Answer("42"), Abort("enough"), Pause("may it?"), Cancel("no"), Finish(),
-    Finish(final=True), ContinueWithMessages.user("Again."), ValueError("down"),
-]  # fmt: skip
+    None,
+    Continue(),
+    Skip("no"),
+    Answer("42"),
+    Abort("enough"),
+    Pause("may it?"),
+    Cancel("no"),
+    Finish(),
+    Finish(final=True),
+    ContinueWithMessages.user("Again."),
+    ValueError("down"),
+]
 
 
 def hook_of(number: int, point: HookPoint, answer: Verdict | Exception | None) -> Hook[HookContext]:

@@ -23,12 +23,27 @@ from rxworker.tools import Toolbox
 from rxworker.worker import permit
 
 MISSPELT: list[Matcher] = [
-    "delete", "delete_*", "^delete", "Delete_file", "delete-file", " delete_file", "a,delete_file",
-    re.compile("delete"), ["delete"], {"Delete_*"}, "delete|remove",
-]  # fmt: skip
+    "delete",
+    "delete_*",
+    "^delete",
+    "Delete_file",
+    "delete-file",
+    " delete_file",
+    "a,delete_file",
+    re.compile("delete"),
+    ["delete"],
+    {"Delete_*"},
+    "delete|remove",
+]
 FITTING: list[Matcher] = [
-    "delete_file", "delete_.*", re.compile("(?i)DELETE_FILE"), {"delete_file"}, ["delete_*"], frozenset({"*_file"}), "",
-]  # fmt: skip
+    "delete_file",
+    "delete_.*",
+    re.compile("(?i)DELETE_FILE"),
+    {"delete_file"},
+    ["delete_*"],
+    frozenset({"*_file"}),
+    "",
+]
 
 
 @tool

@@ -98,9 +98,20 @@ async def test_a_verdict_of_another_point_is_an_error_whatever_a_failure_means(
 
 
 ODD: list[tuple[object, ...]] = [
-    (None,), (True,), (False,), ("Skip",), (Skip,), (Skip("no"), ...), (..., Skip("no")), (Skip("no"), Skip("no")),
-    (Continue(), ...), (..., True), (..., None), ([Skip("no")],), (OSError("a value, and no error"),),
-]  # fmt: skip
+    (None,),
+    (True,),
+    (False,),
+    ("Skip",),
+    (Skip,),
+    (Skip("no"), ...),
+    (..., Skip("no")),
+    (Skip("no"), Skip("no")),
+    (Continue(), ...),
+    (..., True),
+    (..., None),
+    ([Skip("no")],),
+    (OSError("a value, and no error"),),
+]
 
 
 @pytest.mark.parametrize("made", MADE)

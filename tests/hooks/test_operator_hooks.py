@@ -205,9 +205,15 @@ def test_a_gate_holds_text_until_its_sentence_is_moderated() -> None:
         return answer.pipe(ops.delay(3.0, test.scheduler))
 
     lookup: dict[str, ResponseEvent] = {
-        "s": BlockStart(0, BlockType.TEXT), "a": text("Hel"), "b": text("lo. The sec"), "c": text("ret. Bye"),
-        "d": BlockStop(0, BlockType.TEXT), "A": text("Hello. "), "C": text("[withheld] "), "D": text("Bye"),
-    }  # fmt: skip
+        "s": BlockStart(0, BlockType.TEXT),
+        "a": text("Hel"),
+        "b": text("lo. The sec"),
+        "c": text("ret. Bye"),
+        "d": BlockStop(0, BlockType.TEXT),
+        "A": text("Hello. "),
+        "C": text("[withheld] "),
+        "D": text("Bye"),
+    }
     source = test.hot("  -s-a-b----c-d-----------|", lookup)
     seen = test.observe(source.pipe(moderated(is_fine)))
     assert seen == test.expected("-s------A----C--(D,d)---|", lookup)

@@ -121,10 +121,23 @@ async def test_a_long_answer_has_a_notice_for_the_watchers(length: int, notices:
 
 @pytest.mark.parametrize(
     "command",
-    ["rm -rf /", "sudo rm -fr .", "rm -r -f x", "rm --recursive --force x", "rm -f -R x", "ls; RM -RF x",
-     "dd if=/dev/zero of=/dev/sda", "mkfs.ext4 /dev/sda1", "format c:", "echo > /dev/sda", "chmod -R 777 /",
-     ":(){ :|:& };:", "sudo shutdown now", "rmdir /s /q x"],
-)  # fmt: skip
+    [
+        "rm -rf /",
+        "sudo rm -fr .",
+        "rm -r -f x",
+        "rm --recursive --force x",
+        "rm -f -R x",
+        "ls; RM -RF x",
+        "dd if=/dev/zero of=/dev/sda",
+        "mkfs.ext4 /dev/sda1",
+        "format c:",
+        "echo > /dev/sda",
+        "chmod -R 777 /",
+        ":(){ :|:& };:",
+        "sudo shutdown now",
+        "rmdir /s /q x",
+    ],
+)
 async def test_a_command_that_destroys_is_refused(command: str) -> None:
     verdict = await ask(call_context("run_command", command=command), dangerous_command_guard())
     assert isinstance(verdict, Skip)

@@ -296,8 +296,11 @@ async def test_a_chain_that_is_being_called_goes_on_as_it_was() -> None:
 def test_an_object_states_how_it_is_called() -> None:
     class Gate:
         hook_settings: ClassVar[HookSettings] = {
-            "name": "gate", "matcher": "delete", "priority": 5, "on_failure": "skip",
-        }  # fmt: skip
+            "name": "gate",
+            "matcher": "delete",
+            "priority": 5,
+            "on_failure": "skip",
+        }
 
         def on_message_send(self, context: HookContext) -> None: ...
         def before_tool_call(self, context: HookContext) -> None: ...

@@ -43,8 +43,12 @@ from rxworker.testing.hooks import HookAnswer
 from tests.hooks.asking import verdict_of
 
 CONTEXTS: list[HookContext] = [
-    send_context("hi"), call_context("read"), result_context("read", "text"), end_context("bye"), abort_context(),
-]  # fmt: skip
+    send_context("hi"),
+    call_context("read"),
+    result_context("read", "text"),
+    end_context("bye"),
+    abort_context(),
+]
 
 
 async def ask(context: HookContext, *hooks: HookLike) -> tuple[Verdict, list[tuple[str, str]]]:

@@ -61,9 +61,15 @@ async def test_a_stub_may_raise_or_hang() -> None:
 
 @pytest.mark.parametrize(
     "context",
-    [send_context("hi"), call_context("read"), result_context("read", "text"), end_context("bye"), abort_context(),
-     abort_context("abort", "no")],
-)  # fmt: skip
+    [
+        send_context("hi"),
+        call_context("read"),
+        result_context("read", "text"),
+        end_context("bye"),
+        abort_context(),
+        abort_context("abort", "no"),
+    ],
+)
 async def test_every_point_has_a_context_for_tests(context: HookContext) -> None:
     assert context.point is not None
     stub = HookStub(context.point)

@@ -32,12 +32,26 @@ from rxworker.hub.watcher import Watcher
 START = BlockStart(0, BlockType.TEXT)
 STOP = BlockStop(0, BlockType.TEXT)
 EVENTS: list[Event] = [
-    TextDelta(0, "a"), TextDelta(0, ""), TextDelta(1, "b"), ThinkingDelta(0, "c"), SignatureDelta(0, "d"),
-    ToolProgress("call", 1), Ping(), Usage(1, 2), START, STOP,
-]  # fmt: skip
+    TextDelta(0, "a"),
+    TextDelta(0, ""),
+    TextDelta(1, "b"),
+    ThinkingDelta(0, "c"),
+    SignatureDelta(0, "d"),
+    ToolProgress("call", 1),
+    Ping(),
+    Usage(1, 2),
+    START,
+    STOP,
+]
 DELIVERIES: list[Delivery] = [
-    Reliable(), Reliable(limit=None), Coalesce(), Latest(), DropOldest(), DropOldest(limit=1), DropOldest(limit=3),
-]  # fmt: skip
+    Reliable(),
+    Reliable(limit=None),
+    Coalesce(),
+    Latest(),
+    DropOldest(),
+    DropOldest(limit=1),
+    DropOldest(limit=3),
+]
 
 
 def counts(given: list[Record], delivery: Delivery) -> tuple[int, int, int]:

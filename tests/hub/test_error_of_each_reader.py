@@ -50,13 +50,17 @@ class AwkwardError(Exception):
 
 
 ERRORS: list[Callable[[], Exception]] = [
-    RunCancelledError, lambda: LimitExceededError("max_turns", 3), lambda: LeaseHeldError("run-1", "me", 3.0),
+    RunCancelledError,
+    lambda: LimitExceededError("max_turns", 3),
+    lambda: LeaseHeldError("run-1", "me", 3.0),
     lambda: HttpStatusError("no", status=429, headers={"a": "b"}, body=b"x", url="http://x"),
-    lambda: OddError(what="it"), lambda: AwkwardError("odd"), lambda: OSError(2, "no such file", "a.txt"),
+    lambda: OddError(what="it"),
+    lambda: AwkwardError("odd"),
+    lambda: OSError(2, "no such file", "a.txt"),
     lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
     lambda: KeyError("city"),
     lambda: ExceptionGroup("two", [ValueError("a"), KeyError("b")]),
-]  # fmt: skip
+]
 
 
 def depth(error: BaseException) -> int:

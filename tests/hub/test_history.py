@@ -31,9 +31,13 @@ from rxworker.operators import merge_deltas
 
 TEXTS = st.lists(st.text(alphabet="ab ü\ud800", max_size=3), min_size=1, max_size=6)
 OTHERS: list[Event] = [
-    BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT), CitationDelta(0, {"source": "here"}),
-    InputValueDelta(0, "$.a", 1), ToolProgress("c", 1), Ping(),
-]  # fmt: skip
+    BlockStart(0, BlockType.TEXT),
+    BlockStop(0, BlockType.TEXT),
+    CitationDelta(0, {"source": "here"}),
+    InputValueDelta(0, "$.a", 1),
+    ToolProgress("c", 1),
+    Ping(),
+]
 
 
 @st.composite

@@ -92,9 +92,17 @@ def pieces_of(record: Record) -> list[Record]:
 
 
 DELIVERIES = st.sampled_from(
-    [Reliable(), Reliable(limit=None), Coalesce(), Coalesce(), Coalesce(), Latest(), DropOldest(limit=1),
-     DropOldest(limit=5)]
-)  # fmt: skip
+    [
+        Reliable(),
+        Reliable(limit=None),
+        Coalesce(),
+        Coalesce(),
+        Coalesce(),
+        Latest(),
+        DropOldest(limit=1),
+        DropOldest(limit=5),
+    ]
+)
 MOVES = st.sampled_from(["emit"] * 6 + ["turn"] * 4 + ["follow", "read", "raise", "leave", "pack"] + ["take"] * 3)
 
 

@@ -26,12 +26,15 @@ def model(delay: float = 0.004) -> ScriptedModel:
 
 
 DOORS: dict[str, Callable[[Run[object]], Callable[..., Any]]] = {
-    "run": lambda run: run.pipe, "records": lambda run: run.records.pipe, "events": lambda run: run.events.pipe,
-    "entries": lambda run: run.entries().pipe, "watch": lambda run: run.watch().pipe,
+    "run": lambda run: run.pipe,
+    "records": lambda run: run.records.pipe,
+    "events": lambda run: run.events.pipe,
+    "entries": lambda run: run.entries().pipe,
+    "watch": lambda run: run.watch().pipe,
     "two pipes": lambda run: run.events.pipe(only(TextDelta)).pipe,
     "events of records": lambda run: run.pipe(events()).pipe,
     "a pipe of pipes": lambda run: run.events.pipe(ops.map(str)).pipe,
-}  # fmt: skip
+}
 
 
 def to_list(window: reactivex.Observable[Any]) -> reactivex.Observable[Any]:

@@ -56,9 +56,12 @@ from rxworker.transport import Client, Retry
 MakeProvider = Callable[[str], Provider]
 REASON = "the run was cancelled: enough"
 ALL = (
-    Anthropic("m", api_key="k"), OpenAIChat("m", api_key="k"), OpenAIResponses("m", api_key="k"),
-    Gemini("gemini-3-pro", api_key="k"), Ollama("m"),
-)  # fmt: skip
+    Anthropic("m", api_key="k"),
+    OpenAIChat("m", api_key="k"),
+    OpenAIResponses("m", api_key="k"),
+    Gemini("gemini-3-pro", api_key="k"),
+    Ollama("m"),
+)
 
 
 @pytest.fixture(params=[Anthropic, OpenAIChat], ids=["anthropic", "openai_chat"])
@@ -301,9 +304,13 @@ async def test_a_run_cancelled_there_leaves_nothing_open_and_the_worker_runs_aga
     async with ReplayServer(answer) as server:
         client = Client(make_provider(server.base_url), retry=scene.client_retry)
         worker = Worker(
-            client, tools=scene.tools, hooks=[*scene.hooks, tell], response_retry=scene.retry, parallel=1,
+            client,
+            tools=scene.tools,
+            hooks=[*scene.hooks, tell],
+            response_retry=scene.retry,
+            parallel=1,
             system="Be brief.",
-        )  # fmt: skip
+        )
         run = worker.run("hi")
         records: list[Record] = []
         run.subscribe(records.append, lambda _: None)

@@ -179,22 +179,31 @@ async def test_a_long_loop_stays_below_its_size_and_its_conversation_whole(by: s
 
 
 SEALED: dict[str, tuple[Provider, str, Callable[[int], Message]]] = {
-    "anthropic": (Anthropic("claude-opus-4-6", api_key="k"), "messages",
-                  lambda n: Message.assistant(Thinking("hm", f"seal {n}"), *two_calls(n))),
+    "anthropic": (
+        Anthropic("claude-opus-4-6", api_key="k"),
+        "messages",
+        lambda n: Message.assistant(Thinking("hm", f"seal {n}"), *two_calls(n)),
+    ),
     "responses": (
-        OpenAIResponses("gpt-5.4", api_key="k"), "input",
+        OpenAIResponses("gpt-5.4", api_key="k"),
+        "input",
         lambda n: Message.assistant(
             Thinking(
                 "",
-                echo={"output_index": 0,
-                      "item": {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": f"seal {n}"}},
+                echo={
+                    "output_index": 0,
+                    "item": {"type": "reasoning", "id": f"rs_{n}", "summary": [], "encrypted_content": f"seal {n}"},
+                },
             ),
             *two_calls(n),
         ),
     ),
-    "gemini": (Gemini("gemini-3.8-flash", api_key="k"), "contents",
-               lambda n: Message.assistant(*two_calls(n, {"thoughtSignature": f"seal {n}"}))),
-}  # fmt: skip
+    "gemini": (
+        Gemini("gemini-3.8-flash", api_key="k"),
+        "contents",
+        lambda n: Message.assistant(*two_calls(n, {"thoughtSignature": f"seal {n}"})),
+    ),
+}
 
 
 def two_calls(number: int, echo: Any = None) -> tuple[ToolCall, ToolCall]:

@@ -98,9 +98,12 @@ Act = Callable[[Run[object]], object]
 CONTROLS: dict[str, Act] = {
     "cancel": lambda run: run.cancel(),
     "cancel after the turn": lambda run: run.cancel("after_turn"),
-    "pause": pause, "hand over": hand_over, "limit": reach_limit, "cancel its task": cancel_task,
+    "pause": pause,
+    "hand over": hand_over,
+    "limit": reach_limit,
+    "cancel its task": cancel_task,
     "cancel every task": cancel_all,
-}  # fmt: skip
+}
 
 
 class Seen:

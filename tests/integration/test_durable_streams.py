@@ -68,9 +68,13 @@ async def served(app: web.Application) -> AsyncGenerator[str, None]:
 async def run_node(node: str, *command: str, **environment: str) -> tuple[int | None, str]:
     """The exit code and the output of a program of node."""
     process = await asyncio.create_subprocess_exec(
-        node, *command, cwd=FOLDER, env={**os.environ, **environment}, stdout=asyncio.subprocess.PIPE,
+        node,
+        *command,
+        cwd=FOLDER,
+        env={**os.environ, **environment},
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+    )
     try:
         output, _ = await process.communicate()
     finally:
@@ -140,9 +144,15 @@ async def conformance(node: str, log: EventLog, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     async with served(WritableStreams(log, TIMING).app()) as url:
         _, output = await run_node(
-            node, "node_modules/vitest/vitest.mjs", "run", "conformance.test.mjs", "--reporter=json",
-            f"--outputFile={report}", DURABLE_URL=url, LONG_POLL_MS=str(round(TIMING.long_poll * 1000)),
-        )  # fmt: skip
+            node,
+            "node_modules/vitest/vitest.mjs",
+            "run",
+            "conformance.test.mjs",
+            "--reporter=json",
+            f"--outputFile={report}",
+            DURABLE_URL=url,
+            LONG_POLL_MS=str(round(TIMING.long_poll * 1000)),
+        )
     assert report.exists(), output
     found: dict[str, Any] = json.loads(report.read_text())
     failed = [

@@ -16,10 +16,13 @@ from rxworker.providers import OpenAIResponses
 from rxworker.testing import ReplayServer, ServedResponse
 
 COMPUTER: JsonObject = {
-    "type": "computer_call", "id": "cu_1", "call_id": "call_1", "status": "completed",
+    "type": "computer_call",
+    "id": "cu_1",
+    "call_id": "call_1",
+    "status": "completed",
     "pending_safety_checks": [{"id": "sc_1", "code": "malicious_instructions", "message": "Look at it."}],
     "action": {"type": "click", "button": "left", "x": 10, "y": 20},
-}  # fmt: skip
+}
 SCREENSHOT: JsonObject = {
     "type": "computer_call_output",
     "call_id": "call_1",
@@ -27,17 +30,26 @@ SCREENSHOT: JsonObject = {
     "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"},
 }
 PATCH: JsonObject = {
-    "type": "apply_patch_call", "id": "apc_1", "call_id": "call_2", "status": "completed",
+    "type": "apply_patch_call",
+    "id": "apc_1",
+    "call_id": "call_2",
+    "status": "completed",
     "operation": {"type": "update_file", "path": "a.py", "diff": "@@\n-a\n+b\n"},
-}  # fmt: skip
+}
 PATCHED: JsonObject = {
-    "type": "apply_patch_call_output", "call_id": "call_2", "status": "completed", "output": "Updated a.py.",
-}  # fmt: skip
+    "type": "apply_patch_call_output",
+    "call_id": "call_2",
+    "status": "completed",
+    "output": "Updated a.py.",
+}
 SHELL: JsonObject = {
-    "type": "shell_call", "id": "sh_1", "call_id": "call_3", "status": "completed",
+    "type": "shell_call",
+    "id": "sh_1",
+    "call_id": "call_3",
+    "status": "completed",
     "action": {"commands": ["ls"], "timeout_ms": 1000, "max_output_length": 100},
     "environment": {"type": "local"},
-}  # fmt: skip
+}
 LISTED: JsonObject = {
     "type": "shell_call_output",
     "call_id": "call_3",
@@ -45,8 +57,12 @@ LISTED: JsonObject = {
     "output": [{"stdout": "a.py\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
 }
 APPROVAL: JsonObject = {
-    "type": "mcp_approval_request", "id": "mcpr_1", "name": "search", "arguments": '{"q":"x"}', "server_label": "docs",
-}  # fmt: skip
+    "type": "mcp_approval_request",
+    "id": "mcpr_1",
+    "name": "search",
+    "arguments": '{"q":"x"}',
+    "server_label": "docs",
+}
 APPROVED: JsonObject = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
 PAIRS = ((COMPUTER, SCREENSHOT), (PATCH, PATCHED), (SHELL, LISTED), (APPROVAL, APPROVED))
 

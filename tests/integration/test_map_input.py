@@ -285,9 +285,13 @@ def none_of(message: Message) -> None: ...
 
 
 REFUSING: dict[str, Any] = {
-    "raised ValueError": refuse, "write no passwords": explain, "returned a NoneType": none_of,
-    "returned a str": text_of, "return a Message of that role": other_role, "left nothing": nothing,
-}  # fmt: skip
+    "raised ValueError": refuse,
+    "write no passwords": explain,
+    "returned a NoneType": none_of,
+    "returned a str": text_of,
+    "return a Message of that role": other_role,
+    "left nothing": nothing,
+}
 
 
 @pytest.mark.parametrize("problem", REFUSING)

@@ -55,9 +55,12 @@ async def look(at: str) -> str:
 
 def worker(log: MemoryLog | None = None) -> Worker:
     model = ScriptedModel(
-        [think("Hm.") + say("Let me see.") + call("look", at="a") + call("look", at="b"),
-         say("Now I pay.") + call("pay", euros=3), say("Done.")]
-    )  # fmt: skip
+        [
+            think("Hm.") + say("Let me see.") + call("look", at="a") + call("look", at="b"),
+            say("Now I pay.") + call("pay", euros=3),
+            say("Done."),
+        ]
+    )
     return Worker(model, tools=[pay, look], log=log, shared_state={"count": 0})
 
 

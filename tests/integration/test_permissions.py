@@ -89,9 +89,19 @@ def make_worker() -> Worker:
 # The doors
 
 CASES = (
-    "missing", "empty", "misspelt", "wrong type", "unknown member", "unknown call", "two calls of one id",
-    "text for an object", "edited and then forbidden", "stale", "of another user", "twice",
-)  # fmt: skip
+    "missing",
+    "empty",
+    "misspelt",
+    "wrong type",
+    "unknown member",
+    "unknown call",
+    "two calls of one id",
+    "text for an object",
+    "edited and then forbidden",
+    "stale",
+    "of another user",
+    "twice",
+)
 
 
 class Cell(Struct, frozen=True):
@@ -208,13 +218,18 @@ class Http(WebDoor):
 
     right: ClassVar[Any] = {"decisions": {"pay_1": YES}}
     cells: ClassVar[Cells] = {
-        "missing": [no(None, "400 .*decisions and continue are both missing"), no({}, "400 .*both missing"),
-                    no({"decisions": {"pay_1": {}}}, r"400 .*decisions\['pay_1'\].type is missing"),
-                    no({"decisions": {"pay_1": {"type": "answer"}}}, r"400 .*content is missing")],
-        "empty": [no({"decisions": {}}, "400 .*decisions has no decision"),
-                  no({"decisions": []}, "400 .*decisions has no decision"),
-                  no({"decisions": [None]}, "400 .*decisions has no decision"),
-                  no({"continue": True}, "400 .*paused at the call 'pay_1' of pay")],
+        "missing": [
+            no(None, "400 .*decisions and continue are both missing"),
+            no({}, "400 .*both missing"),
+            no({"decisions": {"pay_1": {}}}, r"400 .*decisions\['pay_1'\].type is missing"),
+            no({"decisions": {"pay_1": {"type": "answer"}}}, r"400 .*content is missing"),
+        ],
+        "empty": [
+            no({"decisions": {}}, "400 .*decisions has no decision"),
+            no({"decisions": []}, "400 .*decisions has no decision"),
+            no({"decisions": [None]}, "400 .*decisions has no decision"),
+            no({"continue": True}, "400 .*paused at the call 'pay_1' of pay"),
+        ],
         "misspelt": [
             no({"Decisions": {"pay_1": NO}}, "400 .*did you mean 'decisions'"),
             no({"decision": {"pay_1": NO}}, "400 .*did you mean 'decisions'"),
@@ -225,7 +240,8 @@ class Http(WebDoor):
             no({"Continue": True}, "400 .*did you mean 'continue'"),
         ],
         "wrong type": [
-            no("approve", "400 .*the body is a text"), no([YES], "400 .*the body is a list"),
+            no("approve", "400 .*the body is a text"),
+            no([YES], "400 .*the body is a list"),
             no({"decisions": "approve"}, "400 .*decisions is a text"),
             no({"decisions": {"pay_1": "approve"}}, "400 .*is a text"),
             no({"decisions": {"pay_1": True}}, "400 .*is a boolean"),
@@ -236,7 +252,8 @@ class Http(WebDoor):
             no({"decisions": {"pay_1": {**YES, "input": None}}}, "400 .*input: expected"),
             no({"decisions": {"pay_1": {**NO, "reason": 1}}}, "400 .*reason: expected"),
             no({"continue": "true"}, "400 .*continue is 'true'"),
-            no({"continue": 1}, "400 .*continue is 1"), no(b"{'decisions'}", "400 .*not valid JSON"),
+            no({"continue": 1}, "400 .*continue is 1"),
+            no(b"{'decisions'}", "400 .*not valid JSON"),
         ],
         "unknown member": [
             no({"decisions": {"pay_1": YES}, "x": 1}, "400 .*x: there is no such member"),
@@ -247,12 +264,16 @@ class Http(WebDoor):
             no(b'{"decisions": {"pay_1": {"type": "deny", "type": "approve"}}}', "twice"),
             no({"decisions": {"pay_1": {**YES, "input": TWO}}}, "400 .*'euros' twice"),
         ],
-        "unknown call": [no({"decisions": {"pay_9": YES}}, "400 .*no pending call has the id 'pay_9'"),
-                         no({"decisions": {"pay_1": YES, "pay_9": NO}}, "400 .*pending are: 'pay_1' of pay"),
-                         no({"decisions": [YES, YES]}, "400 .*2 decisions about 1 pending calls")],
-        "two calls of one id": [Cell([{"decisions": {"pay_1": YES}}], "400 .*give a list with one", "twins"),
-                                Cell([{"decisions": {"pay_1": NO}}], "400 .*give a list with one", "twins"),
-                                Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False)],
+        "unknown call": [
+            no({"decisions": {"pay_9": YES}}, "400 .*no pending call has the id 'pay_9'"),
+            no({"decisions": {"pay_1": YES, "pay_9": NO}}, "400 .*pending are: 'pay_1' of pay"),
+            no({"decisions": [YES, YES]}, "400 .*2 decisions about 1 pending calls"),
+        ],
+        "two calls of one id": [
+            Cell([{"decisions": {"pay_1": YES}}], "400 .*give a list with one", "twins"),
+            Cell([{"decisions": {"pay_1": NO}}], "400 .*give a list with one", "twins"),
+            Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False),
+        ],
         "text for an object": [
             no({"decisions": {"pay_1": {**YES, "input": "1"}}}, "400 .*give an object"),
             no({"decisions": {"pay_1": {**YES, "input": ""}}}, "400 .*give an object"),
@@ -265,7 +286,7 @@ class Http(WebDoor):
         "stale": [Cell([right, right], "409 .*resumed already", "again", waits=False, paid=[1000])],
         "of another user": [Cell([right], "404 ", user="bob")],
         "twice": [Cell([right, right], "409 .*resumed already", waits=False, paid=[1000])],
-    }  # fmt: skip
+    }
 
 
 class Socket(WebDoor):
@@ -574,9 +595,12 @@ class Mcp(Door):
         responses: Any = {} if given is None else {"approval": given}
         try:
             result = await self.using.session.call_tool(
-                "clerk", {"message": self.text}, input_responses=responses, request_state=self.state,
+                "clerk",
+                {"message": self.text},
+                input_responses=responses,
+                request_state=self.state,
                 allow_input_required=True,
-            )  # fmt: skip
+            )
         except mcp.MCPError as error:
             return str(error)
         if isinstance(result, mcp.types.InputRequiredResult):
@@ -590,13 +614,18 @@ class Mcp(Door):
     cells: ClassVar[Cells] = {
         "missing": [no(None, "nothing was decided"), denied(None), denied({"reason": "do not"})],
         "empty": [denied({}, f"{NOT_FILLED}.approve is missing")],
-        "misspelt": [denied({"Approve": True}, "did you mean 'approve'"),
-                     denied({"approved": True}, "did you mean 'approve'"),
-                     denied({"approve": True, "reasons": "no"}, "did you mean 'reason'")],
-        "wrong type": [denied({"approve": "true"}, "approve: expected"), denied({"approve": 1}, "approve: expected"),
-                       denied({"approve": False}, "This call was not approved"),
-                       denied({"approve": True}, "This call was not approved", "decline"),
-                       denied({"approve": True}, "cancelled", "cancel")],
+        "misspelt": [
+            denied({"Approve": True}, "did you mean 'approve'"),
+            denied({"approved": True}, "did you mean 'approve'"),
+            denied({"approve": True, "reasons": "no"}, "did you mean 'reason'"),
+        ],
+        "wrong type": [
+            denied({"approve": "true"}, "approve: expected"),
+            denied({"approve": 1}, "approve: expected"),
+            denied({"approve": False}, "This call was not approved"),
+            denied({"approve": True}, "This call was not approved", "decline"),
+            denied({"approve": True}, "cancelled", "cancel"),
+        ],
         "unknown member": [denied({"approve": True, "input": "x"}, "input: there is no such")],
         "unknown call": "a form has no id of a call",
         "two calls of one id": [Cell([accepted({"approve": False})], "not approved|waits again", "twins", waits=False)],
@@ -605,7 +634,7 @@ class Mcp(Door):
         "stale": [Cell([right, right], "resumed already", "again", waits=False, paid=[1000])],
         "of another user": "the state of a request is encrypted, and belongs to who has it",
         "twice": [Cell([right, right], "resumed already", waits=False, paid=[1000])],
-    }  # fmt: skip
+    }
 
 
 class McpLegacy(Mcp):
@@ -699,19 +728,30 @@ class Acp(Door):
 
     right: ClassVar[Any] = chosen()
     cells: ClassVar[Cells] = {
-        "missing": [no({}, "outcome"), no({"outcome": {}}, "outcome"),
-                    no({"outcome": {"outcome": "selected"}}, "optionId is missing")],
+        "missing": [
+            no({}, "outcome"),
+            no({"outcome": {}}, "outcome"),
+            no({"outcome": {"outcome": "selected"}}, "optionId is missing"),
+        ],
         "empty": [no(chosen(""), "optionId is missing")],
-        "misspelt": [no({"outcome": {"outcome": "selected", "optionID": "allow_once"}}, "optionID"),
-                     no({"outcome": {"outcome": "Selected", "optionId": "allow_once"}}, "Selected"),
-                     no(chosen("allow"), "did you mean 'allow_"), no(chosen("allow_onc"), "did you mean 'allow_once'")],
-        "wrong type": [no(chosen(True), "optionId"), no({"outcome": "selected"}, "outcome"),
-                       no("allow_once", "request_permission")],
+        "misspelt": [
+            no({"outcome": {"outcome": "selected", "optionID": "allow_once"}}, "optionID"),
+            no({"outcome": {"outcome": "Selected", "optionId": "allow_once"}}, "Selected"),
+            no(chosen("allow"), "did you mean 'allow_"),
+            no(chosen("allow_onc"), "did you mean 'allow_once'"),
+        ],
+        "wrong type": [
+            no(chosen(True), "optionId"),
+            no({"outcome": "selected"}, "outcome"),
+            no("allow_once", "request_permission"),
+        ],
         "unknown member": [
             no(chosen(input={"euros": 1}), "input"),
             no({**chosen(), "approved": False}, "approved"),
-            no(b'{"outcome": {"outcome": "selected", "optionId": "reject_once", "optionId": "allow_once"}}',
-               "'optionId' twice"),
+            no(
+                b'{"outcome": {"outcome": "selected", "optionId": "reject_once", "optionId": "allow_once"}}',
+                "'optionId' twice",
+            ),
         ],
         "unknown call": "an answer belongs to a request, which is about one call",
         "two calls of one id": [Cell([chosen("reject_once")], "answered", "twins", waits=False)],
@@ -720,7 +760,7 @@ class Acp(Door):
         "stale": "an answer belongs to a request; a second one to the same is dropped",
         "of another user": "an agent of this protocol has one user",
         "twice": [Cell([[right, right]], "paid 1000", waits=False, paid=[1000])],
-    }  # fmt: skip
+    }
 
 
 class Stored(Door):
@@ -751,26 +791,34 @@ class Stored(Door):
     cells: ClassVar[Cells] = {
         "missing": [no({}, "decisions is missing.*resume it in a program"), no({"decisions": [{}]}, "type")],
         "empty": [no({"decisions": []}, "0 decisions"), no({"decisions": [None]}, "no decision")],
-        "misspelt": [no({"Decisions": [YES]}, "did you mean 'decisions'"),
-                     no({"decisions": [{"type": "aprove"}]}, "aprove")],
-        "wrong type": [no({"decisions": None}, "decisions: expected"),
-                       no({"decisions": {"pay_1": YES}}, "decisions: expected"),
-                       no({"decisions": ["approve"]}, "expected"),
-                       no({"decisions": [{**YES, "input": 1}]}, "input: expected")],
-        "unknown member": [no({"decisions": [YES], "always": True}, "always: there is no such member"),
-                           no({"decisions": [{**YES, "inputs": {}}]}, "inputs: there is no such member")],
+        "misspelt": [
+            no({"Decisions": [YES]}, "did you mean 'decisions'"),
+            no({"decisions": [{"type": "aprove"}]}, "aprove"),
+        ],
+        "wrong type": [
+            no({"decisions": None}, "decisions: expected"),
+            no({"decisions": {"pay_1": YES}}, "decisions: expected"),
+            no({"decisions": ["approve"]}, "expected"),
+            no({"decisions": [{**YES, "input": 1}]}, "input: expected"),
+        ],
+        "unknown member": [
+            no({"decisions": [YES], "always": True}, "always: there is no such member"),
+            no({"decisions": [{**YES, "inputs": {}}]}, "inputs: there is no such member"),
+        ],
         "unknown call": [no({"decisions": [YES, YES]}, "2 decisions about 1 pending calls")],
         "two calls of one id": [Cell([{"decisions": [NO, NO]}], "not approved", "twins", waits=False)],
-        "text for an object": [no({"decisions": [{**YES, "input": "1"}]}, "give an object"),
-                               no({"decisions": [{**YES, "input": TWO}]}, "'euros' twice"),
-                               Cell([{"decisions": [{**YES, "input": '{"euros": 666}'}]}], "forbidden", waits=False)],
+        "text for an object": [
+            no({"decisions": [{**YES, "input": "1"}]}, "give an object"),
+            no({"decisions": [{**YES, "input": TWO}]}, "'euros' twice"),
+            Cell([{"decisions": [{**YES, "input": '{"euros": 666}'}]}], "forbidden", waits=False),
+        ],
         "edited and then forbidden": [
             Cell([{"decisions": [{**YES, "input": {"euros": 666}}]}], "forbidden", waits=False)
         ],
         "stale": "a command belongs to one pause of one run",
         "of another user": "who can write to the log is trusted",
         "twice": [Cell([right, right], "decided|sent|already", waits=False, paid=[1000])],
-    }  # fmt: skip
+    }
 
 
 class CommandLine(Door):
@@ -801,34 +849,50 @@ class CommandLine(Door):
 
     right: ClassVar[Any] = ["--approve", "pay_1"]
     cells: ClassVar[Cells] = {
-        "missing": [no([], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID"),
-                    no(["--approve"], "expected one argument"),
-                    no(["--reason", "yes"], "Give --approve ID or --deny ID"),
-                    no(["--decisions", '{"decisions": {"pay_1": {}}}'], "type is missing")],
-        "empty": [no(["--approve", ""], "no pending call has the id ''"), no(["--decisions", ""], "both missing"),
-                  no(["--decisions", '{"decisions": {}}'], "has no decision"),
-                  no(["--continue"], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID")],
-        "misspelt": [no(["--aprove", "pay_1"], "unrecognized arguments"),
-                     no(["--app", "pay_1"], "unrecognized arguments"),
-                     no(["--decisions", '{"decisions": {"pay_1": {"type": "aprove"}}}'], "did you mean")],
-        "wrong type": [no(["--decisions", "approve"], "not valid JSON"),
-                       no(["--decisions", '["approve"]'], "the body is a list"),
-                       no(["approve"], "unrecognized arguments")],
+        "missing": [
+            no([], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID"),
+            no(["--approve"], "expected one argument"),
+            no(["--reason", "yes"], "Give --approve ID or --deny ID"),
+            no(["--decisions", '{"decisions": {"pay_1": {}}}'], "type is missing"),
+        ],
+        "empty": [
+            no(["--approve", ""], "no pending call has the id ''"),
+            no(["--decisions", ""], "both missing"),
+            no(["--decisions", '{"decisions": {}}'], "has no decision"),
+            no(["--continue"], r"waits for pay_1: pay\(euros=1000\)\. Give --approve ID"),
+        ],
+        "misspelt": [
+            no(["--aprove", "pay_1"], "unrecognized arguments"),
+            no(["--app", "pay_1"], "unrecognized arguments"),
+            no(["--decisions", '{"decisions": {"pay_1": {"type": "aprove"}}}'], "did you mean"),
+        ],
+        "wrong type": [
+            no(["--decisions", "approve"], "not valid JSON"),
+            no(["--decisions", '["approve"]'], "the body is a list"),
+            no(["approve"], "unrecognized arguments"),
+        ],
         "unknown member": [
             no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "inputs": {}}}}'], "did you mean 'input'"),
             no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "always": true}}}'], "always is for"),
             no([*right, "--reason", "well"], "unclear|Give|--reason"),
         ],
-        "unknown call": [no(["--approve", "pay_9"], "no pending call has the id 'pay_9'"),
-                         no([*right, "--deny", "pay_9"], "pending are: 'pay_1' of pay")],
-        "two calls of one id": [Cell([["--deny", "pay_1"]], "", "twins", waits=False),
-                                Cell([["--deny", "pay_1", "--deny", "pay_1~2"]], "not approved", "twins", waits=False)],
+        "unknown call": [
+            no(["--approve", "pay_9"], "no pending call has the id 'pay_9'"),
+            no([*right, "--deny", "pay_9"], "pending are: 'pay_1' of pay"),
+        ],
+        "two calls of one id": [
+            Cell([["--deny", "pay_1"]], "", "twins", waits=False),
+            Cell([["--deny", "pay_1", "--deny", "pay_1~2"]], "not approved", "twins", waits=False),
+        ],
         "text for an object": [
             no(["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": "1"}}}'], "give an object")
         ],
         "edited and then forbidden": [
-            Cell([["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": {"euros": 666}}}}']],
-                 "forbidden", waits=False)
+            Cell(
+                [["--decisions", '{"decisions": {"pay_1": {"type": "approve", "input": {"euros": 666}}}}']],
+                "forbidden",
+                waits=False,
+            )
         ],
         "stale": [Cell([["--deny", "pay_1"], right], "already", waits=False)],
         "of another user": "who can write to the log is trusted",
@@ -836,13 +900,15 @@ class CommandLine(Door):
             no([*right, "--deny", "pay_1"], "two different decisions"),
             no([*right, "--decisions", "{}"], "Give --approve ID or --deny ID"),
             no(
-                [*("--decisions", '{"decisions": {"pay_1": {"type": "deny"}}}'),
-                 *("--decisions", '{"decisions": {"pay_1": {"type": "approve"}}}')],
+                [
+                    *("--decisions", '{"decisions": {"pay_1": {"type": "deny"}}}'),
+                    *("--decisions", '{"decisions": {"pay_1": {"type": "approve"}}}'),
+                ],
                 "--decisions is given twice",
             ),
             Cell([right, right], "already", waits=False, paid=[1000]),
         ],
-    }  # fmt: skip
+    }
 
 
 def tampered(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:

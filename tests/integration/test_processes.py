@@ -130,9 +130,13 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     row("cancelled", CANCELLED, say("Hello") + stall(), "again", says="again\n"),
     row("refused", FAILING, ServedResponse.from_status(401, body={"error": {"message": "no"}}), says="ProviderError\n"),
     row("fails in the middle", FAILING, say("Hel") + fail("busy", "overloaded"), says="ProviderError\n"),
-    row("cut in the middle", FAILING, ServedResponse.from_reply(say("Hello, world"), cut_after=4),
-        says="TransportError\n"),
-)  # fmt: skip
+    row(
+        "cut in the middle",
+        FAILING,
+        ServedResponse.from_reply(say("Hello, world"), cut_after=4),
+        says="TransportError\n",
+    ),
+)
 def test_a_program_ends_without_complaints(program: subprocess.Popen[str], says: str) -> None:
     out, err = end_of(program)
     assert (program.returncode, out, err) == (0, says, "")

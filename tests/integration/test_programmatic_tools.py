@@ -303,13 +303,19 @@ async def forecast(region: str) -> str:
 
 async def test_a_search_of_anthropics_finds_a_tool() -> None:
     search: JsonObject = {
-        "type": "server_tool_use", "id": "srvtoolu_2", "name": "tool_search_tool_bm25", "input": {"query": "weather"},
-    }  # fmt: skip
+        "type": "server_tool_use",
+        "id": "srvtoolu_2",
+        "name": "tool_search_tool_bm25",
+        "input": {"query": "weather"},
+    }
     found: JsonObject = {
-        "type": "tool_search_tool_result", "tool_use_id": "srvtoolu_2",
-        "content": {"type": "tool_search_tool_search_result",
-                    "tool_references": [{"type": "tool_reference", "tool_name": "forecast"}]},
-    }  # fmt: skip
+        "type": "tool_search_tool_result",
+        "tool_use_id": "srvtoolu_2",
+        "content": {
+            "type": "tool_search_tool_search_result",
+            "tool_references": [{"type": "tool_reference", "tool_name": "forecast"}],
+        },
+    }
     call = {k: v for k, v in calls("forecast", "east").items() if k != "caller"}
     first = answer(search, found, call, stop="tool_use")
     async with ReplayServer([first, answer(text("Rain."))]) as server:
@@ -347,9 +353,14 @@ def message(said: str) -> JsonObject:
 
 def function_call(name: str, region: str, **more: Any) -> JsonObject:
     return {
-        "type": "function_call", "id": f"fc_{region}", "call_id": f"call_{region}", "name": name,
-        "arguments": f'{{"region":"{region}"}}', "status": "completed", **more,
-    }  # fmt: skip
+        "type": "function_call",
+        "id": f"fc_{region}",
+        "call_id": f"call_{region}",
+        "name": name,
+        "arguments": f'{{"region":"{region}"}}',
+        "status": "completed",
+        **more,
+    }
 
 
 def responses(server: ReplayServer) -> OpenAIResponses:
@@ -358,14 +369,21 @@ def responses(server: ReplayServer) -> OpenAIResponses:
 
 async def test_a_program_of_responses_calls_a_tool_and_goes_on() -> None:
     program: JsonObject = {
-        "type": "program", "id": "prog_1", "call_id": "call_program", "code": "await tools.sales({region: 'east'})",
+        "type": "program",
+        "id": "prog_1",
+        "call_id": "call_program",
+        "code": "await tools.sales({region: 'east'})",
         "fingerprint": "f",
-    }  # fmt: skip
+    }
     caller: JsonObject = {"type": "program", "caller_id": "call_program"}
     call = function_call("sales", "east", caller=caller)
     output: JsonObject = {
-        "type": "program_output", "id": "out_1", "call_id": "call_program", "result": "3", "status": "completed",
-    }  # fmt: skip
+        "type": "program_output",
+        "id": "out_1",
+        "call_id": "call_program",
+        "result": "3",
+        "status": "completed",
+    }
     async with ReplayServer(
         [response(program, call), response(output, message("Three.")), response(message("Bye."))]
     ) as server:
@@ -391,13 +409,21 @@ async def test_a_search_of_responses_finds_a_tool_in_a_namespace() -> None:
         "tools": [{"type": "function", "name": "forecast"}],
     }
     search: JsonObject = {
-        "type": "tool_search_call", "id": "tsc_1", "execution": "server", "call_id": None, "status": "completed",
+        "type": "tool_search_call",
+        "id": "tsc_1",
+        "execution": "server",
+        "call_id": None,
+        "status": "completed",
         "arguments": {"paths": ["weather"]},
-    }  # fmt: skip
+    }
     found: JsonObject = {
-        "type": "tool_search_output", "id": "tso_1", "execution": "server", "call_id": None, "status": "completed",
+        "type": "tool_search_output",
+        "id": "tso_1",
+        "execution": "server",
+        "call_id": None,
+        "status": "completed",
         "tools": [space],
-    }  # fmt: skip
+    }
     call = function_call("forecast", "east", namespace="weather")
     async with ReplayServer([response(search, found, call), response(message("Rain."))]) as server:
         options = Options(extra={"tools": [space, {"type": "tool_search"}]})
@@ -418,17 +444,25 @@ async def add(expression: str) -> str:
 
 async def test_responses_call_a_tool_with_free_text() -> None:
     call: JsonObject = {
-        "type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "add", "input": "1+2",
+        "type": "custom_tool_call",
+        "id": "ctc_1",
+        "call_id": "call_1",
+        "name": "add",
+        "input": "1+2",
         "status": "completed",
-    }  # fmt: skip
+    }
     async with ReplayServer([response(call), response(message("Three."))]) as server:
         worker = Worker(responses(server), tools=[add])
         ended = await worker.run("1+2?")
         first, second = sent(server, 0), sent(server, 1)
     assert first["tools"] == [
-        {"type": "custom", "name": "add", "description": "Add numbers, such as 1+2.",
-         "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9+]+"}}
-    ]  # fmt: skip
+        {
+            "type": "custom",
+            "name": "add",
+            "description": "Add numbers, such as 1+2.",
+            "format": {"type": "grammar", "syntax": "regex", "definition": "[0-9+]+"},
+        }
+    ]
     (made,) = ended.conversation.messages[1].tool_calls
     assert isinstance(made, ToolCall)
     assert made.input == "1+2"

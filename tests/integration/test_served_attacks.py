@@ -213,13 +213,20 @@ async def test_a_body_that_is_framed_wrongly_is_refused() -> None:
 
 DEEP = "[" * 20_000 + "]" * 20_000
 STRANGE = [
-    "[]", "null", "1e999", '{"input":1e999}', '{"input":"\\ud83d"}', '{"input":"a"}x', f'{{"input":{DEEP}}}',
-    f'{{"input":"a","more":{DEEP}}}', '{"input":"a","worker":"no"}',
+    "[]",
+    "null",
+    "1e999",
+    '{"input":1e999}',
+    '{"input":"\\ud83d"}',
+    '{"input":"a"}x',
+    f'{{"input":{DEEP}}}',
+    f'{{"input":"a","more":{DEEP}}}',
+    '{"input":"a","worker":"no"}',
     '{"threadId":"t","runId":"r","messages":[{"role":"user","content":[[]]}]}',
     '{"threadId":"t","runId":"r","messages":[],"resume":[{"interruptId":"x","status":"resolved"}]}',
     f'{{"threadId":"t","runId":"r","state":{DEEP},"messages":[]}}',
     '{"id":"c","messages":[{"role":"user","parts":[{"type":"file","url":"file:///etc/passwd"}]}]}',
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("path", ["api/runs", "ag-ui", "api/chat", "api/runs/RUN/resume"])
@@ -373,8 +380,14 @@ def raising(error: Exception) -> MakeServedWorker:
 
 
 ERRORS: list[Callable[[str], Exception]] = [
-    RuntimeError, TimeoutError, ConnectionError, KeyError, ConfigurationError, LocalProtocolError, RemoteProtocolError,
-]  # fmt: skip
+    RuntimeError,
+    TimeoutError,
+    ConnectionError,
+    KeyError,
+    ConfigurationError,
+    LocalProtocolError,
+    RemoteProtocolError,
+]
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -679,9 +679,13 @@ HOOKS: dict[str, tuple[BeforeToolCallVerdict | None, bool]] = {
 }
 """What a hook does with a call of the page, and whether it changes the arguments before."""
 DECIDED: list[tuple[str, bool, str | None]] = [
-    ("skip", False, None), ("edit", False, "blue"), ("pause", True, "red"), ("pause", False, None),
-    ("edit and pause", True, "blue"), ("edit and pause", False, None),
-]  # fmt: skip
+    ("skip", False, None),
+    ("edit", False, "blue"),
+    ("pause", True, "red"),
+    ("pause", False, None),
+    ("edit and pause", True, "blue"),
+    ("edit and pause", False, None),
+]
 """The hook, whether a person approves, and the colour that the page paints."""
 
 

@@ -53,10 +53,13 @@ def step(sums: dict[str, int], record: Record) -> dict[str, int]:
 
 
 DESK = Dashboard(
-    [panel("Tools", count(ToolStop)), panel("Ended", count(RunStop)),
-     panel("Tools by run", count(ToolStop), view="bar", group=run_of)],
+    [
+        panel("Tools", count(ToolStop)),
+        panel("Ended", count(RunStop)),
+        panel("Tools by run", count(ToolStop), view="bar", group=run_of),
+    ],
     title="Desk",
-)  # fmt: skip
+)
 
 
 async def main(address: str) -> None:

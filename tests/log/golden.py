@@ -84,9 +84,13 @@ def review(context: TurnEndContext) -> Pause | None:
 def worker(log: EventLog, case: str, *replies: Reply) -> Worker:
     """The worker of all golden runs."""
     return Worker(
-        ScriptedModel(replies), tools=[book, pay, SHOW], hooks=[limit, note, check, review], log=log, name="clerk",
+        ScriptedModel(replies),
+        tools=[book, pay, SHOW],
+        hooks=[limit, note, check, review],
+        log=log,
+        name="clerk",
         labels={"case": case},
-    )  # fmt: skip
+    )
 
 
 async def states(log: EventLog) -> dict[str, Any]:
@@ -127,9 +131,12 @@ async def write(folder: Path) -> None:
     """Write a log with runs that have ended, that wait in every way, and that were cut."""
     async with SQLiteLog(folder / "runs.db") as log:
         await worker(
-            log, "finished", think("Two seats, then the large payment.") + say("At once.") + call("book", seats=2),
-            call("pay", euros=400), say("Booked, not paid: \U0001f4b6 400 is too much."),
-        ).run("Book 2 seats, and pay 400 euros.")  # fmt: skip
+            log,
+            "finished",
+            think("Two seats, then the large payment.") + say("At once.") + call("book", seats=2),
+            call("pay", euros=400),
+            say("Booked, not paid: \U0001f4b6 400 is too much."),
+        ).run("Book 2 seats, and pay 400 euros.")
         await paused(worker(log, "call", call("pay", euros=3)).run("Pay 3 euros."))
         await paused(worker(log, "turn", say("Draft: hello.")).run("Write."))
         run = worker(log, "caller", call("book", seats=1) + call("pay", euros=3)).run("Wait.")

@@ -21,9 +21,12 @@ WAITS = 60.0
 SETTINGS = {
     # The directory is deleted at the end: nothing need survive a loss of power.
     "fsync": "off",
-    "full_page_writes": "off", "shared_buffers": "32MB", "max_connections": "200", "max_wal_size": "4GB",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": "200",
+    "max_wal_size": "4GB",
     "listen_addresses": "127.0.0.1",
-}  # fmt: skip
+}
 
 
 def find_programs() -> Path | None:

@@ -99,17 +99,25 @@ asyncio.run(main())
 
 @pytest.mark.parametrize(
     ("store", "end"),
-    [("nats", "return"), ("nats", "sys.exit(3)"), ("nats", "raise KeyboardInterrupt"), ("sqlite", "return"),
-     ("postgres", "return")],
-)  # fmt: skip
+    [
+        ("nats", "return"),
+        ("nats", "sys.exit(3)"),
+        ("nats", "raise KeyboardInterrupt"),
+        ("sqlite", "return"),
+        ("postgres", "return"),
+    ],
+)
 async def test_a_process_that_ends_while_a_run_goes_on_stores_its_end_and_does_not_wait(
     end: str, store: str, new_address: NewAddress
 ) -> None:
     address, began = new_address(store), time.monotonic()
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", PROGRAM.format(end=end), address], capture_output=True, text=True,
+        subprocess.run,
+        [sys.executable, "-c", PROGRAM.format(end=end), address],
+        capture_output=True,
+        text=True,
         timeout=60,
-    )  # fmt: skip
+    )
     assert time.monotonic() - began < 20  # of a machine that others use too; it was 30 s and more
     async with open_log(address) as log:
         info = await log.existing(done.stdout.strip())

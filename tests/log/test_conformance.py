@@ -448,9 +448,15 @@ async def test_a_run_that_cannot_be_decoded_hides_no_other_and_is_not_claimed(
         for run in bad:
             every = (*statuses, "queued", "aborted")
             calls = (
-                log.info(run), log.claim(run, statuses=every), stored(log, run), set_allowed(log, run, ()),
-                dismiss_run(log, run, "x"), log.requeue(run), fork_run(log, run, 1), anext(aiter(export_run(log, run))),
-            )  # fmt: skip
+                log.info(run),
+                log.claim(run, statuses=every),
+                stored(log, run),
+                set_allowed(log, run, ()),
+                dismiss_run(log, run, "x"),
+                log.requeue(run),
+                fork_run(log, run, 1),
+                anext(aiter(export_run(log, run))),
+            )
             for call in calls:
                 with pytest.raises(LogError, match=run):
                     await call

@@ -196,9 +196,17 @@ def test_a_resumed_run_of_the_version_before_keeps_what_was_decided() -> None:
     first, second = ToolCall("a", "show", {}), ToolCall("c", "pay", {"euros": 3})
     refused = ToolResult("b", "no", is_error=True, name="pay")
     members = msgspec.to_builtins(
-        {"type": "run_resume", "pending": [first, second], "refused": [refused], "places": [0, 2], "key": "run-1/1",
-         "spared": [[("limit", 0), ("note", 0)], []], "approved": [0], "offered": True}
-    )  # fmt: skip
+        {
+            "type": "run_resume",
+            "pending": [first, second],
+            "refused": [refused],
+            "places": [0, 2],
+            "key": "run-1/1",
+            "spared": [[("limit", 0), ("note", 0)], []],
+            "approved": [0],
+            "offered": True,
+        }
+    )
     spared = (("limit", 0), ("note", 0))
     calls = (PausedCall(0, first, spared, is_approved=True), PausedCall(2, second))
     pause = PauseState("client_tool", calls, (), refused={1: refused}, key="run-1/1")

@@ -392,9 +392,14 @@ async def test_what_cannot_be_stored_or_read_fails_alone(postgres: PostgresServe
         claim = await log.claim(RUN, create=True)
         await log.append(claim, entries(1), after=0)
         results = await asyncio.gather(
-            log.append(claim, entries(1, 1), after=1), log.claim("a\0b", create=True), log.send(RUN, Command("cancel")),
-            log.info("a\0b"), log.info(RUN), log.info("\ud800"), return_exceptions=True,
-        )  # fmt: skip
+            log.append(claim, entries(1, 1), after=1),
+            log.claim("a\0b", create=True),
+            log.send(RUN, Command("cancel")),
+            log.info("a\0b"),
+            log.info(RUN),
+            log.info("\ud800"),
+            return_exceptions=True,
+        )
         errors = [isinstance(result, LogError) for result in results]
         assert errors == [False, True, False, True, False, True], results
         assert await numbers(log) == [1, 2]
@@ -482,12 +487,15 @@ def test_a_password_is_in_no_error(postgres: PostgresServer) -> None:
     secret = PASSWORD.replace(" ", "%20")
     assert "***" in repr(open_log(right))
     bad = [
-        right.replace(secret, "another%20secret"), right.replace("/postgres?", "/nowhere?"),
-        right.replace(f":{postgres.port}", ":1"), right.replace("?", "?nonsense=1&"),
+        right.replace(secret, "another%20secret"),
+        right.replace("/postgres?", "/nowhere?"),
+        right.replace(f":{postgres.port}", ":1"),
+        right.replace("?", "?nonsense=1&"),
         right.replace(f":{secret}", "") + "&password=another%20secret",
-        right.replace("postgresql", "postgressql"), right.replace(secret, f"{secret}%"),
+        right.replace("postgresql", "postgressql"),
+        right.replace(secret, f"{secret}%"),
         right.replace("schema=", "schema=A-"),
-    ]  # fmt: skip
+    ]
     for address in bad:
         with pytest.raises((LogError, ConfigurationError)) as caught:
             open_log(address)

@@ -410,9 +410,13 @@ async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and
     run, entries, _ = await whole()
     start = list(entries[:2])
     owl = Entry(
-        start[-1].last + 1, start[-1].last + 1, 1, "owl", 0.0,
+        start[-1].last + 1,
+        start[-1].last + 1,
+        1,
+        "owl",
+        0.0,
         b'{"turn":1,"attempt":0,"event":{"type":"owl","wings":2}}',
-    )  # fmt: skip
+    )
     log = await cut(run, [*start, owl])
     with pytest.raises(LogError, match="'owl', which this rxworker does not know"):
         await Bank().worker(log).recover(run).started()

@@ -128,9 +128,12 @@ async def test_a_run_that_is_still_running_is_followed_when_it_is_due() -> None:
 
 @example(kinds=[False, True, True, False, True, True], after=0, last=3, page=4, speed=0)
 @given(
-    kinds=st.lists(st.booleans(), min_size=1, max_size=12), after=st.integers(0, 14),
-    last=st.none() | st.integers(0, 14), page=st.integers(1, 4), speed=st.sampled_from([0, 1000.0]),
-)  # fmt: skip
+    kinds=st.lists(st.booleans(), min_size=1, max_size=12),
+    after=st.integers(0, 14),
+    last=st.none() | st.integers(0, 14),
+    page=st.integers(1, 4),
+    speed=st.sampled_from([0, 1000.0]),
+)
 def test_any_cut_gives_exactly_the_rest(
     kinds: list[bool], after: int, last: int | None, page: int, speed: float
 ) -> None:

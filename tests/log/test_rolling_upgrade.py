@@ -52,9 +52,14 @@ class Older:
 @asynccontextmanager
 async def older(folder: Path, address: str) -> AsyncGenerator[Older]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(PROGRAM), address, env={**os.environ, "PYTHONPATH": str(folder)}, cwd=folder,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        str(PROGRAM),
+        address,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        cwd=folder,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
     try:
         yield Older(process)
     finally:

@@ -131,9 +131,13 @@ async def test_another_process_withdraws_what_it_has_sent(open_store: OpenLog) -
         added, taken = await one.end()
         assert added == []
         assert taken == [
-            CommandTaken(1, "send", WITHDRAWN), CommandTaken(2, "send", WITHDRAWN), CommandTaken(3, "send"),
-            CommandTaken(4, "send"), CommandTaken(5, "send", NOT_WAITING), CommandTaken(6, "send", NOT_WAITING),
-        ]  # fmt: skip
+            CommandTaken(1, "send", WITHDRAWN),
+            CommandTaken(2, "send", WITHDRAWN),
+            CommandTaken(3, "send"),
+            CommandTaken(4, "send"),
+            CommandTaken(5, "send", NOT_WAITING),
+            CommandTaken(6, "send", NOT_WAITING),
+        ]
         await replica.ended()
         assert delivered(await stored(log, one.run.id)) == (added, taken)
         with pytest.raises(LogError, match="ended"):

@@ -56,8 +56,11 @@ async def test_the_log_has_what_watchers_have_seen(open_store: OpenLog) -> None:
         assert await stored(log, run.id) == seen
         (info,) = await log.list()
         assert (info.run_id, info.status, info.row.title, info.row.worker) == (
-            run.id, "finished", "Pay 3, please", "clerk",
-        )  # fmt: skip
+            run.id,
+            "finished",
+            "Pay 3, please",
+            "clerk",
+        )
         assert (info.row.turns, info.row.tool_calls, info.owner) == (2, 1, "")
         assert fold_run(await stored(log, run.id)) == run.state
 

@@ -33,8 +33,13 @@ class OddError(BaseException):
 
 
 ERRORS: list[type[BaseException]] = [
-    ValueError, OddError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit,
-]  # fmt: skip
+    ValueError,
+    OddError,
+    SystemExit,
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+    GeneratorExit,
+]
 
 
 def replace_call(log: EventLog, name: str, before: Callable[[], Awaitable[object]], first: int = 0) -> None:

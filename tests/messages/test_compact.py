@@ -7,10 +7,17 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult, compa
 
 ASK, BLUE = Message.assistant(ToolCall("a", "look", {})), Message.user(ToolResult("a", "blue"))
 SAID = Conversation(
-    (Message.user("one"), Message.assistant("1"), Message.system("now"), Message.user("two"), ASK, BLUE,
-     Message.assistant("2")),
+    (
+        Message.user("one"),
+        Message.assistant("1"),
+        Message.system("now"),
+        Message.user("two"),
+        ASK,
+        BLUE,
+        Message.assistant("2"),
+    ),
     "Be brief.",
-)  # fmt: skip
+)
 
 
 def test_the_oldest_turns_become_a_summary_and_system_messages_stay() -> None:

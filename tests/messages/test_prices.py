@@ -21,9 +21,12 @@ from rxworker.worker import Budget
 
 HOUR: JsonObject = {"ephemeral_5m_input_tokens": 1_000, "ephemeral_1h_input_tokens": 3_000}
 CLAUDE: JsonObject = {
-    "input_tokens": 500, "cache_read_input_tokens": 10_000, "cache_creation_input_tokens": 4_000,
-    "cache_creation": HOUR, "output_tokens": 200,
-}  # fmt: skip
+    "input_tokens": 500,
+    "cache_read_input_tokens": 10_000,
+    "cache_creation_input_tokens": 4_000,
+    "cache_creation": HOUR,
+    "output_tokens": 200,
+}
 CONVERSE: JsonObject = {
     "inputTokens": 500,
     "cacheReadInputTokens": 10_000,
@@ -46,18 +49,36 @@ def prompt(whole: int, cached: int) -> JsonObject:
 # pages of the prices: https://platform.claude.com/docs/en/about-claude/pricing,
 # https://developers.openai.com/api/docs/pricing, https://ai.google.dev/gemini-api/docs/pricing
 COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
-    "claude, an hour and five minutes": ("claude-opus-5-5", anthropic, CLAUDE,
-                                         500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0),
-    "converse, an hour and five minutes": ("us.anthropic.claude-opus-5-5", bedrock, CONVERSE,
-                                           500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0),
-    "claude, long with no prices for it": ("claude-sonnet-5-5", anthropic,
-                                           {"input_tokens": 900_000, "output_tokens": 10}, 900_000 * 2.0 + 10 * 10.0),
-    "claude, long by what was cached": ("claude-haiku-5-5", anthropic, CLAUDE | {"cache_read_input_tokens": 100_000},
-                                        500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5),
+    "claude, an hour and five minutes": (
+        "claude-opus-5-5",
+        anthropic,
+        CLAUDE,
+        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
+    ),
+    "converse, an hour and five minutes": (
+        "us.anthropic.claude-opus-5-5",
+        bedrock,
+        CONVERSE,
+        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
+    ),
+    "claude, long with no prices for it": (
+        "claude-sonnet-5-5",
+        anthropic,
+        {"input_tokens": 900_000, "output_tokens": 10},
+        900_000 * 2.0 + 10 * 10.0,
+    ),
+    "claude, long by what was cached": (
+        "claude-haiku-5-5",
+        anthropic,
+        CLAUDE | {"cache_read_input_tokens": 100_000},
+        500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5,
+    ),
     "claude, several passes, each by its own length": (
-        "claude-haiku-5-5", anthropic,
+        "claude-haiku-5-5",
+        anthropic,
         {
-            "input_tokens": 30_000, "output_tokens": 100,
+            "input_tokens": 30_000,
+            "output_tokens": 100,
             "iterations": [
                 {"type": "compaction", "input_tokens": 90_000, "output_tokens": 500},
                 {"type": "message", "input_tokens": 30_000, "output_tokens": 100},
@@ -66,24 +87,52 @@ COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
         },
         120_000 * 0.1 + 600 * 0.5 + 101_000 * 0.5 + 10 * 2.5,
     ),
-    "claude, short": ("claude-haiku-5-5", anthropic, {"input_tokens": 100_000, "output_tokens": 200},
-                      100_000 * 0.1 + 200 * 0.5),
-    "gpt, short": ("gpt-6.2-sol", responses, gpt(272_000, 200_000, 2_000),
-                   70_000 * 2.0 + 200_000 * 0.1 + 2_000 * 2.5 + 1_000 * 10.0),
-    "gpt, long": ("gpt-6.2-sol", responses, gpt(272_001, 200_000, 2_000),
-                  70_001 * 4.0 + 200_000 * 0.2 + 2_000 * 5.0 + 1_000 * 15.0),
-    "gpt, long, no price of its own for writing": ("gpt-5.4", responses, gpt(300_000, 200_000, 0),
-        100_000 * 5.0 + 200_000 * 0.5 + 1_000 * 22.5),
-    "gemini, short": ("gemini-3.1-pro-preview", gemini, prompt(200_000, 50_000),
-                      150_000 * 2.0 + 50_000 * 0.2 + 1_000 * 12.0),
-    "gemini, long": ("gemini-3.1-pro-preview", gemini, prompt(250_000, 50_000),
-                     200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0),
-    "gpt, longer than another vendor's limit": ("gpt-6.2-sol", responses, gpt(600_000, 0, 0),
-                                                600_000 * 4.0 + 1_000 * 15.0),
+    "claude, short": (
+        "claude-haiku-5-5",
+        anthropic,
+        {"input_tokens": 100_000, "output_tokens": 200},
+        100_000 * 0.1 + 200 * 0.5,
+    ),
+    "gpt, short": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(272_000, 200_000, 2_000),
+        70_000 * 2.0 + 200_000 * 0.1 + 2_000 * 2.5 + 1_000 * 10.0,
+    ),
+    "gpt, long": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(272_001, 200_000, 2_000),
+        70_001 * 4.0 + 200_000 * 0.2 + 2_000 * 5.0 + 1_000 * 15.0,
+    ),
+    "gpt, long, no price of its own for writing": (
+        "gpt-5.4",
+        responses,
+        gpt(300_000, 200_000, 0),
+        100_000 * 5.0 + 200_000 * 0.5 + 1_000 * 22.5,
+    ),
+    "gemini, short": (
+        "gemini-3.1-pro-preview",
+        gemini,
+        prompt(200_000, 50_000),
+        150_000 * 2.0 + 50_000 * 0.2 + 1_000 * 12.0,
+    ),
+    "gemini, long": (
+        "gemini-3.1-pro-preview",
+        gemini,
+        prompt(250_000, 50_000),
+        200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0,
+    ),
+    "gpt, longer than another vendor's limit": (
+        "gpt-6.2-sol",
+        responses,
+        gpt(600_000, 0, 0),
+        600_000 * 4.0 + 1_000 * 15.0,
+    ),
     "minimax, short": ("MiniMax-M3", responses, gpt(512_000, 0, 0), 512_000 * 0.3 + 1_000 * 1.2),
     "minimax, long": ("MiniMax-M3", responses, gpt(600_000, 100_000, 0), 500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4),
     "gemini, flat": ("gemini-4-neon", gemini, prompt(900_000, 0), 900_000 * 3.0 + 1_000 * 15.0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COSTS)
@@ -105,9 +154,13 @@ def used(size: int, output: int, read: int | None, written: int | None, hour: in
 
 
 RESPONSES = st.builds(
-    used, st.integers(0, 700_000) | st.sampled_from([*SIZES, *(size + 1 for size in SIZES)]), st.integers(0, 1_000),
-    st.integers(0, 200_000) | st.none(), st.integers(0, 200_000) | st.none(), st.integers(0, 200_000),
-)  # fmt: skip
+    used,
+    st.integers(0, 700_000) | st.sampled_from([*SIZES, *(size + 1 for size in SIZES)]),
+    st.integers(0, 1_000),
+    st.integers(0, 200_000) | st.none(),
+    st.integers(0, 200_000) | st.none(),
+    st.integers(0, 200_000),
+)
 
 
 @given(st.lists(RESPONSES, max_size=8), st.integers(0, 8))

@@ -71,9 +71,12 @@ thoughts = st.one_of(
     st.just(Thinking("", None, {"type": "redacted_thinking", "data": "x"})),
 )
 others = st.one_of(
-    st.builds(Refusal, TEXTS), st.builds(ServerToolCall, IDS, NAMES), st.builds(ServerToolResult, IDS, NAMES),
-    st.just(OpaqueBlock("new", {"type": "new", "value": 1})), st.just(CachePoint()),
-)  # fmt: skip
+    st.builds(Refusal, TEXTS),
+    st.builds(ServerToolCall, IDS, NAMES),
+    st.builds(ServerToolResult, IDS, NAMES),
+    st.just(OpaqueBlock("new", {"type": "new", "value": 1})),
+    st.just(CachePoint()),
+)
 blocks: st.SearchStrategy[Content] = st.one_of(
     texts, calls, results, calls, results, images, documents, thoughts, others
 )
@@ -219,9 +222,12 @@ def check_ollama(body: Any) -> None:
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {
-    "anthropic": check_anthropic, "openai_chat": check_chat, "openai_responses": check_responses,
-    "gemini": check_gemini, "ollama": check_ollama,
-}  # fmt: skip
+    "anthropic": check_anthropic,
+    "openai_chat": check_chat,
+    "openai_responses": check_responses,
+    "gemini": check_gemini,
+    "ollama": check_ollama,
+}
 
 
 def ollama_refuses(block: object) -> bool:
@@ -354,13 +360,17 @@ echoing = st.one_of(
     st.builds(
         Conversation,
         st.lists(
-            st.builds(Message, st.sampled_from(["user", "assistant", "system"]),
-                      st.lists(echoing, max_size=3).map(tuple), st.sampled_from([None, *PROVIDERS]),
-                      st.none() | st.text(max_size=3)),
+            st.builds(
+                Message,
+                st.sampled_from(["user", "assistant", "system"]),
+                st.lists(echoing, max_size=3).map(tuple),
+                st.sampled_from([None, *PROVIDERS]),
+                st.none() | st.text(max_size=3),
+            ),
             max_size=3,
         ).map(tuple),
         st.none() | st.text(max_size=5),
     )
-)  # fmt: skip
+)
 def test_what_is_kept_as_json_comes_back_as_it_was(said: Conversation) -> None:
     assert from_json(to_json(said)) == said

@@ -27,19 +27,29 @@ def meta() -> ToolMeta:
 
 
 EDITS: list[Callable[[Any], object]] = [
-    lambda s: s.update(type="array"), lambda s: s.pop("type"), lambda s: s.popitem(), lambda s: s.clear(),
-    lambda s: s.setdefault("title", "x"), lambda s: s.__setitem__("type", "array"), lambda s: s.__delitem__("type"),
-    lambda s: s.__ior__({"type": "array"}), lambda s: s["properties"].pop("city"),
+    lambda s: s.update(type="array"),
+    lambda s: s.pop("type"),
+    lambda s: s.popitem(),
+    lambda s: s.clear(),
+    lambda s: s.setdefault("title", "x"),
+    lambda s: s.__setitem__("type", "array"),
+    lambda s: s.__delitem__("type"),
+    lambda s: s.__ior__({"type": "array"}),
+    lambda s: s["properties"].pop("city"),
     lambda s: s["properties"]["city"].update(type="integer"),
-    lambda s: s["required"].append("other"), lambda s: s["required"].insert(0, "other"),
-    lambda s: s["required"].extend(["other"]), lambda s: s["required"].remove("city"), lambda s: s["required"].pop(),
+    lambda s: s["required"].append("other"),
+    lambda s: s["required"].insert(0, "other"),
+    lambda s: s["required"].extend(["other"]),
+    lambda s: s["required"].remove("city"),
+    lambda s: s["required"].pop(),
     lambda s: s["required"].clear(),
     lambda s: s["required"].__setitem__(0, "other"),
-    lambda s: s["required"].__delitem__(0), lambda s: s["required"].__iadd__(["other"]),
+    lambda s: s["required"].__delitem__(0),
+    lambda s: s["required"].__iadd__(["other"]),
     lambda s: s["required"].__imul__(2),
     lambda s: s["properties"]["city"]["enum"].sort(),
     lambda s: s["properties"]["city"]["enum"].reverse(),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("edit", EDITS)

@@ -54,22 +54,30 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
     ((HI, result(BLUE)), ["message 1: the result 'a' answers no call"]),
     (asked(result(BLUE, BLUE)), ["message 2: the result 'a' answers no call"]),
     (asked(Message.assistant("so"), result(BLUE)), ["message 3: the result 'a' does not stand right after its call"]),
-    ((HI, ASK, Message.user(ToolResult("a", "blue")), Message.user(ToolResult("b", "here"))),
-     ["message 3: the result 'b' does not stand right after its call"]),
-    ((HI, ASK, Message.user(ToolResult("b", "here"), ToolResult("a", "blue"))),
-     ["message 2: the results are not in the order of their calls"]),
+    (
+        (HI, ASK, Message.user(ToolResult("a", "blue")), Message.user(ToolResult("b", "here"))),
+        ["message 3: the result 'b' does not stand right after its call"],
+    ),
+    (
+        (HI, ASK, Message.user(ToolResult("b", "here"), ToolResult("a", "blue"))),
+        ["message 2: the results are not in the order of their calls"],
+    ),
     ((*asked(result(BLUE)), *asked(result(BLUE))), ["message 4: the id 'a' of a call was used before"]),
-    ((HI, Message.assistant(ToolCall("", "look", {})), result(ToolResult("", "blue"))),
-     ["message 1: a call of look has no id"]),
+    (
+        (HI, Message.assistant(ToolCall("", "look", {})), result(ToolResult("", "blue"))),
+        ["message 1: a call of look has no id"],
+    ),
     ((HI, Message.user()), ["message 1: it is empty"]),
     ((HI, Message.user(" ")), ["message 1: it is empty"]),
     ((Message.assistant("hello"), HI), ["message 0: an assistant message comes before the first user message"]),
-    ((HI, Message.assistant(Thinking("hm", "sealed")), HI),
-     ["message 1: the assistant message has thinking but no answer"]),
+    (
+        (HI, Message.assistant(Thinking("hm", "sealed")), HI),
+        ["message 1: the assistant message has thinking but no answer"],
+    ),
     ((HI, Message.user("x", ToolCall("a", "look", {}))), ["message 1: a tool call in a message of the role user"]),
     ((HI, Message.user(Image())), ["message 1: a picture with neither bytes nor an address"]),
     (asked(result(ToolResult("a", (Image(),)))), ["message 2: a picture with neither bytes nor an address"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("messages", "complaints"), BROKEN)

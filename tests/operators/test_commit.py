@@ -31,11 +31,19 @@ from rxworker.operators import committed, events, live, text_deltas
 from rxworker.testing.marbles import Marbles, values_of
 
 ROW: dict[str, Event] = {
-    "r": RunStart(Conversation()), "a": AttemptStart(), "s": Status(ResponseStatus.STARTED),
-    "b": BlockStart(0, BlockType.TEXT), "d": TextDelta(0, "x"), "x": BlockAbort(0, BlockType.TEXT, "cut"),
-    "e": Error("overloaded", "later"), "f": Status(ResponseStatus.FAILED), "c": Status(ResponseStatus.COMPLETED),
-    "t": AttemptRetract("later"), "z": RunStop(), "q": RunAbort("error", "later"),
-}  # fmt: skip
+    "r": RunStart(Conversation()),
+    "a": AttemptStart(),
+    "s": Status(ResponseStatus.STARTED),
+    "b": BlockStart(0, BlockType.TEXT),
+    "d": TextDelta(0, "x"),
+    "x": BlockAbort(0, BlockType.TEXT, "cut"),
+    "e": Error("overloaded", "later"),
+    "f": Status(ResponseStatus.FAILED),
+    "c": Status(ResponseStatus.COMPLETED),
+    "t": AttemptRetract("later"),
+    "z": RunStop(),
+    "q": RunAbort("error", "later"),
+}
 
 
 @pytest.mark.parametrize(
@@ -75,11 +83,15 @@ def inside(seq: int, call: str, event: Event) -> Record:
 def test_runs_inside_a_run_are_held_back_each_by_itself() -> None:
     completed = Status(ResponseStatus.COMPLETED)
     records = [
-        inside(1, "x", AttemptStart()), inside(2, "y", AttemptStart()), inside(3, "x", TextDelta(0, "x")),
-        inside(4, "y", TextDelta(0, "y")), inside(5, "x", AttemptRetract("again")), inside(6, "y", completed),
+        inside(1, "x", AttemptStart()),
+        inside(2, "y", AttemptStart()),
+        inside(3, "x", TextDelta(0, "x")),
+        inside(4, "y", TextDelta(0, "y")),
+        inside(5, "x", AttemptRetract("again")),
+        inside(6, "y", completed),
         inside(7, "x", AttemptStart()),
         Record(8, "r", 1, 1, 0.0, ToolProgress("z", 1)),
-    ]  # fmt: skip
+    ]
     seen: list[int] = []
 
     def on_next(record: Record) -> None:

@@ -146,10 +146,22 @@ class Typed(Struct, frozen=True):
 
 @pytest.mark.parametrize(
     ("field", "value", "fits"),
-    [("share", 1, True), ("share", 1.5, True), ("share", "1.5", False), ("share", None, False), ("name", "a", True),
-     ("name", None, True), ("name", 3, False), ("base", Derived(), True), ("base", Row(), False),
-     ("window", Window([1], 0, 1), True), ("any", object(), True), ("window", (1, 2), True), ("window", ("a",), False)],
-)  # fmt: skip
+    [
+        ("share", 1, True),
+        ("share", 1.5, True),
+        ("share", "1.5", False),
+        ("share", None, False),
+        ("name", "a", True),
+        ("name", None, True),
+        ("name", 3, False),
+        ("base", Derived(), True),
+        ("base", Row(), False),
+        ("window", Window([1], 0, 1), True),
+        ("any", object(), True),
+        ("window", (1, 2), True),
+        ("window", ("a",), False),
+    ],
+)
 def test_a_value_is_of_the_type_of_its_field(field: str, value: object, fits: bool) -> None:
     failures: list[Exception] = []
 

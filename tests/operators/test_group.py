@@ -35,11 +35,15 @@ from rxworker.operators.kernel import Sink, Source, connect
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
-    "s": BlockStart(0, BlockType.TEXT), "d": TextDelta(0, "zero"), "e": BlockStop(0, BlockType.TEXT),
+    "s": BlockStart(0, BlockType.TEXT),
+    "d": TextDelta(0, "zero"),
+    "e": BlockStop(0, BlockType.TEXT),
     "x": BlockAbort(0, BlockType.TEXT, "cut"),
     "S": BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata("1", "look")),
-    "D": InputJsonDelta(1, "{}"), "E": BlockStop(1, BlockType.TOOL_USE), "p": Ping(),
-}  # fmt: skip
+    "D": InputJsonDelta(1, "{}"),
+    "E": BlockStop(1, BlockType.TOOL_USE),
+    "p": Ping(),
+}
 
 
 def plain_composition(source: Observable[Event]) -> Observable[GroupedObservable[int, BlockEvent]]:

@@ -39,11 +39,20 @@ from rxworker.testing.marbles import Marbles
 
 STOP = BlockStop(0, BlockType.TEXT)
 ROW: dict[str, Event] = {
-    "s": BlockStart(0, BlockType.TEXT), "e": STOP, "x": BlockAbort(0, BlockType.TEXT, "cut"), "u": Usage(1, 1),
-    "n": Status(ResponseStatus.STARTED), "m": Status(ResponseStatus.COMPLETED), "r": AttemptRetract("later"),
-    "a": TextDelta(0, "aa"), "b": TextDelta(0, "bb"), "c": TextDelta(0, "c"), "C": TextDelta(0, "bbc"),
-    "B": TextDelta(0, "aabb"), "!": TextDelta(0, "***"),
-}  # fmt: skip
+    "s": BlockStart(0, BlockType.TEXT),
+    "e": STOP,
+    "x": BlockAbort(0, BlockType.TEXT, "cut"),
+    "u": Usage(1, 1),
+    "n": Status(ResponseStatus.STARTED),
+    "m": Status(ResponseStatus.COMPLETED),
+    "r": AttemptRetract("later"),
+    "a": TextDelta(0, "aa"),
+    "b": TextDelta(0, "bb"),
+    "c": TextDelta(0, "c"),
+    "C": TextDelta(0, "bbc"),
+    "B": TextDelta(0, "aabb"),
+    "!": TextDelta(0, "***"),
+}
 
 
 def yes(_: str) -> bool:

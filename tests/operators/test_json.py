@@ -101,9 +101,13 @@ def test_a_call_whose_response_begins_anew_emits_no_more(again: list[Event]) -> 
 def test_calls_that_are_open_at_once_are_kept_apart() -> None:
     other = BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata("2", "hear"))
     seen = views(
-        START, other, InputJsonDelta(0, '{"a"'), InputJsonDelta(1, '{"b"'), InputJsonDelta(0, ": 1}"),
+        START,
+        other,
+        InputJsonDelta(0, '{"a"'),
+        InputJsonDelta(1, '{"b"'),
+        InputJsonDelta(0, ": 1}"),
         InputJsonDelta(1, ": 2}"),
-    )  # fmt: skip
+    )
     assert [(view.name, view.input) for view in seen] == [("look", {"a": 1}), ("hear", {"b": 2})]
 
 
@@ -114,9 +118,13 @@ def test_calls_of_the_providers_own_tools_are_not_shown() -> None:
 
 def test_arguments_by_path_are_reported_when_the_next_member_begins() -> None:
     seen = views(
-        START, InputValueDelta(0, "$.a", "Os"), InputValueDelta(0, "$.a", "lo", append=True),
-        InputValueDelta(0, "$.b[0]", 1), InputValueDelta(0, "$.b[1]", 2), STOP,
-    )  # fmt: skip
+        START,
+        InputValueDelta(0, "$.a", "Os"),
+        InputValueDelta(0, "$.a", "lo", append=True),
+        InputValueDelta(0, "$.b[0]", 1),
+        InputValueDelta(0, "$.b[1]", 2),
+        STOP,
+    )
     assert [view.input for view in seen] == [{"a": "Oslo"}, {"a": "Oslo", "b": [1, 2]}]
 
 

@@ -42,9 +42,14 @@ def test_a_run_has_no_parent_and_its_calls_are_its_children() -> None:
 
 def test_a_run_inside_a_run_is_of_its_call() -> None:
     links = links_of(
-        record("r", BEGIN), record("r", starts("c", "ask")), record("r", BEGIN, "c"), record("r", starts("d"), "c"),
-        record("r", BEGIN, "c", "d"), record("r", RunStop(), "c"), record("r", starts("e")),
-    )  # fmt: skip
+        record("r", BEGIN),
+        record("r", starts("c", "ask")),
+        record("r", BEGIN, "c"),
+        record("r", starts("d"), "c"),
+        record("r", BEGIN, "c", "d"),
+        record("r", RunStop(), "c"),
+        record("r", starts("e")),
+    )
     assert [link.kind for link in links] == ["run", "call", "inner", "call", "inner", "call"]
     assert links[2].parent == links[1].place
     assert links[3].parent == links[2].place
@@ -108,8 +113,11 @@ async def test_a_worker_within_a_worker_is_known() -> None:
     outer = Worker(ScriptedModel([call("ask", task="Look."), "Nothing."]), tools=[ask])
     links = await links_in(outer.run("?"))
     assert [(link.kind, link.name, len(link.path)) for link in links] == [
-        ("run", "", 0), ("call", "ask", 1), ("inner", "", 1), ("call", "look", 2),
-    ]  # fmt: skip
+        ("run", "", 0),
+        ("call", "ask", 1),
+        ("inner", "", 1),
+        ("call", "look", 2),
+    ]
     assert links[3].parent == links[2].place == links[1].place
 
 

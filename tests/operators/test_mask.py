@@ -38,9 +38,19 @@ STOP = BlockStop(0, BlockType.TEXT)
 
 # No match of these is longer than the limit, but for the runs of digits, which match wherever they are cut.
 PATTERNS = [
-    r"\d+", r"\d{3}-\d{4}", r"sk-[a-z1]{2,5}", r"\b\d{3}\b", r"(?m)^a.{0,3}", r"(?<=k)[a-z]{1,4}", r"(?<!-)\d(?!\d)",
-    r"a(?:1{1,5}k)?", r"k|sk-a", r"\d\Z", r"\Aa+?", r"s*k",
-]  # fmt: skip
+    r"\d+",
+    r"\d{3}-\d{4}",
+    r"sk-[a-z1]{2,5}",
+    r"\b\d{3}\b",
+    r"(?m)^a.{0,3}",
+    r"(?<=k)[a-z]{1,4}",
+    r"(?<!-)\d(?!\d)",
+    r"a(?:1{1,5}k)?",
+    r"k|sk-a",
+    r"\d\Z",
+    r"\Aa+?",
+    r"s*k",
+]
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
@@ -117,12 +127,18 @@ def test_a_long_match_is_replaced_once_and_a_longer_one_ends_the_stream() -> Non
 def test_events_keep_their_order() -> None:
     test = Marbles()
     row: dict[str, Event] = {
-        "s": BlockStart(0, BlockType.TEXT), "a": TextDelta(0, "call 555-"), "b": TextDelta(0, "1234 no"),
+        "s": BlockStart(0, BlockType.TEXT),
+        "a": TextDelta(0, "call 555-"),
+        "b": TextDelta(0, "1234 no"),
         "c": TextDelta(0, "w"),
         "j": InputJsonDelta(1, '{"number": "555-1234"}'),
-        "e": STOP, "x": BlockAbort(0, BlockType.TEXT, "cut"), "r": AttemptRetract("later"),
-        "n": Status(ResponseStatus.STARTED), "A": TextDelta(0, "call *** now"), "C": TextDelta(0, "w"),
-    }  # fmt: skip
+        "e": STOP,
+        "x": BlockAbort(0, BlockType.TEXT, "cut"),
+        "r": AttemptRetract("later"),
+        "n": Status(ResponseStatus.STARTED),
+        "A": TextDelta(0, "call *** now"),
+        "C": TextDelta(0, "w"),
+    }
     for source, expected in [
         ("-s-a-b-c-e-|", "-s-------(A,e)-|"),
         ("-s-a-b-j-c-e-|", "-s-----j---(A,e)-|"),
@@ -139,20 +155,33 @@ def test_events_keep_their_order() -> None:
 
 def test_the_texts_of_a_block_and_blocks_are_masked_apart() -> None:
     events: list[Event] = [
-        TextDelta(0, "55"), TextDelta(1, "5"), ThinkingDelta(0, "5"), RefusalDelta(0, "555"), TextDelta(0, "5"),
-        BlockStop(0, BlockType.TEXT), BlockStop(1, BlockType.TEXT),
-    ]  # fmt: skip
+        TextDelta(0, "55"),
+        TextDelta(1, "5"),
+        ThinkingDelta(0, "5"),
+        RefusalDelta(0, "555"),
+        TextDelta(0, "5"),
+        BlockStop(0, BlockType.TEXT),
+        BlockStop(1, BlockType.TEXT),
+    ]
     seen: list[Event] = []
     reactivex.from_iterable(events).pipe(mask("555", "*")).subscribe(seen.append)
     assert seen == [
-        TextDelta(0, "*"), ThinkingDelta(0, "5"), RefusalDelta(0, "*"), events[5], TextDelta(1, "5"), events[6],
-    ]  # fmt: skip
+        TextDelta(0, "*"),
+        ThinkingDelta(0, "5"),
+        RefusalDelta(0, "*"),
+        events[5],
+        TextDelta(1, "5"),
+        events[6],
+    ]
 
 
 THOUGHTS: list[Event] = [
-    BlockStart(0, BlockType.THINKING), ThinkingDelta(0, "It is 55"), ThinkingDelta(0, "5."),
-    SignatureDelta(0, "signed"), BlockStop(0, BlockType.THINKING),
-]  # fmt: skip
+    BlockStart(0, BlockType.THINKING),
+    ThinkingDelta(0, "It is 55"),
+    ThinkingDelta(0, "5."),
+    SignatureDelta(0, "signed"),
+    BlockStop(0, BlockType.THINKING),
+]
 
 
 @pytest.mark.parametrize(
@@ -218,9 +247,19 @@ def test_a_function_that_raises_ends_the_stream_with_nothing_shown() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "more"),
-    [("(", {}), ("a*", {}), ("", {}), (re.compile(rb"a"), {}), (3, {}), (None, {}), ("a", {"limit": 0}),
-     ("a", {"limit": 2.5}), ("a", {"limit": True}), ("a", {"replacement": None})],
-)  # fmt: skip
+    [
+        ("(", {}),
+        ("a*", {}),
+        ("", {}),
+        (re.compile(rb"a"), {}),
+        (3, {}),
+        (None, {}),
+        ("a", {"limit": 0}),
+        ("a", {"limit": 2.5}),
+        ("a", {"limit": True}),
+        ("a", {"replacement": None}),
+    ],
+)
 def test_what_cannot_mask_is_refused(pattern: Any, more: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="mask"):
         mask(pattern, **more)
@@ -246,10 +285,15 @@ def test_copies_of_a_replaced_text_in_the_ends_of_blocks_are_dropped(verb: Any) 
     events: list[Event] = [
         Status(ResponseStatus.STARTED),
         BlockStart(0, BlockType.TEXT, echo={"place": 1}),
-        TextDelta(0, "It is hun"), TextDelta(0, "ter2."), BlockStop(0, BlockType.TEXT, echo={"own": 1}),
-        TextDelta(1, "Bye."), BlockStop(1, BlockType.TEXT, echo=item), BlockStop(2, BlockType.THINKING, echo=other),
-        Status(ResponseStatus.STARTED), BlockStop(0, BlockType.TEXT, echo={"own": 2}),
-    ]  # fmt: skip
+        TextDelta(0, "It is hun"),
+        TextDelta(0, "ter2."),
+        BlockStop(0, BlockType.TEXT, echo={"own": 1}),
+        TextDelta(1, "Bye."),
+        BlockStop(1, BlockType.TEXT, echo=item),
+        BlockStop(2, BlockType.THINKING, echo=other),
+        Status(ResponseStatus.STARTED),
+        BlockStop(0, BlockType.TEXT, echo={"own": 2}),
+    ]
     seen: list[Event] = []
     reactivex.from_iterable(events).pipe(verb).subscribe(seen.append)
     assert [each.echo for each in seen if isinstance(each, BlockStop)] == [None, None, other, {"own": 2}]

@@ -69,12 +69,18 @@ def test_nothing_stays_nothing() -> None:
 
 
 deltas = st.one_of(
-    st.builds(TextDelta, st.just(0), st.text(max_size=2)), st.builds(ThinkingDelta, st.just(0), st.text(max_size=2)),
+    st.builds(TextDelta, st.just(0), st.text(max_size=2)),
+    st.builds(ThinkingDelta, st.just(0), st.text(max_size=2)),
     st.builds(InputJsonDelta, st.just(0), st.sampled_from(["{", "}", '"a"', ":1", ""])),
-    st.builds(InputValueDelta, st.just(0), st.sampled_from(["$.a", "$.b[0]"]), st.text(max_size=2) | st.integers(0, 9),
-              st.booleans()),
+    st.builds(
+        InputValueDelta,
+        st.just(0),
+        st.sampled_from(["$.a", "$.b[0]"]),
+        st.text(max_size=2) | st.integers(0, 9),
+        st.booleans(),
+    ),
     st.builds(SignatureDelta, st.just(0), st.text(max_size=2)),
-)  # fmt: skip
+)
 
 
 @given(st.sampled_from([BlockType.TEXT, BlockType.THINKING, BlockType.TOOL_USE]), st.lists(deltas, max_size=20))

@@ -94,8 +94,12 @@ def test_results_come_as_they_are_done() -> None:
     work = works(test, a="------A|", b="-B-B|", c="-C|")
     seen = test.observe(test.hot("-a-b-c---|").pipe(map_async(work, 2)))
     assert [(r.time - 200, str(r.value)) for r in seen] == [
-        (4, "OnNext(B)"), (6, "OnNext(B)"), (7, "OnNext(A)"), (8, "OnNext(C)"), (9, "OnCompleted()"),
-    ]  # fmt: skip
+        (4, "OnNext(B)"),
+        (6, "OnNext(B)"),
+        (7, "OnNext(A)"),
+        (8, "OnNext(C)"),
+        (9, "OnCompleted()"),
+    ]
 
 
 @pytest.mark.parametrize(("in_order", "expected"), [(False, ["b", "c", "a"]), (True, ["a", "b", "c"])])

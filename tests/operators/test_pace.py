@@ -15,10 +15,16 @@ from rxworker.operators import coalesce, merge_deltas, throttle
 from rxworker.testing.marbles import Marbles, values_of
 
 EVENTS: dict[str, Event] = {
-    "s": BlockStart(0, BlockType.TEXT), "e": BlockStop(0, BlockType.TEXT), "u": Usage(1), "a": TextDelta(0, "a"),
-    "b": TextDelta(0, "b"), "c": TextDelta(0, "c"), "A": TextDelta(0, "abc"), "B": TextDelta(0, "ab"),
+    "s": BlockStart(0, BlockType.TEXT),
+    "e": BlockStop(0, BlockType.TEXT),
+    "u": Usage(1),
+    "a": TextDelta(0, "a"),
+    "b": TextDelta(0, "b"),
+    "c": TextDelta(0, "c"),
+    "A": TextDelta(0, "abc"),
+    "B": TextDelta(0, "ab"),
     "x": TextDelta(1, "x"),
-}  # fmt: skip
+}
 
 
 def observe(drawing: str, until: str = "") -> list[object]:

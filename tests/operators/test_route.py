@@ -13,8 +13,11 @@ from rxworker.operators.kernel import Source, many
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
-    "u": Usage(1), "s": BlockStart(0, BlockType.TEXT), "d": TextDelta(0, "hello"), "t": TurnStart(),
-}  # fmt: skip
+    "u": Usage(1),
+    "s": BlockStart(0, BlockType.TEXT),
+    "d": TextDelta(0, "hello"),
+    "t": TurnStart(),
+}
 
 
 def name_meta(source: Observable[Meta]) -> Observable[str]:

@@ -13,9 +13,14 @@ from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
-    "a": TextDelta(0, "a"), "b": TextDelta(0, "b"), "x": TextDelta(1, "x"), "!": TextDelta(1, "!"),
-    "c": BlockAbort(0, BlockType.TEXT), "e": BlockStop(0, BlockType.TEXT), "E": BlockStop(1, BlockType.TEXT),
-}  # fmt: skip
+    "a": TextDelta(0, "a"),
+    "b": TextDelta(0, "b"),
+    "x": TextDelta(1, "x"),
+    "!": TextDelta(1, "!"),
+    "c": BlockAbort(0, BlockType.TEXT),
+    "e": BlockStop(0, BlockType.TEXT),
+    "E": BlockStop(1, BlockType.TEXT),
+}
 STATES = {name: name for name in ("a", "ab", "ab.", "x", "x.")}
 
 

@@ -9,9 +9,13 @@ from rxworker.operators import events, only, reject, text_deltas, thinking_delta
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {
-    "p": Ping(), "u": Usage(1), "a": TextDelta(0, "A"), "b": TextDelta(1, "B", choice=1), "k": ThinkingDelta(2, "K"),
+    "p": Ping(),
+    "u": Usage(1),
+    "a": TextDelta(0, "A"),
+    "b": TextDelta(1, "B", choice=1),
+    "k": ThinkingDelta(2, "K"),
     "l": ThinkingDelta(3, "L", choice=1),
-}  # fmt: skip
+}
 SOURCE = "-p-a-u-b-k-l-|"
 
 

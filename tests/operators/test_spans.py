@@ -59,9 +59,13 @@ def test_what_begins_again_is_measured_from_there() -> None:
 
 def test_runs_and_runs_inside_them_are_kept_apart() -> None:
     records = [
-        record(1, ASK), record(2, ASK, "c"), record(3, ASK, run_id="s"), record(10, SAY, run_id="s"),
-        record(20, SAY, "c"), record(30, SAY),
-    ]  # fmt: skip
+        record(1, ASK),
+        record(2, ASK, "c"),
+        record(3, ASK, run_id="s"),
+        record(10, SAY, run_id="s"),
+        record(20, SAY, "c"),
+        record(30, SAY),
+    ]
     assert seconds_of(*records) == [7, 18, 29]
 
 

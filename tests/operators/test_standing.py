@@ -64,11 +64,15 @@ from rxworker.testing.marbles import Marbles
 from rxworker.timeline import Timeline
 
 EVENTS: dict[str, Event] = {
-    "s": BlockStart(0, BlockType.TEXT), "d": TextDelta(0, "hello"), "e": BlockStop(0, BlockType.TEXT),
+    "s": BlockStart(0, BlockType.TEXT),
+    "d": TextDelta(0, "hello"),
+    "e": BlockStop(0, BlockType.TEXT),
     "k": ThinkingDelta(1, "hm"),
     "S": BlockStart(2, BlockType.TOOL_USE, ToolUseMetadata("1", "look")),
-    "j": InputJsonDelta(2, '{"a": 1, "b": 2}'), "E": BlockStop(2, BlockType.TOOL_USE), "u": Usage(1, 2),
-}  # fmt: skip
+    "j": InputJsonDelta(2, '{"a": 1, "b": 2}'),
+    "E": BlockStop(2, BlockType.TOOL_USE),
+    "u": Usage(1, 2),
+}
 STORY = "-s-d-e-k-S-j-E-u-|"
 
 
@@ -148,8 +152,11 @@ def never_again(_: Exception, __: int) -> float | None:
 
 
 OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
-    "decode": lambda _: decode(Same), "fail_on_error": lambda _: fail_on_error(), "only": lambda _: only(TextDelta),
-    "reject": lambda _: reject(TextDelta), "text_deltas": lambda _: text_deltas(),
+    "decode": lambda _: decode(Same),
+    "fail_on_error": lambda _: fail_on_error(),
+    "only": lambda _: only(TextDelta),
+    "reject": lambda _: reject(TextDelta),
+    "text_deltas": lambda _: text_deltas(),
     "thinking_deltas": lambda _: thinking_deltas(),
     "events": lambda _: in_records,
     "split_meta": lambda _: split_meta(same, same),
@@ -159,7 +166,9 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "fold_scope": lambda _: lambda source: source.pipe(group_blocks(), fold_scope(count, 0)),
     "tool_calls": lambda _: tool_calls(),
     "tool_inputs": lambda _: lambda source: source.pipe(tool_inputs(), ops.map(repr)),
-    "lines": lambda _: lines(), "sentences": lambda _: sentences(), "mask": lambda _: mask("l+"),
+    "lines": lambda _: lines(),
+    "sentences": lambda _: sentences(),
+    "mask": lambda _: mask("l+"),
     "hold_back": lambda _: hold_back(bool, window=2),
     "think_tags": lambda _: think_tags(),
     "coalesce": lambda test: coalesce(3.0, test.scheduler),
@@ -179,7 +188,7 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "lineage": lambda _: lambda source: source.pipe(ops.map(with_calls), ops.map(envelop), lineage()),
     "spans": lambda _: lambda source: source.pipe(ops.map(envelop), spans(starts, stops)),
     "usage_changes": lambda _: lambda source: source.pipe(ops.map(envelop), usage_changes()),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=OPERATORS)

@@ -40,12 +40,26 @@ from rxworker.testing.marbles import Marbles
 TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 START, STOP = BlockStart(0, TEXT), BlockStop(0, TEXT)
 ROW: dict[str, Event] = {
-    "s": START, "e": STOP, "x": BlockAbort(0, TEXT, "cut"), "u": Usage(1, 1), "m": Status(ResponseStatus.COMPLETED),
-    "r": AttemptRetract("later"), "t": AttemptStart(), "a": TextDelta(0, "\n<think>h"), "b": TextDelta(0, "m</thi"),
-    "c": TextDelta(0, "nk>\n\nHi"), "d": TextDelta(0, "Hi"), "S": BlockStart(0, THINKING), "h": ThinkingDelta(0, "h"),
-    "i": ThinkingDelta(0, "m"), "E": BlockStop(0, THINKING), "X": BlockAbort(0, THINKING, "cut"),
-    "T": BlockStart(1, TEXT), "D": TextDelta(1, "Hi"), "F": BlockStop(1, TEXT),
-}  # fmt: skip
+    "s": START,
+    "e": STOP,
+    "x": BlockAbort(0, TEXT, "cut"),
+    "u": Usage(1, 1),
+    "m": Status(ResponseStatus.COMPLETED),
+    "r": AttemptRetract("later"),
+    "t": AttemptStart(),
+    "a": TextDelta(0, "\n<think>h"),
+    "b": TextDelta(0, "m</thi"),
+    "c": TextDelta(0, "nk>\n\nHi"),
+    "d": TextDelta(0, "Hi"),
+    "S": BlockStart(0, THINKING),
+    "h": ThinkingDelta(0, "h"),
+    "i": ThinkingDelta(0, "m"),
+    "E": BlockStop(0, THINKING),
+    "X": BlockAbort(0, THINKING, "cut"),
+    "T": BlockStart(1, TEXT),
+    "D": TextDelta(1, "Hi"),
+    "F": BlockStop(1, TEXT),
+}
 
 
 @pytest.mark.parametrize(
@@ -122,20 +136,32 @@ def test_blocks_behind_have_higher_indexes_and_keep_their_kind() -> None:
     call = ToolUseMetadata("c", "look")
     citation = CitationDelta(0, {"url": "u"})
     events: list[Event] = [
-        BlockStart(0, TEXT, echo={"id": "m1"}), TextDelta(0, "<think>hm</think>Hi"), citation,
-        BlockStart(1, BlockType.TOOL_USE, call), InputJsonDelta(1, "{}"),
+        BlockStart(0, TEXT, echo={"id": "m1"}),
+        TextDelta(0, "<think>hm</think>Hi"),
+        citation,
+        BlockStart(1, BlockType.TOOL_USE, call),
+        InputJsonDelta(1, "{}"),
         BlockStop(1, BlockType.TOOL_USE, metadata=call),
         BlockStop(0, TEXT, echo={"content": "<think>hm</think>Hi"}),
-        BlockStart(2, TEXT, echo={"id": "m2"}), TextDelta(2, "Bye"), BlockStop(2, TEXT, echo={"content": "Bye"}),
-    ]  # fmt: skip
+        BlockStart(2, TEXT, echo={"id": "m2"}),
+        TextDelta(2, "Bye"),
+        BlockStop(2, TEXT, echo={"content": "Bye"}),
+    ]
     assert passed(events) == [
-        BlockStart(0, THINKING), ThinkingDelta(0, "hm"), BlockStop(0, THINKING), BlockStart(1, TEXT),
-        TextDelta(1, "Hi"), CitationDelta(1, {"url": "u"}), BlockStart(2, BlockType.TOOL_USE, call),
+        BlockStart(0, THINKING),
+        ThinkingDelta(0, "hm"),
+        BlockStop(0, THINKING),
+        BlockStart(1, TEXT),
+        TextDelta(1, "Hi"),
+        CitationDelta(1, {"url": "u"}),
+        BlockStart(2, BlockType.TOOL_USE, call),
         InputJsonDelta(2, "{}"),
         BlockStop(2, BlockType.TOOL_USE, metadata=call),
-        BlockStop(1, TEXT), BlockStart(3, TEXT, echo={"id": "m2"}), TextDelta(3, "Bye"),
+        BlockStop(1, TEXT),
+        BlockStart(3, TEXT, echo={"id": "m2"}),
+        TextDelta(3, "Bye"),
         BlockStop(3, TEXT, echo={"content": "Bye"}),
-    ]  # fmt: skip
+    ]
     inside = passed([START, TextDelta(0, "<think>hm"), citation, STOP])
     assert Opaque("citation", {"url": "u"}) in inside
 
@@ -143,9 +169,14 @@ def test_blocks_behind_have_higher_indexes_and_keep_their_kind() -> None:
 def test_choices_are_kept_apart_and_keep_their_stop_reasons() -> None:
     reason = StopReason(StopKind.END_TURN, "stop")
     events: list[Event] = [
-        BlockStart(0, TEXT), BlockStart(1, TEXT, choice=1), TextDelta(0, "<think>a"),
-        TextDelta(1, "<think>b</think>", 1), TextDelta(0, "c</think>d"), BlockStop(1, TEXT, reason), BlockStop(0, TEXT),
-    ]  # fmt: skip
+        BlockStart(0, TEXT),
+        BlockStart(1, TEXT, choice=1),
+        TextDelta(0, "<think>a"),
+        TextDelta(1, "<think>b</think>", 1),
+        TextDelta(0, "c</think>d"),
+        BlockStop(1, TEXT, reason),
+        BlockStop(0, TEXT),
+    ]
     assert blocks_of(passed(events)) == [(THINKING, "ac"), (THINKING, "b"), (TEXT, "d"), (TEXT, "")]
     stops = [e.stop_reason for e in passed(events) if isinstance(e, BlockStop)]
     assert stops.count(reason) == 1

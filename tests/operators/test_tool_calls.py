@@ -56,13 +56,19 @@ def test_a_recorded_response_has_the_calls_of_its_message(recording: Path) -> No
 
 EVENTS = st.integers(0, 2).flatmap(
     lambda index: st.sampled_from(
-        [BlockStart(index, BlockType.TOOL_USE, ToolUseMetadata(f"id{index}", "look")),
-         BlockStart(index, BlockType.TOOL_USE, ToolUseMetadata(f"id{index}", "look"), choice=1),
-         BlockStart(index, BlockType.TEXT), InputJsonDelta(index, '{"a": '), InputJsonDelta(index, "1}"),
-         InputValueDelta(index, "$.b", 2), TextDelta(index, "text"), BlockStop(index, BlockType.TOOL_USE),
-         BlockAbort(index, BlockType.TOOL_USE, "cut")]
+        [
+            BlockStart(index, BlockType.TOOL_USE, ToolUseMetadata(f"id{index}", "look")),
+            BlockStart(index, BlockType.TOOL_USE, ToolUseMetadata(f"id{index}", "look"), choice=1),
+            BlockStart(index, BlockType.TEXT),
+            InputJsonDelta(index, '{"a": '),
+            InputJsonDelta(index, "1}"),
+            InputValueDelta(index, "$.b", 2),
+            TextDelta(index, "text"),
+            BlockStop(index, BlockType.TOOL_USE),
+            BlockAbort(index, BlockType.TOOL_USE, "cut"),
+        ]
     )
-)  # fmt: skip
+)
 
 
 @given(st.lists(EVENTS, max_size=20))

@@ -42,13 +42,26 @@ def look() -> str:
 START, STOP = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
 ABORT = BlockAbort(0, BlockType.TEXT, "cut")
 ROW: dict[str, Event] = {
-    "s": START, "e": STOP, "x": ABORT, "u": Usage(1, 1), "k": BlockStart(1, BlockType.TOOL_USE),
-    "j": InputJsonDelta(1, "{}"), "n": Status(ResponseStatus.STARTED), "f": Status(ResponseStatus.FAILED),
-    "m": Status(ResponseStatus.COMPLETED), "r": AttemptRetract("later"), "t": AttemptStart(),
-    "a": TextDelta(0, "an old po"), "b": TextDelta(0, "nd\na fr"), "c": TextDelta(0, "og"),
-    "A": TextDelta(0, "an old pond\n"), "B": TextDelta(0, "a frog"), "C": TextDelta(0, "a fr"),
-    "D": TextDelta(0, "nd\n"), "h": ThinkingDelta(0, "hm"),
-}  # fmt: skip
+    "s": START,
+    "e": STOP,
+    "x": ABORT,
+    "u": Usage(1, 1),
+    "k": BlockStart(1, BlockType.TOOL_USE),
+    "j": InputJsonDelta(1, "{}"),
+    "n": Status(ResponseStatus.STARTED),
+    "f": Status(ResponseStatus.FAILED),
+    "m": Status(ResponseStatus.COMPLETED),
+    "r": AttemptRetract("later"),
+    "t": AttemptStart(),
+    "a": TextDelta(0, "an old po"),
+    "b": TextDelta(0, "nd\na fr"),
+    "c": TextDelta(0, "og"),
+    "A": TextDelta(0, "an old pond\n"),
+    "B": TextDelta(0, "a frog"),
+    "C": TextDelta(0, "a fr"),
+    "D": TextDelta(0, "nd\n"),
+    "h": ThinkingDelta(0, "hm"),
+}
 
 
 @pytest.mark.parametrize(
@@ -126,10 +139,16 @@ def test_units_do_not_depend_on_how_the_text_was_cut(
 
 
 TALK: dict[str, Event] = {
-    **ROW, "o": TextDelta(0, "One. "), "w": TextDelta(0, "Two is"), "i": TextDelta(0, " it. Th"),
-    "T": TextDelta(0, "Two is it. "), "W": TextDelta(0, "Two is"), "I": TextDelta(0, " it. "), "H": TextDelta(0, "Th"),
+    **ROW,
+    "o": TextDelta(0, "One. "),
+    "w": TextDelta(0, "Two is"),
+    "i": TextDelta(0, " it. Th"),
+    "T": TextDelta(0, "Two is it. "),
+    "W": TextDelta(0, "Two is"),
+    "I": TextDelta(0, " it. "),
+    "H": TextDelta(0, "Th"),
     "J": TextDelta(0, "One. Two is it. "),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -156,9 +175,14 @@ def test_sentences_may_end_at_a_pause_and_be_joined(
 
 
 STORY: dict[str, Event] = {
-    **ROW, "A": TextDelta(0, "a"), "B": TextDelta(0, "b"), "O": TextDelta(0, "c", 1), "D": TextDelta(2, "d"),
-    "z": BlockStart(2, BlockType.TEXT), "y": BlockStop(2, BlockType.TEXT),
-}  # fmt: skip
+    **ROW,
+    "A": TextDelta(0, "a"),
+    "B": TextDelta(0, "b"),
+    "O": TextDelta(0, "c", 1),
+    "D": TextDelta(2, "d"),
+    "z": BlockStart(2, BlockType.TEXT),
+    "y": BlockStop(2, BlockType.TEXT),
+}
 
 
 @pytest.mark.parametrize(

@@ -88,12 +88,19 @@ from rxworker.timeline import Timeline
 Kind: TypeAlias = Literal["events", "records", "texts", "blocks", "numbers"]
 
 EVENTS: list[Event] = [
-    AttemptStart(), BlockStart(0, BlockType.TEXT), TextDelta(0, "[1, hunter2"), TextDelta(0, "2. \n"),
-    ThinkingDelta(1, "hunter2 hm"), BlockStop(0, BlockType.TEXT),
+    AttemptStart(),
+    BlockStart(0, BlockType.TEXT),
+    TextDelta(0, "[1, hunter2"),
+    TextDelta(0, "2. \n"),
+    ThinkingDelta(1, "hunter2 hm"),
+    BlockStop(0, BlockType.TEXT),
     BlockStart(2, BlockType.TOOL_USE, ToolUseMetadata("1", "look")),
-    InputJsonDelta(2, '{"a": 1, "b": 2}'), BlockStop(2, BlockType.TOOL_USE), ToolStart(ToolCall("1", "look", {})),
-    Usage(1, 2), Status(ResponseStatus.COMPLETED),
-]  # fmt: skip
+    InputJsonDelta(2, '{"a": 1, "b": 2}'),
+    BlockStop(2, BlockType.TOOL_USE),
+    ToolStart(ToolCall("1", "look", {})),
+    Usage(1, 2),
+    Status(ResponseStatus.COMPLETED),
+]
 
 
 def envelop(event: Any) -> Record:
@@ -171,8 +178,11 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "text_so_far": ("text_so_far()", text_so_far, {"events"}),
     "sentences, idle": ("sentences()", lambda: sentences(1.0, 9, CLOCK), {"events"}),
     "mask": ("mask(...)", lambda: mask("x"), {"events"}),
-    "merge_deltas": ("merge_deltas(...)",
-                     lambda: ops.flat_map(lambda item: reactivex.from_iterable(merge_deltas([item]))), {"events"}),
+    "merge_deltas": (
+        "merge_deltas(...)",
+        lambda: ops.flat_map(lambda item: reactivex.from_iterable(merge_deltas([item]))),
+        {"events"},
+    ),
     "merge_runs": ("merge_runs(...)", lambda: lambda source: merge_runs([source]), {"records"}),
     "only": ("only(TextDelta, Usage)", lambda: only(TextDelta, Usage), {"events"}),
     "only, of records": ("only(Record)", lambda: only(Record), {"records"}),
@@ -200,12 +210,20 @@ VERBS: dict[str, tuple[str, Callable[[], Operator[Any, Any]], set[Kind]]] = {
     "call_rows": ("call_rows()", call_rows, {"records"}),
     "response_rows": ("response_rows()", response_rows, {"records"}),
     "run_rows": ("run_rows()", run_rows, {"records"}),
-}  # fmt: skip
+}
 
 # What else is public: classes, types, and functions that take no stream.
 NO_VERBS = {
-    "Block", "Link", "Records", "Span", "ToolInput", "UsageChange", "Window", "error_to_exception", "percentile",
-}  # fmt: skip
+    "Block",
+    "Link",
+    "Records",
+    "Span",
+    "ToolInput",
+    "UsageChange",
+    "Window",
+    "error_to_exception",
+    "percentile",
+}
 
 
 def blocks() -> list[Any]:
@@ -318,8 +336,12 @@ async def test_a_verb_for_events_refuses_every_door_of_a_run_but_events(name: st
     verb, make, _ = VERBS[name]
     run: Run[object] = Worker(ScriptedModel(["hunter2 is it.\n"])).run("Hi")
     doors: list[Callable[..., Any]] = [
-        run.pipe, run.records.pipe, run.watch().pipe, run.entries().pipe, run.pipe(ops.map(same)).pipe,
-    ]  # fmt: skip
+        run.pipe,
+        run.records.pipe,
+        run.watch().pipe,
+        run.entries().pipe,
+        run.pipe(ops.map(same)).pipe,
+    ]
     errors: list[Exception] = []
     items: list[Any] = []
     for pipe in doors:

@@ -426,26 +426,37 @@ asked = st.builds(ToolUseMetadata, ids, names)
 block_events = st.one_of(
     st.builds(BlockStart, indexes, st.just(BlockType.TOOL_USE), asked),
     st.builds(BlockStart, indexes, types, metadata, echoes, st.sampled_from([0, 0, 0, 1])),
-    st.builds(TextDelta, indexes, texts), st.builds(ThinkingDelta, indexes, texts),
-    st.builds(RefusalDelta, indexes, texts), st.builds(InputJsonDelta, indexes, texts),
+    st.builds(TextDelta, indexes, texts),
+    st.builds(ThinkingDelta, indexes, texts),
+    st.builds(RefusalDelta, indexes, texts),
+    st.builds(InputJsonDelta, indexes, texts),
     st.builds(InputValueDelta, indexes, st.sampled_from(["$.a", "$.b[0]"]), texts),
     st.builds(SignatureDelta, indexes, texts),
     st.builds(CitationDelta, indexes, st.sampled_from([{"url": "https://a.b"}, {"x": None}])),
-    st.builds(BlockStop, indexes, types, stops, echoes, metadata), st.builds(BlockAbort, indexes, types, texts),
-)  # fmt: skip
+    st.builds(BlockStop, indexes, types, stops, echoes, metadata),
+    st.builds(BlockAbort, indexes, types, texts),
+)
 own = st.sampled_from([None, (), ("look",), ("look", "dig")])
 turn_events = st.one_of(
-    st.just(TurnStart()), st.just(TurnStop()), st.builds(AttemptStart, st.just("acme"), st.just("large"), own),
-    st.builds(AttemptRetract, texts), st.builds(Status, st.sampled_from(ResponseStatus), stop_reason=stops),
-    st.builds(ToolStart, calls), st.builds(ToolProgress, ids, st.sampled_from([0.5, None, {"a": [1]}])),
-    st.builds(ToolStop, results), st.builds(ToolStop, results),
+    st.just(TurnStart()),
+    st.just(TurnStop()),
+    st.builds(AttemptStart, st.just("acme"), st.just("large"), own),
+    st.builds(AttemptRetract, texts),
+    st.builds(Status, st.sampled_from(ResponseStatus), stop_reason=stops),
+    st.builds(ToolStart, calls),
+    st.builds(ToolProgress, ids, st.sampled_from([0.5, None, {"a": [1]}])),
+    st.builds(ToolStop, results),
+    st.builds(ToolStop, results),
     st.builds(MessageAdd, st.tuples(st.builds(Message, st.just("user"), st.tuples(results))), texts),
-    st.just(MessageAdd((Message.user("go on"),), "send")), st.just(HookMessage("hook", "message", "hello")),
-    st.just(HookVerdict("hook", "before_tool_call", "Skip", "no", "c1")), st.just(WatcherDetach("watcher", "gone")),
+    st.just(MessageAdd((Message.user("go on"),), "send")),
+    st.just(HookMessage("hook", "message", "hello")),
+    st.just(HookVerdict("hook", "before_tool_call", "Skip", "no", "c1")),
+    st.just(WatcherDetach("watcher", "gone")),
     st.builds(Gap, st.just(1), st.just(2)),
-    st.builds(Usage, st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9))), st.just(Opaque("odd", None)),
+    st.builds(Usage, st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9))),
+    st.just(Opaque("odd", None)),
     st.just(Ping()),
-)  # fmt: skip
+)
 
 
 def waiting(calls: Iterable[ToolCall]) -> tuple[PausedCall, ...]:
@@ -455,18 +466,30 @@ def waiting(calls: Iterable[ToolCall]) -> tuple[PausedCall, ...]:
 run_events = st.one_of(
     st.builds(RunStart, said),
     st.builds(
-        RunResume, said,
-        st.builds(PauseState, st.sampled_from(["hook", "client_tool"]), st.lists(calls, max_size=2).map(waiting),
-                  st.just(()), refused=st.lists(results).map(lambda each: dict(enumerate(each, 2)))),
+        RunResume,
+        said,
+        st.builds(
+            PauseState,
+            st.sampled_from(["hook", "client_tool"]),
+            st.lists(calls, max_size=2).map(waiting),
+            st.just(()),
+            refused=st.lists(results).map(lambda each: dict(enumerate(each, 2))),
+        ),
         own_tools=own,
     ),
-    st.just(RunStop()), st.builds(RunAbort, st.sampled_from(["cancel", "error", "abort", "limit"]), texts),
+    st.just(RunStop()),
+    st.builds(RunAbort, st.sampled_from(["cancel", "error", "abort", "limit"]), texts),
     st.builds(
         RunPause,
-        st.builds(PauseState, st.sampled_from(["hook", "client_tool"]), st.lists(calls, max_size=3).map(waiting),
-                  st.sampled_from([(), (0,), (1,), (2,)]), texts),
+        st.builds(
+            PauseState,
+            st.sampled_from(["hook", "client_tool"]),
+            st.lists(calls, max_size=3).map(waiting),
+            st.sampled_from([(), (0,), (1,), (2,)]),
+            texts,
+        ),
     ),
-)  # fmt: skip
+)
 events: st.SearchStrategy[Event] = st.one_of(
     block_events, block_events, block_events, turn_events, turn_events, run_events
 )
@@ -504,13 +527,19 @@ def test_a_call_that_only_an_earlier_run_showed_is_shown_before_it_waits_or_star
     "told",
     [
         [ToolStop(ToolResult("c1", "a"), 0.0), RunPause(PauseState("hook", waiting([LOOK, LOOK]), ()))],
-        [BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look")),
-         BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c2", "look")), ToolStop(ToolResult("c1", "a"), 0.0)],
-        [BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "dig")), ToolStop(ToolResult("c1", "a"), 0.0),
-         RunPause(PauseState("hook", waiting([LOOK]), ()))],
+        [
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look")),
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c2", "look")),
+            ToolStop(ToolResult("c1", "a"), 0.0),
+        ],
+        [
+            BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "dig")),
+            ToolStop(ToolResult("c1", "a"), 0.0),
+            RunPause(PauseState("hook", waiting([LOOK]), ())),
+        ],
     ],
     ids=["a result without a call, which waits twice", "two starts of one block", "a call that waits after its result"],
-)  # fmt: skip
+)
 def test_what_no_worker_sends_makes_well_formed_streams(told: list[Event]) -> None:
     check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
 

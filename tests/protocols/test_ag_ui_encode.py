@@ -137,9 +137,15 @@ async def test_a_call_that_never_ran_is_answered_when_its_turn_is_over() -> None
 def test_two_calls_with_one_id_are_distinguished() -> None:
     before = Conversation((Message.user("hi"), Message.assistant(ToolCall("c1", "look", {}))))
     records = numbered(
-        RunStart(before), TurnStart(), OWN, *start_call("c1", 0), *start_call("c1", 1),
-        ToolStart(ToolCall("c1", "look", {})), ToolStop(ToolResult("c1", "one")), ToolStop(ToolResult("c1", "two")),
-    )  # fmt: skip
+        RunStart(before),
+        TurnStart(),
+        OWN,
+        *start_call("c1", 0),
+        *start_call("c1", 1),
+        ToolStart(ToolCall("c1", "look", {})),
+        ToolStop(ToolResult("c1", "one")),
+        ToolStop(ToolResult("c1", "two")),
+    )
     events = encoded(records)
     assert [e["toolCallId"] for e in of_type(events, "TOOL_CALL_START")] == ["c1~2", "c1~3"]
     results = [(e["toolCallId"], e["content"]) for e in of_type(events, "TOOL_CALL_RESULT")]
@@ -172,18 +178,24 @@ def test_parallel_calls_without_a_text_are_in_one_message() -> None:
 def test_arguments_that_come_by_path_are_reported_when_they_are_whole() -> None:
     which = ToolUseMetadata("c1", "look")
     records = numbered(
-        OWN, BlockStart(0, BlockType.TOOL_USE, which), InputValueDelta(0, "$.city", "Os"),
-        InputValueDelta(0, "$.city", "lo", append=True), BlockStop(0, BlockType.TOOL_USE, metadata=which),
-    )  # fmt: skip
+        OWN,
+        BlockStart(0, BlockType.TOOL_USE, which),
+        InputValueDelta(0, "$.city", "Os"),
+        InputValueDelta(0, "$.city", "lo", append=True),
+        BlockStop(0, BlockType.TOOL_USE, metadata=which),
+    )
     (arguments,) = of_type(encoded(records), "TOOL_CALL_ARGS")
     assert json.loads(arguments["delta"]) == {"city": "Oslo"}
 
 
 def test_a_call_whose_beginning_was_missed_is_reported_when_it_runs_with_all_of_its_arguments() -> None:
     records = numbered(
-        InputJsonDelta(0, 'lo"}'), BlockStop(0, BlockType.TOOL_USE, metadata=ToolUseMetadata("c1", "look")),
-        ToolStart(ToolCall("c1", "look", {"city": "Oslo"})), ToolStop(ToolResult("c1", "rain")), first=7,
-    )  # fmt: skip
+        InputJsonDelta(0, 'lo"}'),
+        BlockStop(0, BlockType.TOOL_USE, metadata=ToolUseMetadata("c1", "look")),
+        ToolStart(ToolCall("c1", "look", {"city": "Oslo"})),
+        ToolStop(ToolResult("c1", "rain")),
+        first=7,
+    )
     events = encoded(records)
     (arguments,) = of_type(events, "TOOL_CALL_ARGS")
     assert json.loads(arguments["delta"]) == {"city": "Oslo"}
@@ -230,10 +242,13 @@ def test_a_pause_at_the_end_of_a_turn_requests_a_text() -> None:
 
 async def test_a_snapshot_has_the_messages_before_it() -> None:
     said = Conversation(
-        (Message.user("hi"), Message.assistant("Let me look.", ToolCall("c1", "look", {"city": "Oslo"})),
-         Message("user", (ToolResult("c1", "rain", is_error=True),))),
+        (
+            Message.user("hi"),
+            Message.assistant("Let me look.", ToolCall("c1", "look", {"city": "Oslo"})),
+            Message("user", (ToolResult("c1", "rain", is_error=True),)),
+        ),
         "Be brief.",
-    )  # fmt: skip
+    )
     encoder = AgUiEncoder("t", "r", snapshot=True)
     (snapshot,) = of_type(encoded(numbered(RunStart(said)), encoder), "MESSAGES_SNAPSHOT")
     roles = [message["role"] for message in snapshot["messages"]]

@@ -30,13 +30,19 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments"
 
 def test_the_whole_history_and_the_latest_words_are_read() -> None:
     asked = read(
-        messages=[message("system", "Be brief."), message("user", "hi"),
-                  message("reasoning", "hm", encryptedValue="seal"),
-                  message("assistant", "Let me look.", toolCalls=[CALL]), message("tool", "rain", toolCallId="c1"),
-                  message("activity", {"progress": 1}, activityType="x"), message("assistant", "Rain."),
-                  message("user", "thanks"), message("user", "and now?")],
+        messages=[
+            message("system", "Be brief."),
+            message("user", "hi"),
+            message("reasoning", "hm", encryptedValue="seal"),
+            message("assistant", "Let me look.", toolCalls=[CALL]),
+            message("tool", "rain", toolCallId="c1"),
+            message("activity", {"progress": 1}, activityType="x"),
+            message("assistant", "Rain."),
+            message("user", "thanks"),
+            message("user", "and now?"),
+        ],
         protocolVersion="1.0",
-    )  # fmt: skip
+    )
     assert asked.conversation.system == "Be brief."
     assert asked.conversation.messages == (
         Message.user("hi"),
@@ -109,8 +115,14 @@ def test_tools_state_and_context_are_read() -> None:
         ({"messages": [message("user", 5)]}, "neither a text nor a list"),
         ({"messages": [message("tool", "x")]}, "toolCallId"),
         ({"messages": [message("user", [{"type": "image"}])]}, "no source"),
-        ({"messages": [message("user", [{"type": "image", "source": {"type": "url", "value": "file:///etc/passwd"}}])]},
-         "https:"),
+        (
+            {
+                "messages": [
+                    message("user", [{"type": "image", "source": {"type": "url", "value": "file:///etc/passwd"}}])
+                ]
+            },
+            "https:",
+        ),
         ({"messages": [message("user", [{"type": "audio", "source": {"type": "data", "value": "A"}}])]}, "audio/mpeg"),
         ({"resume": [{"interruptId": "x", "status": "resolved"}]}, "not an interrupt of this server"),
         ({"resume": [{"interruptId": "r:c", "status": "maybe"}]}, "'resolved' or 'cancelled'"),
@@ -118,7 +130,7 @@ def test_tools_state_and_context_are_read() -> None:
         ({"resume": [{"interruptId": "r:c", "status": "resolved", "payload": {"x": 1}}]}, "approved"),
         ({"threadId": 5}, "RunAgentInput"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_refused_with_a_word_of_what_to_do(given: dict[str, Any], word: str) -> None:
     with pytest.raises(LocalProtocolError, match=word):
         read(**given)

@@ -57,10 +57,13 @@ class Untagged(Struct, frozen=True):
 TYPES: list[type[Struct]] = [*get_args(Event), Owl, Untagged]
 
 VALUES: dict[str, object] = {
-    "call": ToolCall("c1", "look", {}), "result": ToolResult("c1", "nothing"),
+    "call": ToolCall("c1", "look", {}),
+    "result": ToolResult("c1", "nothing"),
     "conversation": Conversation((Message.user("hi"),)),
-    "messages": (Message.user("go on"),), "citation": {"url": "https://a.b"}, "pause": PauseState("hook", (), ()),
-}  # fmt: skip
+    "messages": (Message.user("go on"),),
+    "citation": {"url": "https://a.b"},
+    "pause": PauseState("hook", (), ()),
+}
 """Values of the required fields by name; any other field takes a value by its type."""
 
 
@@ -84,9 +87,15 @@ def records(kind: type[Struct]) -> list[Record]:
     """A run with an event of this type between two texts, in its own scope and in one of a run inside it."""
     conversation = Conversation((Message.user("hi"),))
     told: list[tuple[Event, tuple[str, ...]]] = [
-        (RunStart(conversation), ()), (TurnStart(), ()), (BlockStart(0, BlockType.TEXT), ()), (TextDelta(0, "a"), ()),
-        (example(kind), ()), (example(kind), ("c1",)), (TextDelta(5, "b"), ()), (RunStop(), ()),
-    ]  # fmt: skip
+        (RunStart(conversation), ()),
+        (TurnStart(), ()),
+        (BlockStart(0, BlockType.TEXT), ()),
+        (TextDelta(0, "a"), ()),
+        (example(kind), ()),
+        (example(kind), ("c1",)),
+        (TextDelta(5, "b"), ()),
+        (RunStop(), ()),
+    ]
     return [Record(n, "run-1", 1, 1, 0.0, event, path) for n, (event, path) in enumerate(told, 1)]
 
 

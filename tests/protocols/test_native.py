@@ -33,14 +33,18 @@ from rxworker.protocols.native import encode_json
 from rxworker.testing import ScriptedModel, call, say, think
 
 EVENTS: list[Event] = [
-    Ping(), Usage(input_tokens=1, raw={"a": [1, None]}), Status(ResponseStatus.STARTED, "id", "model"),
+    Ping(),
+    Usage(input_tokens=1, raw={"a": [1, None]}),
+    Status(ResponseStatus.STARTED, "id", "model"),
     Opaque("odd", {"a": 2**60}),
     BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata("call_1", "look")),
-    TextDelta(0, "京 \u2028 \x00"), InputValueDelta(0, "$.a", 1.5, append=True),
+    TextDelta(0, "京 \u2028 \x00"),
+    InputValueDelta(0, "$.a", 1.5, append=True),
     ToolStart(ToolCall("call_1", "look", {"at": "a"})),
     RunStart(Conversation((Message.user("hi"),), "Be brief.")),
-    RunAbort("cancel", "enough"), Gap(3, 9),
-]  # fmt: skip
+    RunAbort("cancel", "enough"),
+    Gap(3, 9),
+]
 
 
 def record(event: Event, seq: int = 5, covers: int = 1) -> Record:
@@ -96,12 +100,21 @@ def test_what_is_nested_too_deeply_is_reported_so() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"{}", b'{"seq":"1"}', b"\xff", b"[" * 100_000, '{"event":{"type":"owl"}}',
-     b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{}}',
-     b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":7}}',
-     b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":"text_delta"}}',
-     b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":"0","event":{"type":"owl"}}'],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"seq":"1"}',
+        b"\xff",
+        b"[" * 100_000,
+        '{"event":{"type":"owl"}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":7}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":"text_delta"}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":"0","event":{"type":"owl"}}',
+    ],
+)
 def test_what_is_not_a_record_is_refused(data: bytes | str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_record(data)

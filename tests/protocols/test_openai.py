@@ -74,10 +74,20 @@ def complete(*events: Event) -> dict[str, Any]:
 
 
 RETRACTED: list[Event] = [
-    START, TurnStart(), AttemptStart("acme", "large"), BlockStart(0, BlockType.TEXT), TextDelta(0, "Hel"), *CALL,
-    AttemptRetract("cut"), AttemptStart("acme", "large"), BlockStart(0, BlockType.TEXT), TextDelta(0, "Hello"),
-    BlockStop(0, BlockType.TEXT), TurnStop(), RunStop(),
-]  # fmt: skip
+    START,
+    TurnStart(),
+    AttemptStart("acme", "large"),
+    BlockStart(0, BlockType.TEXT),
+    TextDelta(0, "Hel"),
+    *CALL,
+    AttemptRetract("cut"),
+    AttemptStart("acme", "large"),
+    BlockStart(0, BlockType.TEXT),
+    TextDelta(0, "Hello"),
+    BlockStop(0, BlockType.TEXT),
+    TurnStop(),
+    RunStop(),
+]
 
 
 def test_a_whole_answer_does_not_have_what_was_retracted() -> None:
@@ -117,9 +127,12 @@ def test_a_call_of_the_run_before_is_shown_again() -> None:
     kinds, response = respond(RunResume(asked, replace(pause, hook="")), RunPause(pause))
     assert [item["call_id"] for item in response["output"]] == ["c1"]
     assert kinds[2:] == [
-        "output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
         "completed",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_run_that_a_person_has_paused_is_not_complete() -> None:

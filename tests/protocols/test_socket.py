@@ -30,15 +30,27 @@ from rxworker.protocols.socket import (
 )
 
 CLIENT: list[ClientMessage] = [
-    WatchRun("r"), WatchRun("r", 17, "drop_oldest", "me"), UnwatchRun("r"), ListRuns(), WatchStream("cost"),
-    WatchStream("cost", "7-3", "latest", "me"), UnwatchStream("cost"),
-]  # fmt: skip
+    WatchRun("r"),
+    WatchRun("r", 17, "drop_oldest", "me"),
+    UnwatchRun("r"),
+    ListRuns(),
+    WatchStream("cost"),
+    WatchStream("cost", "7-3", "latest", "me"),
+    UnwatchStream("cost"),
+]
 SERVER: list[ServerMessage] = [
-    Hello("i"), RunList([msgspec.Raw(b"{}")]), RunRecords("r", []), RunEnd("r", "aborted", "why"), RunGone("r"),
-    RequestRefused("code", "what to do", "r"), RequestRefused("code", "what to do"),
+    Hello("i"),
+    RunList([msgspec.Raw(b"{}")]),
+    RunRecords("r", []),
+    RunEnd("r", "aborted", "why"),
+    RunGone("r"),
+    RequestRefused("code", "what to do", "r"),
+    RequestRefused("code", "what to do"),
     RequestRefused("code", "what to do", stream="cost"),
-    StreamItems("cost", 7, [msgspec.Raw(b"{}")]), EndOfStream("cost", "aborted", "why"), StreamGone("cost"),
-]  # fmt: skip
+    StreamItems("cost", 7, [msgspec.Raw(b"{}")]),
+    EndOfStream("cost", "aborted", "why"),
+    StreamGone("cost"),
+]
 
 
 @pytest.mark.parametrize("message", CLIENT, ids=repr)
@@ -67,12 +79,20 @@ def test_messages_may_hold_half_a_character() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "1", '{"type":"hello","instance":"i"}', '{"type":"watch","run":"r","after":-1}',
-     '{"type":"watch","run":"r","after":9007199254740993}', '{"type":"watch","run":"r","after":1.5}',
-     '{"type":"watch","run":null}', '{"type":"watch","run":"r","delivery":"all"}',
-     '{"type":"watch","run":"' + "r" * 81 + '"}', '{"type":"watch","run":"r","name":"' + "n" * 81 + '"}',
-     "[" * 100_000],
-)  # fmt: skip
+    [
+        "",
+        "1",
+        '{"type":"hello","instance":"i"}',
+        '{"type":"watch","run":"r","after":-1}',
+        '{"type":"watch","run":"r","after":9007199254740993}',
+        '{"type":"watch","run":"r","after":1.5}',
+        '{"type":"watch","run":null}',
+        '{"type":"watch","run":"r","delivery":"all"}',
+        '{"type":"watch","run":"' + "r" * 81 + '"}',
+        '{"type":"watch","run":"r","name":"' + "n" * 81 + '"}',
+        "[" * 100_000,
+    ],
+)
 def test_what_no_client_sends_is_refused(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         read_client_message(text)

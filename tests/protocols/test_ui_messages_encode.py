@@ -123,9 +123,12 @@ async def test_a_response_that_is_requested_again_is_reset() -> None:
 
 def test_a_call_has_its_input_and_its_output() -> None:
     records = numbered(
-        *start_call(text='{"x":1}'), ToolStart(ToolCall("c1", "look", {"x": 1})), ToolProgress("c1", 0.5),
-        ToolProgress("c1", 0.9), ToolStop(ToolResult("c1", "rain")),
-    )  # fmt: skip
+        *start_call(text='{"x":1}'),
+        ToolStart(ToolCall("c1", "look", {"x": 1})),
+        ToolProgress("c1", 0.5),
+        ToolProgress("c1", 0.9),
+        ToolStop(ToolResult("c1", "rain")),
+    )
     parts = encoded(records)
     assert types(parts)[2:6] == [
         *("tool-input-start", "tool-input-delta", "tool-input-available", "tool-output-available")
@@ -208,9 +211,14 @@ async def test_the_text_of_a_nested_run_is_not_a_part_of_the_answer() -> None:
 
 def test_the_rest_is_data_and_what_is_of_the_moment_is_not_kept() -> None:
     parts = encoded(
-        numbered(HookMessage("hook", "message", "hello"), MessageAdd((Message.user("go on"),), "send"),
-                 CitationDelta(0, {"url": "https://a.b", "title": "A"}), CitationDelta(0, {"page": 3}), Gap(3, 4))
-    )  # fmt: skip
+        numbered(
+            HookMessage("hook", "message", "hello"),
+            MessageAdd((Message.user("go on"),), "send"),
+            CitationDelta(0, {"url": "https://a.b", "title": "A"}),
+            CitationDelta(0, {"page": 3}),
+            Gap(3, 4),
+        )
+    )
     assert of_type(parts, "data-hook-message")[0].get("transient") is None
     assert of_type(parts, "data-message")[0]["data"]["texts"] == ["go on"]
     assert of_type(parts, "source-url")[0]["title"] == "A"

@@ -44,18 +44,32 @@ PDF = Document("application/pdf", "AAAA", None, "Report")
     ("block", "expected"),
     [
         (Text("hi"), {"type": "text", "text": "hi", "state": "done"}),
-        (Thinking("hm", "seal"),
-         {"type": "reasoning", "text": "hm", "state": "done", "providerMetadata": {"rxworker": {"signature": "seal"}}}),
-        (Refusal("no"),
-         {"type": "text", "text": "no", "state": "done", "providerMetadata": {"rxworker": {"refusal": True}}}),
+        (
+            Thinking("hm", "seal"),
+            {
+                "type": "reasoning",
+                "text": "hm",
+                "state": "done",
+                "providerMetadata": {"rxworker": {"signature": "seal"}},
+            },
+        ),
+        (
+            Refusal("no"),
+            {"type": "text", "text": "no", "state": "done", "providerMetadata": {"rxworker": {"refusal": True}}},
+        ),
         (OpaqueBlock("odd", {"x": 1}), {"type": "data-block", "data": {"kind": "odd", "echo": {"x": 1}}}),
         (
             ToolCall("1", "look", {"at": "a"}),
-            {"type": "tool-look", "toolCallId": "1", "state": "output-error", "input": {"at": "a"},
-             "errorText": "This call was not run."},
+            {
+                "type": "tool-look",
+                "toolCallId": "1",
+                "state": "output-error",
+                "input": {"at": "a"},
+                "errorText": "This call was not run.",
+            },
         ),
     ],
-)  # fmt: skip
+)
 def test_a_block_of_an_answer_is_a_part(block: Content, expected: Part) -> None:
     assert parts(block) == [expected]
 
@@ -66,9 +80,13 @@ def test_pictures_and_documents_of_the_user_are_files() -> None:
     assert (message.id, message.role) == ("c.0", "user")
     assert message.parts[1:] == [
         {"type": "file", "mediaType": "image/png", "url": "https://a.b/c.png"},
-        {"type": "file", "mediaType": "application/pdf", "url": "data:application/pdf;base64,AAAA",
-         "filename": "Report"},
-    ]  # fmt: skip
+        {
+            "type": "file",
+            "mediaType": "application/pdf",
+            "url": "data:application/pdf;base64,AAAA",
+            "filename": "Report",
+        },
+    ]
 
 
 def test_a_tool_of_the_provider_has_its_result_in_place() -> None:
@@ -85,10 +103,14 @@ def test_a_citation_of_an_address_is_a_source() -> None:
 def test_the_turns_of_an_answer_are_one_message_and_calls_of_one_id_are_apart() -> None:
     call = ToolCall("1", "look", {})
     said = Conversation(
-        (Message.user("hi"), assistant(call, call),
-         Message("user", (ToolResult("1", "one"), ToolResult("1", "two", True))), assistant(Text("Done.")),
-         Message.user("bye"))
-    )  # fmt: skip
+        (
+            Message.user("hi"),
+            assistant(call, call),
+            Message("user", (ToolResult("1", "one"), ToolResult("1", "two", True))),
+            assistant(Text("Done.")),
+            Message.user("bye"),
+        )
+    )
     messages = ui_messages_of(said, "c")
     assert [m.role for m in messages] == ["user", "assistant", "user"]
     [first, second] = [p for p in messages[1].parts if p["type"] == "tool-look"]
@@ -111,9 +133,13 @@ def test_the_calls_that_wait_have_the_states_of_the_stream() -> None:
 def test_what_is_served_can_be_sent_back() -> None:
     call = ToolCall("1", "look", {"at": "a"})
     said = Conversation(
-        (Message.user("hi", PDF), assistant(Text("So."), call), Message("user", (ToolResult("1", "one", name="look"),)),
-         assistant(Text("Done.")))
-    )  # fmt: skip
+        (
+            Message.user("hi", PDF),
+            assistant(Text("So."), call),
+            Message("user", (ToolResult("1", "one", name="look"),)),
+            assistant(Text("Done.")),
+        )
+    )
     messages = [{"id": m.id, "role": m.role, "parts": m.parts} for m in ui_messages_of(said, "c")]
     request = {"id": "c", "messages": messages}
     assert read_chat_request(json.dumps(request).encode()).conversation == said

@@ -36,12 +36,21 @@ CALL = ToolCall("c1", "look", {"x": 1})
 
 def test_each_step_of_an_answer_is_a_message_followed_by_its_results() -> None:
     asked = read(
-        message("system", text("Be brief.")), message("user", text("hi")),
-        message("assistant", {"type": "step-start"}, {"type": "reasoning", "text": "hm"}, text("Let me look."),
-                look("output-available", output="rain"), {"type": "data-usage", "id": "u", "data": {}},
-                {"type": "step-start"}, text("Rain."), {"type": "source-url", "sourceId": "s", "url": "https://a.b"}),
+        message("system", text("Be brief.")),
+        message("user", text("hi")),
+        message(
+            "assistant",
+            {"type": "step-start"},
+            {"type": "reasoning", "text": "hm"},
+            text("Let me look."),
+            look("output-available", output="rain"),
+            {"type": "data-usage", "id": "u", "data": {}},
+            {"type": "step-start"},
+            text("Rain."),
+            {"type": "source-url", "sourceId": "s", "url": "https://a.b"},
+        ),
         message("user", text("thanks")),
-    )  # fmt: skip
+    )
     assert asked.conversation.system == "Be brief."
     assert asked.conversation.messages == (
         Message.user("hi"),

@@ -34,9 +34,12 @@ from rxworker.views import summarise
 
 HEAD = {
     "type": "message_start",
-    "message": {"id": "msg_1", "model": "m",
-                "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 1}},
-}  # fmt: skip
+    "message": {
+        "id": "msg_1",
+        "model": "m",
+        "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 1},
+    },
+}
 END = {"type": "message_stop"}
 
 
@@ -74,10 +77,14 @@ def test_a_message_from_start_to_end() -> None:
     text = [start(0, type="text", text=""), delta(0, "text_delta", text="Hi"), stop(0)]
     usage: JsonObject = {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 1}
     assert decode(HEAD, {"type": "ping"}, *text, reason("end_turn"), END) == [
-        Status(ResponseStatus.STARTED, "msg_1", "m"), Usage(7, 1, 5, None, None, usage), Ping(),
-        BlockStart(0, BlockType.TEXT), TextDelta(0, "Hi"), BlockStop(0, BlockType.TEXT),
+        Status(ResponseStatus.STARTED, "msg_1", "m"),
+        Usage(7, 1, 5, None, None, usage),
+        Ping(),
+        BlockStart(0, BlockType.TEXT),
+        TextDelta(0, "Hi"),
+        BlockStop(0, BlockType.TEXT),
         Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "end_turn")),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -246,9 +253,16 @@ def test_a_stream_that_just_ends_is_truncated_and_its_blocks_are_aborted() -> No
 
 @pytest.mark.parametrize(
     ("kind", "retryable"),
-    [("overloaded_error", True), ("api_error", True), ("rate_limit_error", True), ("timeout_error", True),
-     ("invalid_request_error", False), ("billing_error", False), ("brand_new_error", False)],
-)  # fmt: skip
+    [
+        ("overloaded_error", True),
+        ("api_error", True),
+        ("rate_limit_error", True),
+        ("timeout_error", True),
+        ("invalid_request_error", False),
+        ("billing_error", False),
+        ("brand_new_error", False),
+    ],
+)
 def test_an_error_ends_the_response_and_nothing_comes_after(kind: str, retryable: bool) -> None:
     failed = {"type": "error", "error": {"type": kind, "message": "m"}, "request_id": "req"}
     events = decode(HEAD, start(0, type="text", text=""), failed, delta(0, "text_delta", text="x"), END)
@@ -301,21 +315,37 @@ def test_a_delta_without_a_start_opens_its_block() -> None:
 
 def test_overlapping_blocks_are_kept_apart() -> None:
     events = decode(
-        HEAD, start(0, type="text", text=""), start(1, type="tool_use", id="t", name="f", input={}),
-        delta(0, "text_delta", text="a"), delta(1, "input_json_delta", partial_json="{}"), stop(1), stop(0), END,
-    )  # fmt: skip
+        HEAD,
+        start(0, type="text", text=""),
+        start(1, type="tool_use", id="t", name="f", input={}),
+        delta(0, "text_delta", text="a"),
+        delta(1, "input_json_delta", partial_json="{}"),
+        stop(1),
+        stop(0),
+        END,
+    )
     assert events[4:6] == [TextDelta(0, "a"), InputJsonDelta(1, "{}")]
 
 
 def test_what_must_be_echoed_is_whole_at_the_stop() -> None:
     server: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     events = decode(
-        HEAD, start(0, **server), delta(0, "input_json_delta", partial_json='{"q"'),
-        delta(0, "input_json_delta", partial_json=': "x"}'), stop(0), start(1, type="compaction", content=None),
-        delta(1, "compaction_delta", content="short", encrypted_content="AA"), stop(1), start(2, type="brand_new", a=1),
-        delta(2, "text_delta", text="b"), delta(2, "text_delta", text="c"), stop(2),
-        start(3, type="tool_use", id="t", name="f", input={}, caller={"type": "direct"}), stop(3), END,
-    )  # fmt: skip
+        HEAD,
+        start(0, **server),
+        delta(0, "input_json_delta", partial_json='{"q"'),
+        delta(0, "input_json_delta", partial_json=': "x"}'),
+        stop(0),
+        start(1, type="compaction", content=None),
+        delta(1, "compaction_delta", content="short", encrypted_content="AA"),
+        stop(1),
+        start(2, type="brand_new", a=1),
+        delta(2, "text_delta", text="b"),
+        delta(2, "text_delta", text="c"),
+        stop(2),
+        start(3, type="tool_use", id="t", name="f", input={}, caller={"type": "direct"}),
+        stop(3),
+        END,
+    )
     starts = {event.index: event for event in events if isinstance(event, BlockStart)}
     stops = {event.index: event for event in events if isinstance(event, BlockStop)}
     echoes = {i: (starts[i].echo or {}) | (stops[i].echo or {}) for i in starts}
@@ -343,11 +373,15 @@ def test_thinking_that_is_kept_secret_still_has_its_seal() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [{"type": "brand_new", "a": 1}, {"type": "content_block_delta", "index": 0, "delta": {"type": "brand_new"}},
-     {"type": "content_block_stop", "index": 9},
-     {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "1"}}, {"a": 1},
-     "keepalive"],
-)  # fmt: skip
+    [
+        {"type": "brand_new", "a": 1},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "brand_new"}},
+        {"type": "content_block_stop", "index": 9},
+        {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "1"}},
+        {"a": 1},
+        "keepalive",
+    ],
+)
 def test_what_is_unknown_travels_on(message: dict[str, Any] | str) -> None:
     events = decode(HEAD, message, END)
     assert isinstance(events[2], Opaque)

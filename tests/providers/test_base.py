@@ -24,9 +24,14 @@ from rxworker.transport import Client, HttpTransport
 SECRET = "sk-very-secret-1"
 ASKED = Conversation((Message.user("hi"),))
 HEADERS = {
-    "Authorization": f"Bearer {SECRET}", "X-API-KEY": SECRET, "cookie": SECRET, "Proxy-Authorization": SECRET,
-    "X-Goog-Api-Key": SECRET, "x-amz-security-token": SECRET, "x-plain": "plain",
-}  # fmt: skip
+    "Authorization": f"Bearer {SECRET}",
+    "X-API-KEY": SECRET,
+    "cookie": SECRET,
+    "Proxy-Authorization": SECRET,
+    "X-Goog-Api-Key": SECRET,
+    "x-amz-security-token": SECRET,
+    "x-plain": "plain",
+}
 EXTRA: Any = {
     "mcp_servers": [{"url": "https://a", "authorization_token": SECRET}],
     "tools": [{"type": "mcp", "headers": {"Authorization": SECRET}}],
@@ -68,9 +73,12 @@ def things() -> dict[str, Any]:
 
 
 SHOWN: dict[str, Callable[[Any], str]] = {
-    "repr": repr, "str": str, "pprint": pformat, "rich": pretty_repr,
+    "repr": repr,
+    "str": str,
+    "pprint": pformat,
+    "rich": pretty_repr,
     "format": lambda thing: f"{thing} {thing!r} {[thing]!r}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", list(SHOWN))

@@ -58,7 +58,8 @@ PIECES: list[bytes] = [
     piece(TEXT, '"output_index":0,"content_index":0,"delta":""'),
     piece(TEXT, '"output_index":0,"content_index":1,"delta":"c"'),
     piece(TEXT, '"output_index":0,"content_index":null,"delta":"d"'),
-    piece(TEXT, '"output_index":0,"delta":"e"'), piece(TEXT, '"content_index":0,"delta":"f"'),
+    piece(TEXT, '"output_index":0,"delta":"e"'),
+    piece(TEXT, '"content_index":0,"delta":"f"'),
     piece(TEXT, '"output_index":null,"content_index":0,"item_id":"m","delta":"g"'),
     piece(TEXT, '"output_index":1,"content_index":0,"delta":"h"'),
     piece(TEXT, '"output_index":4,"content_index":0,"delta":"i"'),
@@ -79,10 +80,14 @@ PIECES: list[bytes] = [
     piece(TEXT, '"text":7,"output_index":0,"content_index":0,"delta":"o"'),
     piece(TEXT, '"error":{},"output_index":0,"content_index":0,"delta":"p"'),
     piece(TEXT, '"delta":"q","output_index":0,"content_index":0,"delta":"r","type":"response.x"'),
-    piece("error", '"message":"broken"'), b"data: [DONE]\n\n", b": wait\n\n", b"id: 1\n\n", b"data: {broken\n\n",
+    piece("error", '"message":"broken"'),
+    b"data: [DONE]\n\n",
+    b": wait\n\n",
+    b"id: 1\n\n",
+    b"data: {broken\n\n",
     added(1, '{"type":"message","id":"n"}'),
     frame('{"type":"response.completed","response":{"status":"completed"}}'),
-]  # fmt: skip
+]
 RUN = st.tuples(st.integers(0, 99).map(lambda n: n % len(PIECES)), st.integers(1, 5))
 USUAL = st.tuples(st.integers(0, 2), st.integers(1, 9))
 
@@ -191,13 +196,22 @@ def call_piece(fields: str, function: str = '{"arguments":"1"}') -> str:
 
 # What may stand in a row of chunks of Chat Completions, with what is ordinary first.
 CHUNKS: list[bytes] = [
-    chunk('{"content":"a"}'), chunk(call_piece('"index":0')), chunk(call_piece('"index":1')),
-    chunk('{"content":"b"}', name="chunk"), chunk('{"content":"c"}', choice=1), chunk('{"content":""}'),
-    chunk('{"content":["d"]}'), chunk('{"content":"e","refusal":"no"}'), chunk('{"reasoning_content":"f"}'),
+    chunk('{"content":"a"}'),
+    chunk(call_piece('"index":0')),
+    chunk(call_piece('"index":1')),
+    chunk('{"content":"b"}', name="chunk"),
+    chunk('{"content":"c"}', choice=1),
+    chunk('{"content":""}'),
+    chunk('{"content":["d"]}'),
+    chunk('{"content":"e","refusal":"no"}'),
+    chunk('{"reasoning_content":"f"}'),
     chunk('{"reasoning_content":""}'),
     chunk('{"content":"g"}', ',"usage":{"total_tokens":7}'),
     chunk('{"content":"h"}', ',"finish_reason":"stop"'),
-    chunk('{"content":7}'), chunk("null"), chunk('{"content":"\\ud83d"}'), chunk('{"content":"\\ude00"}'),
+    chunk('{"content":7}'),
+    chunk("null"),
+    chunk('{"content":"\\ud83d"}'),
+    chunk('{"content":"\\ude00"}'),
     chunk('{"content":"i"}', name="error"),
     chunk(call_piece('"index":0,"id":"x"', '{"name":"f","arguments":""}')),
     chunk(call_piece('"index":1,"id":"y"', '{"name":"g","arguments":"{"}')),
@@ -210,8 +224,11 @@ CHUNKS: list[bytes] = [
     chunk("{}", ',"finish_reason":"tool_calls"'),
     frame('{"choices":[],"usage":{"total_tokens":9}}'),
     frame('{"choices":[{"delta":{"content":"k"}}],"error":{"message":"broken"}}'),
-    frame('{"error":{"message":"broken"}}'), b"data: [DONE]\n\n", b": wait\n\n", b"data: {broken\n\n",
-]  # fmt: skip
+    frame('{"error":{"message":"broken"}}'),
+    b"data: [DONE]\n\n",
+    b": wait\n\n",
+    b"data: {broken\n\n",
+]
 
 
 @given(

@@ -92,15 +92,19 @@ RESULT = ToolResult("tooluse_1", "blue")
     [
         (Text("Hi"), {"text": "Hi"}),
         (PNG, {"image": {"format": "png", "source": {"bytes": PNG.data}}}),
-        (Image(url="s3://bucket/a.png"),
-         {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}}}),
-        (Document(data="AAAA", title="Report_2026.pdf"),
-         {"document": {"format": "pdf", "name": "Report 2026 pdf", "source": {"bytes": "AAAA"}}}),
+        (
+            Image(url="s3://bucket/a.png"),
+            {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}}},
+        ),
+        (
+            Document(data="AAAA", title="Report_2026.pdf"),
+            {"document": {"format": "pdf", "name": "Report 2026 pdf", "source": {"bytes": "AAAA"}}},
+        ),
         (Audio(data="AAAA"), {"audio": {"format": "wav", "source": {"bytes": "AAAA"}}}),
         (CachePoint(), {"cachePoint": {"type": "default"}}),
         (CachePoint(ttl="1h"), {"cachePoint": {"type": "default", "ttl": "1h"}}),
     ],
-)  # fmt: skip
+)
 def test_a_block_of_the_user_becomes_one_of_the_protocol(block: Any, content: JsonObject) -> None:
     assert encoded(user(Text("See:"), block))["messages"][0]["content"][1:] == [content]
 
@@ -151,10 +155,17 @@ def test_an_answer_of_which_nothing_is_left_does_not_separate_texts_of_the_user(
 def test_settings_become_those_of_the_protocol() -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = encoded(
-        Message.system("Be brief."), Message.user("Hi"), tools=(LOOK,), max_tokens=10, temperature=0.5,
-        stop_sequences=("END",), tool_choice=ToolChoice("tool", "look"), thinking=2000,
-        output=OutputFormat(schema, "answer"), cache=("tools", "system"),
-    )  # fmt: skip
+        Message.system("Be brief."),
+        Message.user("Hi"),
+        tools=(LOOK,),
+        max_tokens=10,
+        temperature=0.5,
+        stop_sequences=("END",),
+        tool_choice=ToolChoice("tool", "look"),
+        thinking=2000,
+        output=OutputFormat(schema, "answer"),
+        cache=("tools", "system"),
+    )
     assert body["system"] == [{"text": "Be brief."}, {"cachePoint": {"type": "default"}}]
     assert body["inferenceConfig"] == {"maxTokens": 10, "temperature": 0.5, "stopSequences": ["END"]}
     assert body["toolConfig"] == {
@@ -192,8 +203,15 @@ def test_the_last_four_cache_points_are_sent() -> None:
     points = [block for n in range(5) for block in (Text(f"{n}"), CachePoint())]
     body = encoded(Message.system("S"), user(*points), cache=("system",))
     assert ["cachePoint" in block for block in body["messages"][0]["content"]] == [
-        False, False, False, True, False, True, False, True,
-    ]  # fmt: skip
+        False,
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 def points_of(blocks: list[Any]) -> list[Any]:

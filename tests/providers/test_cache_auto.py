@@ -276,20 +276,25 @@ ANTHROPIC_ROWS: dict[str, tuple[Conversation, tuple[ToolMeta, ...], list[str]]] 
     "nothing": (Conversation(), (), []),
     "a tool that is found later carries no mark": (ASKED, (PLAIN, LATE), ["look", "S", "hi"]),
     "tools with marks": (ASKED, (*OWN, PLAIN), ["look", "S", "hi"]),
-    "a round of calls": (ASKED.add(own(Thinking("hm", "s"), CALL), Message.user(RESULT)), (PLAIN,),
-                         ["look", "S", "hi", "tool_result"]),
+    "a round of calls": (
+        ASKED.add(own(Thinking("hm", "s"), CALL), Message.user(RESULT)),
+        (PLAIN,),
+        ["look", "S", "hi", "tool_result"],
+    ),
     "results are sent first": (ASKED.add(own(CALL), STEERED), (), ["S", "hi", "quick"]),
     "an answer that goes on": (ASKED.add(own(Text("so"))), (), ["S", "hi", "so"]),
     "thinking carries none": (ASKED.add(own(Text("so"), Thinking("hm", "s"))), (), ["S", "hi", "so"]),
     "points take the place of the tools' mark": (
         Conversation((Message.user("a", CachePoint(), "b", CachePoint(), "c"),), "S"),
-        (PLAIN,), ["S", "a", "b", "c"],
+        (PLAIN,),
+        ["S", "a", "b", "c"],
     ),
     "marks that move come before points": (
         ASKED.add(own(CALL), Message.user(*(p for n in "abc" for p in (n, CachePoint())), "d")),
-        (PLAIN,), ["S", "hi", "c", "d"],
+        (PLAIN,),
+        ["S", "hi", "c", "d"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ANTHROPIC_ROWS)
@@ -303,16 +308,22 @@ BEDROCK_ROWS: dict[str, tuple[str, Conversation, list[str]]] = {
     "an inference profile": (f"eu.{SONNET}", ASKED, ["tools", "S", "hi"]),
     "nova takes none behind its tools": (NOVA, ASKED, ["S", "hi"]),
     "a family that refuses points": ("meta.llama4-maverick-17b-instruct-v1:0", ASKED, []),
-    "a profile by its address": ("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0", ASKED,
-                                 ["S", "hi"]),
+    "a profile by its address": (
+        "arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0",
+        ASKED,
+        ["S", "hi"],
+    ),
     "none behind documents": (
         SONNET,
         Conversation((Message.user("hi", DOCUMENT), own(Text("so")), Message.user(DOCUMENT))),
         ["tools", "hi", "document 2"],  # the text that a document needs beside it
     ),
-    "none behind thinking": (SONNET, ASKED.add(own(Text("so"), Thinking("hm", "s"), provider="bedrock")),
-                             ["tools", "S", "hi", "so"]),
-}  # fmt: skip
+    "none behind thinking": (
+        SONNET,
+        ASKED.add(own(Text("so"), Thinking("hm", "s"), provider="bedrock")),
+        ["tools", "S", "hi", "so"],
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BEDROCK_ROWS)
@@ -520,14 +531,18 @@ def test_a_cache_point_is_a_breakpoint_of_openai(name: str, cache: Any) -> None:
 
 
 SDK_PARTS = {
-    "chat": ["chat.chat_completion_content_part_text_param.ChatCompletionContentPartTextParam",
-             "chat.chat_completion_content_part_image_param.ChatCompletionContentPartImageParam",
-             "chat.chat_completion_content_part_param.File",
-             "chat.chat_completion_content_part_input_audio_param.ChatCompletionContentPartInputAudioParam"],
-    "responses": ["responses.response_input_text_param.ResponseInputTextParam",
-                  "responses.response_input_image_param.ResponseInputImageParam",
-                  "responses.response_input_file_param.ResponseInputFileParam"],
-}  # fmt: skip
+    "chat": [
+        "chat.chat_completion_content_part_text_param.ChatCompletionContentPartTextParam",
+        "chat.chat_completion_content_part_image_param.ChatCompletionContentPartImageParam",
+        "chat.chat_completion_content_part_param.File",
+        "chat.chat_completion_content_part_input_audio_param.ChatCompletionContentPartInputAudioParam",
+    ],
+    "responses": [
+        "responses.response_input_text_param.ResponseInputTextParam",
+        "responses.response_input_image_param.ResponseInputImageParam",
+        "responses.response_input_file_param.ResponseInputFileParam",
+    ],
+}
 
 
 @pytest.mark.parametrize("name", SDK_PARTS)

@@ -53,10 +53,14 @@ def by_client(make: Any, place: str, **words: Any) -> tuple[Any, Any]:
 def test_anthropic_is_sent_what_the_official_client_sends() -> None:
     edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 100_000}}
     body, headers = by_client(
-        anthropic.Anthropic, "beta.messages", model="claude-sonnet-5-5", max_tokens=8192,
-        messages=[{"role": "user", "content": "Hi"}], context_management={"edits": [edit]},
+        anthropic.Anthropic,
+        "beta.messages",
+        model="claude-sonnet-5-5",
+        max_tokens=8192,
+        messages=[{"role": "user", "content": "Hi"}],
+        context_management={"edits": [edit]},
         betas=["files-api-2025-04-14", "compact-2026-01-12"],
-    )  # fmt: skip
+    )
     provider = Anthropic("claude-sonnet-5-5", api_key="k", headers={"anthropic-beta": "files-api-2025-04-14"})
     ours = provider.request(HI, (), AT)
     sent = json.loads(ours.body)
@@ -70,10 +74,14 @@ def test_anthropic_is_sent_what_the_official_client_sends() -> None:
 
 def test_openai_is_sent_what_the_official_client_sends() -> None:
     body, _ = by_client(
-        openai.OpenAI, "responses", model="gpt-5.4", input=[{"role": "user", "content": "Hi"}], store=False,
+        openai.OpenAI,
+        "responses",
+        model="gpt-5.4",
+        input=[{"role": "user", "content": "Hi"}],
+        store=False,
         include=["reasoning.encrypted_content"],
         context_management=[{"type": "compaction", "compact_threshold": 100_000}],
-    )  # fmt: skip
+    )
     ours = OpenAIResponses("gpt-5.4", api_key="k").request(HI, (), AT)
     assert json.loads(ours.body) == body
 
@@ -105,8 +113,12 @@ def test_the_compaction_of_openai_comes_back_as_it_came() -> None:
 
 def test_the_compaction_of_anthropic_comes_back_as_it_came() -> None:
     block: JsonObject = {
-        "type": "compaction", "content": "They greet.", "encrypted_content": "AA", "signature": "S", "tool_changes": [],
-    }  # fmt: skip
+        "type": "compaction",
+        "content": "They greet.",
+        "encrypted_content": "AA",
+        "signature": "S",
+        "tool_changes": [],
+    }
     said = Message("assistant", (OpaqueBlock("compaction", block), Text("So.")), "anthropic")
     provider = Anthropic("claude-sonnet-5-5", api_key="k")
     sent = json.loads(provider.request(HI.add(said, Message.user("And?")), (), AT).body)

@@ -94,15 +94,20 @@ def test_a_block_without_content_raises_before_it_is_sent_or_is_a_text_in_a_resu
         (
             anthropic,
             Document(file_id="f", title="t", citations=True, context="c"),
-            {"type": "document", "source": {"type": "file", "file_id": "f"}, "title": "t", "context": "c",
-             "citations": {"enabled": True}},
+            {
+                "type": "document",
+                "source": {"type": "file", "file_id": "f"},
+                "title": "t",
+                "context": "c",
+                "citations": {"enabled": True},
+            },
         ),
         (chat, Document(file_id="f"), {"type": "file", "file": {"file_id": "f"}}),
         (responses, Image(file_id="f"), {"type": "input_image", "file_id": "f", "detail": "auto"}),
         (responses, Document(file_id="f"), {"type": "input_file", "file_id": "f"}),
         (gemini, Image(file_id="f"), {"fileData": {"mimeType": "image/png", "fileUri": "f"}}),
     ],
-)  # fmt: skip
+)
 def test_a_file_id_is_sent(encode: Encode, block: Image | Document, expected: Any) -> None:
     assert encode(Message.user(block)) == [expected]
 

@@ -80,9 +80,14 @@ def test_anthropic_puts_what_leads_into_system_and_what_comes_later_to_the_user(
 
 def test_anthropic_has_all_results_first_in_one_user_message() -> None:
     body = anthropic(
-        said(Message.user("hi"), Message.assistant(CALL, ToolCall("call_2", "look", {})), Message.user("by the way"),
-             Message.user(ToolResult("call_1", "blue"), "and"), Message.user(ToolResult("call_2", "", is_error=True)))
-    )  # fmt: skip
+        said(
+            Message.user("hi"),
+            Message.assistant(CALL, ToolCall("call_2", "look", {})),
+            Message.user("by the way"),
+            Message.user(ToolResult("call_1", "blue"), "and"),
+            Message.user(ToolResult("call_2", "", is_error=True)),
+        )
+    )
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
     content = body["messages"][2]["content"]
     assert [block["type"] for block in content] == ["tool_result", "tool_result", "text", "text"]
@@ -97,11 +102,15 @@ def test_anthropic_sends_its_own_blocks_back_as_they_came() -> None:
     compaction: JsonObject = {"type": "compaction", "content": "short"}
     sealed: JsonObject = {"type": "redacted_thinking", "data": "AA"}
     message = own(
-        "anthropic", OpaqueBlock("compaction", compaction), Thinking("", "sig"), Thinking("", None, sealed),
-        ServerToolCall("s", "web_search", {"q": "x"}, server), ServerToolResult("s", "web_search_tool_result", found),
+        "anthropic",
+        OpaqueBlock("compaction", compaction),
+        Thinking("", "sig"),
+        Thinking("", None, sealed),
+        ServerToolCall("s", "web_search", {"q": "x"}, server),
+        ServerToolResult("s", "web_search_tool_result", found),
         Text("yes", ({"type": "web_search_result_location", "url": "u"},)),
         ToolCall("t", "look", {}, {"caller": {"type": "direct"}}),
-    )  # fmt: skip
+    )
     assert anthropic(said(message))["messages"][0]["content"] == [
         compaction,
         {"type": "thinking", "thinking": "", "signature": "sig"},
@@ -115,10 +124,13 @@ def test_anthropic_sends_its_own_blocks_back_as_they_came() -> None:
 
 def test_anthropic_leaves_out_what_another_provider_thought() -> None:
     foreign = own(
-        "openai_chat", Thinking("hm", "sig", {"field": "reasoning_content"}),
-        ServerToolCall("s", "x", {}, {"type": "x"}), OpaqueBlock("y", {"type": "y"}), Text("yes", ({"type": "z"},)),
+        "openai_chat",
+        Thinking("hm", "sig", {"field": "reasoning_content"}),
+        ServerToolCall("s", "x", {}, {"type": "x"}),
+        OpaqueBlock("y", {"type": "y"}),
+        Text("yes", ({"type": "z"},)),
         ToolCall("functions.look:0", "look", {}, {"extra_content": {}}),
-    )  # fmt: skip
+    )
     body = anthropic(said(foreign, Message.user(ToolResult("functions.look:0", "ok"))))
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "yes"},
@@ -140,18 +152,27 @@ def test_anthropic_keeps_ids_apart_that_differ_in_letters_it_does_not_allow() ->
 
 def test_anthropic_gets_no_empty_message_text_or_unsealed_thinking() -> None:
     body = anthropic(
-        said(Message.user("a", "", " \n"), own("anthropic", Thinking("cut off")),
-             own("openai_chat", Thinking("foreign")), Message.user("b"))
-    )  # fmt: skip
+        said(
+            Message.user("a", "", " \n"),
+            own("anthropic", Thinking("cut off")),
+            own("openai_chat", Thinking("foreign")),
+            Message.user("b"),
+        )
+    )
     texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert body["messages"] == [{"role": "user", "content": texts}]
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [({"a": 1}, {"a": 1}), ("", {}), ('{"a": 1}', {"a": 1}), ('{"a": ', {"input": '{"a": '}),
-     ("[1]", {"input": "[1]"})],
-)  # fmt: skip
+    [
+        ({"a": 1}, {"a": 1}),
+        ("", {}),
+        ('{"a": 1}', {"a": 1}),
+        ('{"a": ', {"input": '{"a": '}),
+        ("[1]", {"input": "[1]"}),
+    ],
+)
 def test_arguments_are_always_an_object(given: Any, expected: dict[str, Any]) -> None:
     conversation = said(Message.assistant(ToolCall("t", "look", given)))
     assert anthropic(conversation)["messages"][0]["content"][0]["input"] == expected
@@ -163,11 +184,16 @@ def test_anthropic_has_pictures_and_documents_also_in_results() -> None:
     text = base64.b64encode(b"plain").decode()
     body = anthropic(
         said(
-            Message.user(Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"), Document(data="BB", title="t"),
-                         Document(url="https://h/d.pdf"), Document("text/markdown", data=text),
-                         ToolResult("x", (Text("see"), Image("image/jpeg", "/9j/"))))
+            Message.user(
+                Image(data="iVBORw0KGgo="),
+                Image(url="https://h/i.png"),
+                Document(data="BB", title="t"),
+                Document(url="https://h/d.pdf"),
+                Document("text/markdown", data=text),
+                ToolResult("x", (Text("see"), Image("image/jpeg", "/9j/"))),
+            )
         )
-    )  # fmt: skip
+    )
     result, *rest = body["messages"][0]["content"]
     picture = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/"}
     assert result["content"] == [{"type": "text", "text": "see"}, {"type": "image", "source": picture}]
@@ -191,13 +217,17 @@ def test_a_document_that_is_not_base64_is_refused() -> None:
         (Options(thinking=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 10192}),
         (Options(thinking=0), {"thinking": {"type": "disabled"}}),
         (Options(thinking="adaptive"), {"thinking": {"type": "adaptive", "display": "summarized"}}),
-        (Options(thinking="low"),
-         {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}}),
-        (Options(max_tokens=5, temperature=0.5, stop_sequences=("x",)),
-         {"max_tokens": 5, "temperature": 0.5, "stop_sequences": ["x"]}),
+        (
+            Options(thinking="low"),
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
+        ),
+        (
+            Options(max_tokens=5, temperature=0.5, stop_sequences=("x",)),
+            {"max_tokens": 5, "temperature": 0.5, "stop_sequences": ["x"]},
+        ),
         (Options(extra={"metadata": {"user_id": "u"}}), {"metadata": {"user_id": "u"}}),
     ],
-)  # fmt: skip
+)
 def test_anthropic_has_each_option(options: Options, expected: dict[str, Any]) -> None:
     body = anthropic(said(Message.user("hi")), LOOK, options=options)
     assert {key: body[key] for key in expected} == expected
@@ -225,10 +255,15 @@ def test_the_choice_of_a_tool_is_left_out_without_tools() -> None:
 
 def test_chat_puts_results_right_behind_their_calls() -> None:
     body = chat(
-        said(Message.user("hi"), Message.assistant("I look.", CALL), Message.system("be quick"),
-             Message.user(ToolResult("call_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"), system="A"),
+        said(
+            Message.user("hi"),
+            Message.assistant("I look.", CALL),
+            Message.system("be quick"),
+            Message.user(ToolResult("call_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"),
+            system="A",
+        ),
         LOOK,
-    )  # fmt: skip
+    )
     messages = body["messages"]
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "system", "user"]
     assert messages[2] == {
@@ -263,9 +298,13 @@ def test_chat_echoes_details_and_signatures_of_compatible_servers() -> None:
     sealed: JsonObject = {"type": "reasoning.encrypted", "data": "AA", "index": 1}
     google: JsonObject = {"extra_content": {"google": {"thought_signature": "s"}}}
     message = compatible(
-        own("openai_chat", Thinking("a", None, {"reasoning_details": [first]}),
-            Thinking("b", None, {"reasoning_details": [second, sealed]}), ToolCall("c", "look", {}, google))
-    )[0]  # fmt: skip
+        own(
+            "openai_chat",
+            Thinking("a", None, {"reasoning_details": [first]}),
+            Thinking("b", None, {"reasoning_details": [second, sealed]}),
+            ToolCall("c", "look", {}, google),
+        )
+    )[0]
     assert message["reasoning_details"] == [{**second, "text": "ab"}, sealed]
     assert message["tool_calls"][0]["extra_content"] == google["extra_content"]
 
@@ -323,10 +362,13 @@ def test_chat_documents_become_files_or_text() -> None:
     text = base64.b64encode(b"plain").decode()
     body = chat(
         said(
-            Message.user(Document(data="BB", title="t.pdf"), Document("text/plain", data=text),
-                         Document(url="https://h/d.pdf", title="d"))
+            Message.user(
+                Document(data="BB", title="t.pdf"),
+                Document("text/plain", data=text),
+                Document(url="https://h/d.pdf", title="d"),
+            )
         )
-    )  # fmt: skip
+    )
     assert body["messages"][0]["content"] == [
         {"type": "file", "file": {"filename": "t.pdf", "file_data": "data:application/pdf;base64,BB"}},
         {"type": "text", "text": "document:\nplain"},
@@ -380,11 +422,15 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
     result: JsonObject = {"type": "web_search_tool_result", "tool_use_id": "s2", "content": []}
     answer = Message(
         "assistant",
-        (Text("I will look."), ServerToolCall("s2", "web_search", {}, echo=done),
-         ServerToolResult("s2", "web_search", echo=result), ServerToolCall("s1", "web_search", {}, echo=call),
-         Thinking("Hm.", "sealed")),
+        (
+            Text("I will look."),
+            ServerToolCall("s2", "web_search", {}, echo=done),
+            ServerToolResult("s2", "web_search", echo=result),
+            ServerToolCall("s1", "web_search", {}, echo=call),
+            Thinking("Hm.", "sealed"),
+        ),
         provider="anthropic",
-    )  # fmt: skip
+    )
     thought = Message("assistant", (Thinking("Hm.", "sealed"),), provider="anthropic")
     said = (Message.user("a"), answer, Message.user("b"), thought, Message.user("c"))
     encoder = MessagesEncoder()

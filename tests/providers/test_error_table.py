@@ -211,12 +211,17 @@ def test_a_sentence_is_read_where_nothing_else_is_known(way: str) -> None:
 
 def test_a_word_that_is_not_known_is_read_as_a_sentence() -> None:
     words = {
-        "model_rate_limit": "rate_limit", "ModelOverCapacity": "overloaded", "Throttling.BurstRate": "rate_limit",
-        "UpstreamTimeout": "timeout", "context_window_exceeded": "context_length",
-        "image_parse_error": "invalid_request", "invalid_base64_image": "invalid_request",
+        "model_rate_limit": "rate_limit",
+        "ModelOverCapacity": "overloaded",
+        "Throttling.BurstRate": "rate_limit",
+        "UpstreamTimeout": "timeout",
+        "context_window_exceeded": "context_length",
+        "image_parse_error": "invalid_request",
+        "invalid_base64_image": "invalid_request",
         "unsupported_image_media_type": "invalid_request",
-        "StorageNotFound": "not_found", "brand_new": "unknown",
-    }  # fmt: skip
+        "StorageNotFound": "not_found",
+        "brand_new": "unknown",
+    }
     read = {word: WAYS["responses"]({"code": word, "message": "x"}).kind for word in words}
     assert read == words
 
@@ -290,11 +295,14 @@ def test_what_exceeds_the_limit_of_a_minute_as_a_whole_is_not_sent_again() -> No
 
 
 OF: dict[str, Callable[[], Provider]] = {
-    "anthropic": lambda: Anthropic("m"), "gemini": lambda: Gemini("m"), "bedrock": lambda: Bedrock("m", **AWS),
-    "ollama": lambda: Ollama("m"), "openai-stream": lambda: OpenAIResponses("m"),
+    "anthropic": lambda: Anthropic("m"),
+    "gemini": lambda: Gemini("m"),
+    "bedrock": lambda: Bedrock("m", **AWS),
+    "ollama": lambda: Ollama("m"),
+    "openai-stream": lambda: OpenAIResponses("m"),
     "gemini-stream": lambda: GeminiInteractions("m"),
     "minimax-stream": lambda: Anthropic("m"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.skipif(not CASES.exists(), reason=f"no cases: {CASES} is absent")

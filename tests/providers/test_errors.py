@@ -62,19 +62,25 @@ def test_the_kind_is_read_from_status_and_words(status: int, body: str, kind: st
         # OpenRouter
         ('{"error":{"message":"m is not a valid model ID","code":400},"user_id":"u"}', None),
         # xAI
-        ('{"code":"Client specified an invalid argument","error":"Model not found: m"}',
-         "Client specified an invalid argument"),
+        (
+            '{"code":"Client specified an invalid argument","error":"Model not found: m"}',
+            "Client specified an invalid argument",
+        ),
         # DeepSeek
-        ('{"error":{"message":"Model Not Exist","type":"invalid_request_error","code":"invalid_request_error"}}',
-         "invalid_request_error"),
+        (
+            '{"error":{"message":"Model Not Exist","type":"invalid_request_error","code":"invalid_request_error"}}',
+            "invalid_request_error",
+        ),
         # Perplexity
-        ('{"error":{"message":"Invalid model \'m\'. See the docs.","type":"invalid_model","code":400}}',
-         "invalid_model"),
+        (
+            '{"error":{"message":"Invalid model \'m\'. See the docs.","type":"invalid_model","code":400}}',
+            "invalid_model",
+        ),
         # Bedrock
         ('{"message":"The provided model identifier is invalid."}', None),
         ('{"error":{"message":"The model `m` does not exist","type":"x"}}', "x"),
     ],
-)  # fmt: skip
+)
 def test_an_unknown_model_is_not_found_whatever_the_status(body: str, code: str | None) -> None:
     error = OpenAIChat("a-model").error(400, {}, body.encode())
     assert (error.kind, error.code, error.retryable) == ("not_found", code, False)
@@ -83,9 +89,12 @@ def test_an_unknown_model_is_not_found_whatever_the_status(body: str, code: str 
 
 @pytest.mark.parametrize(
     "message",
-    ["Invalid model parameter: temperature", "this model does not support images",
-     "messages: tool call not found, the model cannot go on"],
-)  # fmt: skip
+    [
+        "Invalid model parameter: temperature",
+        "this model does not support images",
+        "messages: tool call not found, the model cannot go on",
+    ],
+)
 def test_not_all_that_names_a_model_is_about_its_name(message: str) -> None:
     body = json.dumps({"error": {"message": message, "type": "invalid_request_error"}})
     assert OpenAIChat("m").error(400, {}, body.encode()).kind == "invalid_request"
@@ -97,12 +106,16 @@ def test_not_all_that_names_a_model_is_about_its_name(message: str) -> None:
         ("gemini", 400, {"code": 400, "message": "no", "status": "INVALID_ARGUMENT"}, "INVALID_ARGUMENT"),
         ("gemini", 404, {"code": 404, "message": "no", "status": "NOT_FOUND"}, "NOT_FOUND"),
         ("openai_chat", 401, {"code": 401, "message": "no"}, None),
-        ("openai_chat", 400, {"code": 400, "message": "no", "type": "exceed_context_size_error"},
-         "exceed_context_size_error"),
+        (
+            "openai_chat",
+            400,
+            {"code": 400, "message": "no", "type": "exceed_context_size_error"},
+            "exceed_context_size_error",
+        ),
         ("openai_chat", 401, {"code": "401", "message": "no"}, None),
         ("openai_chat", 404, {"code": "model_not_found", "message": "no", "type": "x"}, "model_not_found"),
     ],
-)  # fmt: skip
+)
 def test_the_code_is_a_word_and_not_the_status_again(
     provider: str, status: int, error: dict[str, object], code: str | None
 ) -> None:
@@ -116,11 +129,15 @@ def test_the_code_is_a_word_and_not_the_status_again(
     ("raw", "says", "kind", "code"),
     [
         ("m is rate-limited upstream", "m is rate-limited upstream (Google)", "rate_limit", None),
-        ('{"error":{"message":"This model\'s maximum context length is 9","code":"context_length_exceeded"}}',
-         "maximum context length is 9 (Google)", "context_length", "context_length_exceeded"),
+        (
+            '{"error":{"message":"This model\'s maximum context length is 9","code":"context_length_exceeded"}}',
+            "maximum context length is 9 (Google)",
+            "context_length",
+            "context_length_exceeded",
+        ),
         ('["no", "object"]', '["no", "object"] (Google)', "rate_limit", None),
     ],
-)  # fmt: skip
+)
 def test_the_message_of_the_service_behind_openrouter_is_kept(raw: str, says: str, kind: str, code: str | None) -> None:
     metadata = {"provider_name": "Google", "raw": raw}
     error = {"message": "Provider returned error", "code": 429, "metadata": metadata}

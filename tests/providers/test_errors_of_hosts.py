@@ -522,15 +522,34 @@ def test_the_error_of_a_host_is_read(host: str, status: int, body: Any, kind: st
 
 # The name of the rows above, for each host of the tables and for the servers of one's own.
 NAMED = {
-    "openai.com": "openai", "anthropic.com": "anthropic", "openai.azure.com": "azure", "services.ai.azure.com": "azure",
-    "cognitiveservices.azure.com": "azure", "api.aws": "mantle", "generativelanguage.googleapis.com": "gemini",
-    "api.cerebras.ai": "cerebras", "api.deepseek.com": "deepseek", "api.groq.com": "groq", "api.kimi.com": "kimi",
-    "api.moonshot.ai": "kimi", "api.moonshot.cn": "kimi", "api.minimax.io": "minimax", "api.minimaxi.com": "minimax",
-    "api.mistral.ai": "mistral", "api.siliconflow.cn": "siliconflow", "api.siliconflow.com": "siliconflow",
-    "api.together.ai": "together", "api.together.xyz": "together", "api.x.ai": "xai", "api.z.ai": "glm",
-    "open.bigmodel.cn": "glm", "dashscope-intl.aliyuncs.com": "qwen", "dashscope-us.aliyuncs.com": "qwen",
-    "dashscope.aliyuncs.com": "qwen", "openrouter.ai": "openrouter",
-}  # fmt: skip
+    "openai.com": "openai",
+    "anthropic.com": "anthropic",
+    "openai.azure.com": "azure",
+    "services.ai.azure.com": "azure",
+    "cognitiveservices.azure.com": "azure",
+    "api.aws": "mantle",
+    "generativelanguage.googleapis.com": "gemini",
+    "api.cerebras.ai": "cerebras",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.kimi.com": "kimi",
+    "api.moonshot.ai": "kimi",
+    "api.moonshot.cn": "kimi",
+    "api.minimax.io": "minimax",
+    "api.minimaxi.com": "minimax",
+    "api.mistral.ai": "mistral",
+    "api.siliconflow.cn": "siliconflow",
+    "api.siliconflow.com": "siliconflow",
+    "api.together.ai": "together",
+    "api.together.xyz": "together",
+    "api.x.ai": "xai",
+    "api.z.ai": "glm",
+    "open.bigmodel.cn": "glm",
+    "dashscope-intl.aliyuncs.com": "qwen",
+    "dashscope-us.aliyuncs.com": "qwen",
+    "dashscope.aliyuncs.com": "qwen",
+    "openrouter.ai": "openrouter",
+}
 OWN = {"vertex", "vllm", "sglang", "llama.cpp", "lmstudio", "litellm", "ollama"}
 
 
@@ -566,8 +585,12 @@ LATER = NOW.timestamp() + 90
         ({"x-ratelimit-reset-tokens": "6m0s"}, None),
         # the longest of those that are used up
         (
-            {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "2s",
-             "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "7.66s"},
+            {
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "2s",
+                "x-ratelimit-remaining-tokens": "0",
+                "x-ratelimit-reset-tokens": "7.66s",
+            },
             7.66,
         ),
         # Cerebras and Azure: seconds
@@ -576,15 +599,25 @@ LATER = NOW.timestamp() + 90
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{LATER * 1000:.0f}"}, 90.0),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": f"{LATER:.0f}"}, 90.0),
         # Anthropic
-        ({"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "2026-11-26T12:01:30Z"},
-         90.0),
-        ({"anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "2026-11-26T11:00:00Z"},
-         None),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-26T12:01:30Z",
+            },
+            90.0,
+        ),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-26T11:00:00Z",
+            },
+            None,
+        ),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "soon"}, None),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": ""}, None),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "9" * 400}, None),
     ],
-)  # fmt: skip
+)
 def test_the_wait_ends_when_a_limit_that_is_used_up_is_reset(headers: dict[str, str], seconds: float | None) -> None:
     assert until_reset(headers, NOW) == seconds
 

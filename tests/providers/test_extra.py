@@ -15,16 +15,24 @@ from rxworker.providers.base import OutputFormat
 from rxworker.providers.fit import merged
 
 SCHEMA: JsonObject = {
-    "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False,
-}  # fmt: skip
+    "type": "object",
+    "properties": {"a": {"type": "string"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 OUTPUT = OutputFormat(SCHEMA)
 OTHER: JsonObject = {"type": "object", "properties": {"b": {"type": "string"}}}
 
 # Models that take each setting below.
 MODELS = {
-    "anthropic": "claude-opus-4-6", "bedrock": "openai.m", "gemini": "gemini-3.6-flash",
-    "gemini_interactions": "gemini-3.5-flash", "ollama": "m", "openai_chat": "gpt-5.2", "openai_responses": "gpt-5.2",
-}  # fmt: skip
+    "anthropic": "claude-opus-4-6",
+    "bedrock": "openai.m",
+    "gemini": "gemini-3.6-flash",
+    "gemini_interactions": "gemini-3.5-flash",
+    "ollama": "m",
+    "openai_chat": "gpt-5.2",
+    "openai_responses": "gpt-5.2",
+}
 
 
 def body_of(provider: str, options: Options) -> dict[str, Any]:

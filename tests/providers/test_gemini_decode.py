@@ -229,11 +229,16 @@ def test_an_empty_text_is_nothing() -> None:
 def test_sources_stay_with_the_text_that_rests_on_them() -> None:
     found = {"groundingChunks": [{"web": {"uri": "u"}}]}
     events = events_of(
-        piece({"text": "a"}, groundingMetadata={}), piece({"text": "b"}, groundingMetadata=found),
-        piece({"text": "c"}, groundingMetadata=found, citationMetadata={"citationSources": [{"uri": "v"}]},
-              urlContextMetadata={"urlMetadata": []}),
+        piece({"text": "a"}, groundingMetadata={}),
+        piece({"text": "b"}, groundingMetadata=found),
+        piece(
+            {"text": "c"},
+            groundingMetadata=found,
+            citationMetadata={"citationSources": [{"uri": "v"}]},
+            urlContextMetadata={"urlMetadata": []},
+        ),
         piece(stop="STOP", citationMetadata={"citations": [{"uri": "w"}]}),
-    )  # fmt: skip
+    )
     assert [e.citation for e in events if isinstance(e, CitationDelta)] == [
         {"groundingMetadata": found},
         {"uri": "v"},
@@ -280,17 +285,27 @@ def test_every_call_has_an_id_of_its_own_and_keeps_its_seal() -> None:
 def test_the_arguments_may_come_by_path() -> None:
     events = events_of(
         piece(call("cook", willContinue=True) | {"thoughtSignature": "S"}),
-        piece(value("$.name", more=True, stringValue="Las")), piece(value("$.name", more=True, stringValue="ag")),
-        piece(value("$.name", stringValue="na")), piece(call(willContinue=True)),
-        piece(value("$.steps[0].minutes", numberValue=5)), piece(value("$.steps[0].hot", boolValue=True)),
-        piece(value("$.steps[1]", nullValue="NULL_VALUE")), piece(value("$.name", stringValue="Pie")), piece(call()),
+        piece(value("$.name", more=True, stringValue="Las")),
+        piece(value("$.name", more=True, stringValue="ag")),
+        piece(value("$.name", stringValue="na")),
+        piece(call(willContinue=True)),
+        piece(value("$.steps[0].minutes", numberValue=5)),
+        piece(value("$.steps[0].hot", boolValue=True)),
+        piece(value("$.steps[1]", nullValue="NULL_VALUE")),
+        piece(value("$.name", stringValue="Pie")),
+        piece(call()),
         piece({"text": ""}, stop="STOP"),
-    )  # fmt: skip
+    )
     deltas = [e for e in events if isinstance(e, InputValueDelta)]
     assert [(d.path, d.value, d.append) for d in deltas] == [
-        ("$.name", "Las", False), ("$.name", "ag", True), ("$.name", "na", True), ("$.steps[0].minutes", 5, False),
-        ("$.steps[0].hot", True, False), ("$.steps[1]", None, False), ("$.name", "Pie", False),
-    ]  # fmt: skip
+        ("$.name", "Las", False),
+        ("$.name", "ag", True),
+        ("$.name", "na", True),
+        ("$.steps[0].minutes", 5, False),
+        ("$.steps[0].hot", True, False),
+        ("$.steps[1]", None, False),
+        ("$.name", "Pie", False),
+    ]
     message = fold(events)
     assert message is not None
     (made,) = message.tool_calls
@@ -461,11 +476,18 @@ def test_usage_is_merged_and_the_last_number_holds() -> None:
     events = events_of(
         piece({"text": "a"}) | {"usageMetadata": {"promptTokenCount": 10, "totalTokenCount": 10}},
         piece({"text": "b"}) | {"usageMetadata": {"promptTokenCount": 10, "totalTokenCount": 10}},
-        piece(stop="STOP") | {
-            "usageMetadata": {"promptTokenCount": 9, "cachedContentTokenCount": 4, "candidatesTokenCount": 3,
-                              "thoughtsTokenCount": 2, "toolUsePromptTokenCount": 5, "totalTokenCount": None}
+        piece(stop="STOP")
+        | {
+            "usageMetadata": {
+                "promptTokenCount": 9,
+                "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 3,
+                "thoughtsTokenCount": 2,
+                "toolUsePromptTokenCount": 5,
+                "totalTokenCount": None,
+            }
         },
-    )  # fmt: skip
+    )
     told = [event for event in events if isinstance(event, Usage)]
     assert len(told) == 2  # the same numbers again say nothing
     last = told[-1]
@@ -667,11 +689,14 @@ def test_half_a_frame_in_the_middle_is_the_providers_fault() -> None:
 def test_candidates_are_kept_apart() -> None:
     events = events_of(
         {
-            "candidates": [{"content": {"parts": [{"text": "a"}]}, "index": 0},
-                           {"content": {"parts": [{"text": "x"}]}, "index": 1}]
+            "candidates": [
+                {"content": {"parts": [{"text": "a"}]}, "index": 0},
+                {"content": {"parts": [{"text": "x"}]}, "index": 1},
+            ]
         },
-        piece({"text": "y"}, call("look"), index=1, stop="STOP"), piece({"text": "b"}, index=0, stop="MAX_TOKENS"),
-    )  # fmt: skip
+        piece({"text": "y"}, call("look"), index=1, stop="STOP"),
+        piece({"text": "b"}, index=0, stop="MAX_TOKENS"),
+    )
     summary = summarise(events)
     assert (summary.text, summary.tool_calls) == ("ab", ())
     assert summary.stop_reason == StopReason(StopKind.MAX_TOKENS, "MAX_TOKENS")
@@ -789,11 +814,22 @@ def test_a_stream_twice_as_long_makes_twice_the_events() -> None:
 
 
 PARTS: list[Any] = [
-    {"text": "a"}, {"text": ""}, {"text": "b", "thoughtSignature": "S"}, {"text": "", "thoughtSignature": "S"},
-    {"text": "c", "thought": True}, {"thoughtSignature": "S"}, call("f", args={"x": 1}), call("f", willContinue=True),
-    call(), value("$.x[0]", stringValue="v"), {"executableCode": {"code": "1"}}, {"codeExecutionResult": {}},
-    {"inlineData": {"mimeType": "image/png"}}, {"new": 1}, 5,
-]  # fmt: skip
+    {"text": "a"},
+    {"text": ""},
+    {"text": "b", "thoughtSignature": "S"},
+    {"text": "", "thoughtSignature": "S"},
+    {"text": "c", "thought": True},
+    {"thoughtSignature": "S"},
+    call("f", args={"x": 1}),
+    call("f", willContinue=True),
+    call(),
+    value("$.x[0]", stringValue="v"),
+    {"executableCode": {"code": "1"}},
+    {"codeExecutionResult": {}},
+    {"inlineData": {"mimeType": "image/png"}},
+    {"new": 1},
+    5,
+]
 REASONS = [None, None, "STOP", "MAX_TOKENS", "MALFORMED_RESPONSE", "NEW"]
 
 

@@ -125,34 +125,53 @@ def test_a_recorded_request_is_made_again(
 
 def test_settings_have_gemini_names() -> None:
     options = Options(
-        max_tokens=5, temperature=0.5, stop_sequences=("END",), thinking=1024, tool_choice=ToolChoice("tool", "look"),
-        parallel_tool_calls=False, output=OutputFormat(EMPTY),
-        extra={"safetySettings": [], "generationConfig": {"seed": 1, "thinkingConfig": {"includeThoughts": False}},
-               "toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}},
-               "tools": [{"googleSearch": {}}]},
-    )  # fmt: skip
+        max_tokens=5,
+        temperature=0.5,
+        stop_sequences=("END",),
+        thinking=1024,
+        tool_choice=ToolChoice("tool", "look"),
+        parallel_tool_calls=False,
+        output=OutputFormat(EMPTY),
+        extra={
+            "safetySettings": [],
+            "generationConfig": {"seed": 1, "thinkingConfig": {"includeThoughts": False}},
+            "toolConfig": {"functionCallingConfig": {"streamFunctionCallArguments": True}},
+            "tools": [{"googleSearch": {}}],
+        },
+    )
     body = encode(ask("hi"), LOOK, options=options)
     assert body == {
         # Until Gemini 3, no form of the answer beside tools: the model reads it.
         "systemInstruction": {"role": "user", "parts": [{"text": with_schema(None, OutputFormat(EMPTY))}]},
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
-        "generationConfig": {"maxOutputTokens": 5, "temperature": 0.5, "stopSequences": ["END"],
-                             "thinkingConfig": {"includeThoughts": False, "thinkingBudget": 1024}, "seed": 1},
+        "generationConfig": {
+            "maxOutputTokens": 5,
+            "temperature": 0.5,
+            "stopSequences": ["END"],
+            "thinkingConfig": {"includeThoughts": False, "thinkingBudget": 1024},
+            "seed": 1,
+        },
         "toolConfig": {
-            "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["look"],
-                                      "streamFunctionCallArguments": True}
+            "functionCallingConfig": {
+                "mode": "ANY",
+                "allowedFunctionNames": ["look"],
+                "streamFunctionCallArguments": True,
+            }
         },
         "tools": [
             {
                 "functionDeclarations": [
-                    {"name": "look", "description": "Looks.",
-                     "parametersJsonSchema": {"type": "object", "properties": {}}}
+                    {
+                        "name": "look",
+                        "description": "Looks.",
+                        "parametersJsonSchema": {"type": "object", "properties": {}},
+                    }
                 ]
             },
             {"googleSearch": {}},
         ],
         "safetySettings": [],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -193,9 +212,13 @@ def test_results_stand_first_one_for_each_call_in_the_order_of_the_calls() -> No
     made = made_id()
     calls = own(ToolCall("g1", "look", {"at": "sky"}), ToolCall(made, "hear", "{}"))
     body = encode(
-        said(Message.user("hi"), calls, Message.user("by the way", ToolResult(made, "", is_error=True)),
-             Message.user(ToolResult("g1", "blue"), "and"))
-    )  # fmt: skip
+        said(
+            Message.user("hi"),
+            calls,
+            Message.user("by the way", ToolResult(made, "", is_error=True)),
+            Message.user(ToolResult("g1", "blue"), "and"),
+        )
+    )
     assert body["contents"][1] == {
         "role": "model",
         "parts": [
@@ -252,18 +275,25 @@ def test_pictures_of_results_follow_all_results() -> None:
 
 def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
     content = (
-        Text("a sky"), Image(data="iVBORw0KGgo="), Document(data="Qg==", title="p.pdf"), Image(url="https://h/i.png"),
+        Text("a sky"),
+        Image(data="iVBORw0KGgo="),
+        Document(data="Qg==", title="p.pdf"),
+        Image(url="https://h/i.png"),
         Document("audio/wav", "Qw=="),
-    )  # fmt: skip
+    )
     calls = own(ToolCall("1", "look", {}))
     results = Message.user(ToolResult("1", content, name="look"))
     body = encode(said(calls, results), model="gemini-3-pro")
     answer, label, picture, sound = body["contents"][1]["parts"]
     assert answer["functionResponse"] == {
-        "id": "1", "name": "look", "response": {"output": "a sky"},
-        "parts": [{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
-                  {"inlineData": {"mimeType": "application/pdf", "displayName": "p.pdf", "data": "Qg=="}}],
-    }  # fmt: skip
+        "id": "1",
+        "name": "look",
+        "response": {"output": "a sky"},
+        "parts": [
+            {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
+            {"inlineData": {"mimeType": "application/pdf", "displayName": "p.pdf", "data": "Qg=="}},
+        ],
+    }
     assert label == {"text": "From the result of look:"}
     assert picture == {"fileData": {"mimeType": "image/png", "fileUri": "https://h/i.png"}}
     assert sound == {"inlineData": {"mimeType": "audio/wav", "data": "Qw=="}}
@@ -307,9 +337,12 @@ def test_what_gemini_made_itself_goes_back_whole() -> None:
     ran: JsonObject = {"codeExecutionResult": {"output": "1"}}
     seal: JsonObject = {"text": "", "thoughtSignature": "T"}
     message = own(
-        Thinking("hm", None, {"length": 2, "seals": [[0, 2, "R"]]}), ServerToolCall("1", "executableCode", {}, code),
-        ServerToolResult("1", "codeExecutionResult", ran), Image(echo=picture), OpaqueBlock("thoughtSignature", seal),
-    )  # fmt: skip
+        Thinking("hm", None, {"length": 2, "seals": [[0, 2, "R"]]}),
+        ServerToolCall("1", "executableCode", {}, code),
+        ServerToolResult("1", "codeExecutionResult", ran),
+        Image(echo=picture),
+        OpaqueBlock("thoughtSignature", seal),
+    )
     thought = {"text": "hm", "thought": True, "thoughtSignature": "R"}
     assert parts(message) == [thought, code, ran, picture, seal]
 
@@ -317,14 +350,19 @@ def test_what_gemini_made_itself_goes_back_whole() -> None:
 def test_what_another_provider_thought_is_left_out() -> None:
     foreign = Message(
         "assistant",
-        (Thinking("hm", "sig", {"length": 2, "seals": [[0, 2, "R"]]}),
-         ServerToolCall("s", "web_search", {}, {"type": "server_tool_use"}),
-         ServerToolResult("s", "web_search_tool_result", {"type": "x"}), OpaqueBlock("y", {"type": "y"}),
-         Image(echo={"type": "z"}), Image(data="iVBORw0KGgo="), Refusal("no"),
-         Text("yes", ({"type": "z"},), {"length": 3, "seals": [[0, 3, "S"]]}),
-         ToolCall("toolu_1", "look", {}, {"caller": {}})),
+        (
+            Thinking("hm", "sig", {"length": 2, "seals": [[0, 2, "R"]]}),
+            ServerToolCall("s", "web_search", {}, {"type": "server_tool_use"}),
+            ServerToolResult("s", "web_search_tool_result", {"type": "x"}),
+            OpaqueBlock("y", {"type": "y"}),
+            Image(echo={"type": "z"}),
+            Image(data="iVBORw0KGgo="),
+            Refusal("no"),
+            Text("yes", ({"type": "z"},), {"length": 3, "seals": [[0, 3, "S"]]}),
+            ToolCall("toolu_1", "look", {}, {"caller": {}}),
+        ),
         provider="anthropic",
-    )  # fmt: skip
+    )
     assert parts(foreign) == [
         {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}},
         {"text": "no"},
@@ -389,10 +427,19 @@ def received(path: Path) -> list[dict[str, Any]]:
 
 
 WHOLE = [
-    "citations", "server-code-execution", "server-google-search", "server-tool-parts-gemini3", "text-long",
-    "thinking-2.5-pro", "thinking-vertex-3-flash", "tool-finish-message", "tool-parallel-one-chunk",
-    "tool-signature-gemini3", "tool-single", "tool-thought-parts-gemini3",
-]  # fmt: skip
+    "citations",
+    "server-code-execution",
+    "server-google-search",
+    "server-tool-parts-gemini3",
+    "text-long",
+    "thinking-2.5-pro",
+    "thinking-vertex-3-flash",
+    "tool-finish-message",
+    "tool-parallel-one-chunk",
+    "tool-signature-gemini3",
+    "tool-single",
+    "tool-thought-parts-gemini3",
+]
 
 
 @recorded

@@ -126,8 +126,11 @@ PICTURE: JsonObject = {"type": "image", "mime_type": "image/png", "data": "AAAA"
 SPEECH: JsonObject = {"type": "audio", "mime_type": "audio/l16", "data": "AAAA"}
 SEARCH: JsonObject = {"type": "google_search_call", "id": "s1", "signature": "sig", "arguments": {"queries": ["x"]}}
 FOUND: JsonObject = {
-    "type": "google_search_result", "call_id": "s1", "signature": "sig2", "result": [{"title": "a"}, {"title": "b"}],
-}  # fmt: skip
+    "type": "google_search_result",
+    "call_id": "s1",
+    "signature": "sig2",
+    "result": [{"title": "a"}, {"title": "b"}],
+}
 LOOK = ToolCall("c1", "look", {"at": "sky"})
 CALL: JsonObject = {"type": "function_call", "id": "c1", "name": "look", "arguments": {"at": "sky"}}
 
@@ -153,27 +156,52 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [output(text("Hello"))],
     ),
     "two outputs": (
-        [start(0, "model_output"), delta(0, "text", text="a"), stop(0), start(1, "model_output"),
-         delta(1, "text", text="b"), stop(1)],
+        [
+            start(0, "model_output"),
+            delta(0, "text", text="a"),
+            stop(0),
+            start(1, "model_output"),
+            delta(1, "text", text="b"),
+            stop(1),
+        ],
         (Text("a"), Text("b")),
         [output(text("a")), output(text("b"))],
     ),
     "a text with sources": (
-        [start(0, "model_output"), delta(0, "text", text="Hi"), delta(0, "text_annotation_delta", annotations=[SOURCE]),
-         stop(0)],
+        [
+            start(0, "model_output"),
+            delta(0, "text", text="Hi"),
+            delta(0, "text_annotation_delta", annotations=[SOURCE]),
+            stop(0),
+        ],
         (Text("Hi", (SOURCE,)),),
         [output(text("Hi", annotations=[SOURCE]))],
     ),
     "texts, a picture and speech in one output, which is signed": (
-        [start(0, "model_output", signature="sig"), delta(0, "text", text="a"), new_of(0, PICTURE),
-         delta(0, "text", text="b"), new_of(0, SPEECH), stop(0)],
-        (Text("a", echo={"step": {"signature": "sig"}}), Image(echo={"content": PICTURE, "joins": True}),
-         Text("b", echo={"joins": True}), OpaqueBlock("audio", {"content": SPEECH, "joins": True})),
+        [
+            start(0, "model_output", signature="sig"),
+            delta(0, "text", text="a"),
+            new_of(0, PICTURE),
+            delta(0, "text", text="b"),
+            new_of(0, SPEECH),
+            stop(0),
+        ],
+        (
+            Text("a", echo={"step": {"signature": "sig"}}),
+            Image(echo={"content": PICTURE, "joins": True}),
+            Text("b", echo={"joins": True}),
+            OpaqueBlock("audio", {"content": SPEECH, "joins": True}),
+        ),
         [{"signature": "sig", **output(text("a"), PICTURE, text("b"), SPEECH)}],
     ),
     "a thought": (
-        [start(0, "thought", signature=""), delta(0, "thought_summary", content={"text": "Hm"}),
-         delta(0, "thought_summary", content=text(".")), delta(0, "thought_signature", signature="AAAA"), stop(0)],
+        [
+            start(0, "thought", signature=""),
+            delta(0, "thought_summary", content={"text": "Hm"}),
+            delta(0, "thought_summary", content=text(".")),
+            delta(0, "thought_signature", signature="AAAA"),
+            stop(0),
+        ],
         (Thinking("Hm.", "AAAA"),),
         [{"type": "thought", "summary": [text("Hm.")], "signature": "AAAA"}],
     ),
@@ -193,32 +221,49 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [{"type": "thought", "summary": [PICTURE]}],
     ),
     "a call": (
-        [start(0, "function_call", id="c1", name="look", arguments={}), delta(0, "arguments_delta", arguments='{"at":'),
-         delta(0, "arguments_delta", arguments='"sky"}'), stop(0)],
+        [
+            start(0, "function_call", id="c1", name="look", arguments={}),
+            delta(0, "arguments_delta", arguments='{"at":'),
+            delta(0, "arguments_delta", arguments='"sky"}'),
+            stop(0),
+        ],
         (LOOK,),
         [CALL],
     ),
     "a call that came with its start, and is signed": (
-        [start(0, "function_call", id="c1", name="look", arguments={"at": "sky"}),
-         delta(0, "thought_signature", signature="AAAA"), stop(0)],
+        [
+            start(0, "function_call", id="c1", name="look", arguments={"at": "sky"}),
+            delta(0, "thought_signature", signature="AAAA"),
+            stop(0),
+        ],
         (ToolCall("c1", "look", {"at": "sky"}, {"step": {"signature": "AAAA"}}),),
         [{**CALL, "signature": "AAAA"}],
     ),
     "two calls at once": (
-        [start(0, "function_call", id="c1", name="look", arguments={}),
-         start(1, "function_call", id="c2", name="now", arguments={}),
-         delta(0, "arguments_delta", arguments='{"at":"sky"}'), stop(1), stop(0)],
+        [
+            start(0, "function_call", id="c1", name="look", arguments={}),
+            start(1, "function_call", id="c2", name="now", arguments={}),
+            delta(0, "arguments_delta", arguments='{"at":"sky"}'),
+            stop(1),
+            stop(0),
+        ],
         (LOOK, ToolCall("c2", "now", {})),
         [CALL, {"type": "function_call", "id": "c2", "name": "now", "arguments": {}}],
     ),
     "a search of Google's": (
-        [start(0, "google_search_call", id="s1", signature=""),
-         delta(0, "google_search_call", signature="sig", arguments={"queries": ["x"]}), stop(0),
-         start(1, "google_search_result", call_id="s1", signature=""),
-         delta(1, "google_search_result", signature="sig2", result=[{"title": "a"}]),
-         delta(1, "google_search_result", result=[{"title": "b"}]), stop(1)],
-        (ServerToolCall("s1", "google_search", {"queries": ["x"]}, {"step": SEARCH}),
-         ServerToolResult("s1", "google_search", {"step": FOUND})),
+        [
+            start(0, "google_search_call", id="s1", signature=""),
+            delta(0, "google_search_call", signature="sig", arguments={"queries": ["x"]}),
+            stop(0),
+            start(1, "google_search_result", call_id="s1", signature=""),
+            delta(1, "google_search_result", signature="sig2", result=[{"title": "a"}]),
+            delta(1, "google_search_result", result=[{"title": "b"}]),
+            stop(1),
+        ],
+        (
+            ServerToolCall("s1", "google_search", {"queries": ["x"]}, {"step": SEARCH}),
+            ServerToolResult("s1", "google_search", {"step": FOUND}),
+        ),
         [SEARCH, FOUND],
     ),
     "a step of an unknown kind": (
@@ -227,8 +272,13 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [{"type": "dream", "a": 1, "b": [2]}],
     ),
     "deltas without a start": (
-        [delta(0, "thought_summary", content=text("Hm")), delta(0, "thought_signature", signature="AAAA"), stop(0),
-         delta(1, "text", text="Hi"), stop(1)],
+        [
+            delta(0, "thought_summary", content=text("Hm")),
+            delta(0, "thought_signature", signature="AAAA"),
+            stop(0),
+            delta(1, "text", text="Hi"),
+            stop(1),
+        ],
         (Thinking("Hm", "AAAA"), Text("Hi")),
         [{"type": "thought", "summary": [text("Hm")], "signature": "AAAA"}, output(text("Hi"))],
     ),
@@ -238,18 +288,26 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [output(text("Hi"))],
     ),
     "a start that is sent again": (
-        [start(0, "model_output"), delta(0, "text", text="Hel"), start(0, "model_output"), delta(0, "text", text="lo"),
-         stop(0)],
+        [
+            start(0, "model_output"),
+            delta(0, "text", text="Hel"),
+            start(0, "model_output"),
+            delta(0, "text", text="lo"),
+            stop(0),
+        ],
         (Text("Hello"),),
         [output(text("Hello"))],
     ),
     "arguments that came with the start and after it": (
-        [start(0, "function_call", id="c1", name="look", arguments={"at": "sea"}),
-         delta(0, "arguments_delta", arguments='{"at":"sky"}'), stop(0)],
+        [
+            start(0, "function_call", id="c1", name="look", arguments={"at": "sea"}),
+            delta(0, "arguments_delta", arguments='{"at":"sky"}'),
+            stop(0),
+        ],
         (LOOK,),
         [CALL],
     ),
-}  # fmt: skip
+}
 each_step = pytest.mark.parametrize("name", STEPS)
 
 
@@ -357,9 +415,13 @@ def test_an_update_may_report_the_end() -> None:
 
 def test_the_usage_is_a_snapshot_in_normal_form() -> None:
     raw: JsonObject = {
-        "total_tokens": 299, "total_input_tokens": 138, "total_cached_tokens": 100, "total_output_tokens": 20,
-        "total_tool_use_tokens": 7, "total_thought_tokens": 141,
-    }  # fmt: skip
+        "total_tokens": 299,
+        "total_input_tokens": 138,
+        "total_cached_tokens": 100,
+        "total_output_tokens": 20,
+        "total_tool_use_tokens": 7,
+        "total_thought_tokens": 141,
+    }
     so_far: JsonObject = {"total_input_tokens": 138, "total_output_tokens": 3}
     said = [CREATED, start(0, "model_output"), stop(0, usage=so_far), completed(usage=raw)]
     usages = [event for event in decode(stream(*said)) if isinstance(event, Usage)]
@@ -388,10 +450,15 @@ def test_the_whole_conversation_is_sent_and_nothing_is_stored() -> None:
     conversation = Conversation((Message.user("a"), Message.assistant("b"), Message.user("c")), "S")
     assert body_of(conversation) == {
         "model": "m",
-        "input": [{"type": "user_input", "content": [text("a")]}, output(text("b")),
-                  {"type": "user_input", "content": [text("c")]}],
-        "stream": True, "store": False, "system_instruction": "S",
-    }  # fmt: skip
+        "input": [
+            {"type": "user_input", "content": [text("a")]},
+            output(text("b")),
+            {"type": "user_input", "content": [text("c")]},
+        ],
+        "stream": True,
+        "store": False,
+        "system_instruction": "S",
+    }
 
 
 def test_what_the_user_gives_becomes_contents_and_steps() -> None:
@@ -405,21 +472,37 @@ def test_what_the_user_gives_becomes_contents_and_steps() -> None:
     )  # fmt: skip
     assert encode_steps((Message("assistant", (LOOK,)), message))[1:] == [
         {
-            "type": "function_result", "call_id": "c1", "name": "look",
-            "result": [text("see"), {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="},
-                       {"type": "document", "mime_type": "application/pdf", "uri": "https://h/d.pdf"}],
+            "type": "function_result",
+            "call_id": "c1",
+            "name": "look",
+            "result": [
+                text("see"),
+                {"type": "image", "mime_type": "image/png", "data": "iVBORw0KGgo="},
+                {"type": "document", "mime_type": "application/pdf", "uri": "https://h/d.pdf"},
+            ],
         },
-        {"type": "function_result", "call_id": "c2", "name": "now", "result": "The tool failed and gave no reason.",
-         "is_error": True},
+        {
+            "type": "function_result",
+            "call_id": "c2",
+            "name": "now",
+            "result": "The tool failed and gave no reason.",
+            "is_error": True,
+        },
         {"type": "odd"},
         {
             "type": "user_input",
-            "content": [{"type": "image", "mime_type": "image/jpeg", "uri": "https://h/i.jpg"},
-                        {"type": "image", "mime_type": "image/png", "uri": "files/1"}, text("t.txt:"), text("plain"),
-                        {"type": "video", "mime_type": "video/mp4", "data": "BB"},
-                        {"type": "audio", "mime_type": "audio/wav", "data": "CC"}, video, text("and?")],
+            "content": [
+                {"type": "image", "mime_type": "image/jpeg", "uri": "https://h/i.jpg"},
+                {"type": "image", "mime_type": "image/png", "uri": "files/1"},
+                text("t.txt:"),
+                text("plain"),
+                {"type": "video", "mime_type": "video/mp4", "data": "BB"},
+                {"type": "audio", "mime_type": "audio/wav", "data": "CC"},
+                video,
+                text("and?"),
+            ],
         },
-    ]  # fmt: skip
+    ]
 
 
 def test_of_another_provider_only_what_the_protocol_has_is_sent() -> None:

@@ -158,14 +158,20 @@ WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4
         (body(400, "INVALID_ARGUMENT", "Bad"), "invalid_request", False, None),
         (body(400, "FAILED_PRECONDITION", "Place"), "invalid_request", False, None),
         (body(400, "INVALID_ARGUMENT", "API key not valid. Pass one."), "authentication", False, None),
-        (body(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."),
-         "context_length", False, None),
+        (
+            body(
+                400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of tokens allowed (8)."
+            ),
+            "context_length",
+            False,
+            None,
+        ),
         (body(401, "UNAUTHENTICATED", "No"), "authentication", False, None),
         (body(403, "PERMISSION_DENIED", "No"), "permission", False, None),
         (body(404, "NOT_FOUND", "No such model"), "not_found", False, None),
         (b"<html>no</html>", "not_found", False, None),
     ],
-)  # fmt: skip
+)
 def test_an_answer_that_is_not_a_stream_is_explained(
     answer: bytes, kind: str, retryable: bool, wait: float | None
 ) -> None:

@@ -77,13 +77,15 @@ def loop(result: ToolResult | Message, *after: Message, call: ToolCall = CALL) -
 
 
 CONVERSATIONS: dict[str, tuple[Message, ...]] = {
-    "text": (ASK,), "two messages": (ASK, Message.user("and?")),
+    "text": (ASK,),
+    "two messages": (ASK, Message.user("and?")),
     "an answer": (ASK, said(Text("a"), Text("b")), Message.user("c")),
     "an empty answer": (ASK, said(Text("")), Message.user("c")),
     "system in the middle": (ASK, said(Text("a")), Message.system("Be brief."), Message.user("c")),
     "a picture": (Message.user("see", PNG),),
     "a picture by its address": (Message.user("see", Image("image/png", url="https://h/i.png")),),
-    "a document": (Message.user("read", PDF),), "a document alone": (Message.user(PDF),),
+    "a document": (Message.user("read", PDF),),
+    "a document alone": (Message.user(PDF),),
     "two documents of one name": (Message.user("read", PDF, PDF),),
     "a text as a document": (Message.user("read", NOTE),),
     "a call": loop(SEEN),
@@ -103,14 +105,20 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     "steering and an answer": loop(SEEN, Message.user("Stop."), said(Text("Yes.")), Message.user("Go on.")),
     "another service": (
         ASK,
-        said(Thinking("Hm.", "sealed", {"x": 1}), ServerToolCall("s", "search", {}, {"type": "y"}),
-             ServerToolResult("s", "found", {"type": "z"}), Text("yes", ({"odd": 1},)), Refusal("no"), CALL,
-             provider="somebody"),
+        said(
+            Thinking("Hm.", "sealed", {"x": 1}),
+            ServerToolCall("s", "search", {}, {"type": "y"}),
+            ServerToolResult("s", "found", {"type": "z"}),
+            Text("yes", ({"odd": 1},)),
+            Refusal("no"),
+            CALL,
+            provider="somebody",
+        ),
         Message.user(SEEN),
     ),
     "thinking alone": (ASK, said(Thinking("Hm.", "sealed"), provider="somebody"), Message.user("and?")),
     "a tool that has gone": loop(ToolResult("c", "x", name="gone"), call=ToolCall("c", "gone", {})),
-}  # fmt: skip
+}
 ODD: dict[str, JsonObject] = {
     "anyOf at the top": {"anyOf": [SCHEMA, {"type": "object", "properties": {"by": {"type": "integer"}}}]},
     "allOf at the top": {"type": "object", "allOf": [SCHEMA]},
@@ -128,11 +136,14 @@ SETTINGS: dict[str, Options] = {
     "any call": Options(tool_choice=ToolChoice("any"), parallel_tool_calls=False),
     "a required call and thinking": Options(tool_choice=ToolChoice("required"), thinking="low"),
     "no call": Options(tool_choice=ToolChoice("none")),
-    "no thinking": Options(thinking=0), "little thinking": Options(thinking="low"), "a budget": Options(thinking=2048),
-    "a form": Options(output=FORM), "caching": Options(cache="auto"),
+    "no thinking": Options(thinking=0),
+    "little thinking": Options(thinking="low"),
+    "a budget": Options(thinking=2048),
+    "a form": Options(output=FORM),
+    "caching": Options(cache="auto"),
     "parts of the cache": Options(cache=("tools", "system")),
     "a version": Options(temperature=0.5, headers={"anthropic-version": "2026-10-21"}),
-}  # fmt: skip
+}
 
 
 class Intent(Struct, frozen=True):

@@ -90,9 +90,14 @@ def bedrock(head: Any, end: Any) -> bytes:
 
 
 STREAMS = {
-    "anthropic": anthropic, "openai_chat": chat, "openai_responses": responses, "gemini": gemini,
-    "gemini_interactions": interactions, "ollama": ollama, "bedrock": bedrock,
-}  # fmt: skip
+    "anthropic": anthropic,
+    "openai_chat": chat,
+    "openai_responses": responses,
+    "gemini": gemini,
+    "gemini_interactions": interactions,
+    "ollama": ollama,
+    "bedrock": bedrock,
+}
 
 
 def events_of(name: str, data: bytes, *, cut: bool = False) -> list[ResponseEvent]:

@@ -111,10 +111,13 @@ ADDRESSES = [
     ("anthropic", "https://api.anthropic.com", "https://api.anthropic.com/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1", "https://gateway.example/a/v1/messages"),
     ("anthropic", "https://gateway.example/a/v1/messages", "https://gateway.example/a/v1/messages"),
-    ("gemini", "https://gateway.example/gemini",
-     "https://gateway.example/gemini/v1beta/models/m:streamGenerateContent?alt=sse"),
+    (
+        "gemini",
+        "https://gateway.example/gemini",
+        "https://gateway.example/gemini/v1beta/models/m:streamGenerateContent?alt=sse",
+    ),
     ("gemini", "https://gateway.example/v1", "https://gateway.example/v1/models/m:streamGenerateContent?alt=sse"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "base_url", "url"), ADDRESSES)

@@ -35,13 +35,16 @@ ROWS: list[tuple[Any, Outer, Any]] = [
     ({"one_inner": {"name": "a"}}, Outer(), {}),
     ({"inners": [None, {"name": "a"}]}, Outer(inners=[Inner("a")]), {}),
     ({"inners": [3, {"name": "a"}]}, Outer(inners=[Inner("a")]), {"inners": [3]}),
-    ({"inners": [{"name": {}, "number": 1}, {"name": 5}]}, Outer(inners=[Inner(None, 1), Inner()]),
-     {"inners": [{"name": 5}]}),
+    (
+        {"inners": [{"name": {}, "number": 1}, {"name": 5}]},
+        Outer(inners=[Inner(None, 1), Inner()]),
+        {"inners": [{"name": 5}]},
+    ),
     ({"inners": {"name": "a"}}, Outer(), {"inners": {"name": "a"}}),
     ({"words": ["a", 3, "b"]}, Outer(words=["a", "b"]), {"words": [3]}),
     ({"words": {"a": 1}, "anything": [1]}, Outer(anything=[1]), {"words": {"a": 1}}),
     ({"unknown": 1, "words": "a"}, Outer(words="a"), {}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("raw", "taken", "left"), ROWS)

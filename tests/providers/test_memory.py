@@ -14,9 +14,12 @@ DATA = "iVBORw0KGgoA" + "A" * 5_000_000  # begins as a PNG does
 MAX = {"openai_chat": 2.6, "openai_responses": 2.6}
 CONVERSATIONS = {
     "user": (Message.user("look", Image(data=DATA)), Message.assistant("ok"), Message.user("more")),
-    "result": (Message.user("look"), Message.assistant(ToolCall("a", "look", {})),
-               Message.user(ToolResult("a", (Text("see"), Image(data=DATA))))),
-}  # fmt: skip
+    "result": (
+        Message.user("look"),
+        Message.assistant(ToolCall("a", "look", {})),
+        Message.user(ToolResult("a", (Text("see"), Image(data=DATA)))),
+    ),
+}
 
 
 @pytest.mark.parametrize("where", CONVERSATIONS)

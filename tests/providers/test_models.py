@@ -105,27 +105,45 @@ def tokens(number: int) -> JsonObject:
 # What is sent for `thinking=0`, for 2,000 tokens, for 32,000, for ``low`` and for ``max``; a text is a part of the
 # error.
 ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
-    ("anthropic", "claude-haiku-4-5",
-     (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget, such as thinking=2048")),
+    (
+        "anthropic",
+        "claude-haiku-4-5",
+        (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget, such as thinking=2048"),
+    ),
     ("anthropic", "claude-opus-4-6", (OFF, budget(2_000), budget(32_000), effort("low"), effort("max"))),
     ("anthropic", "claude-opus-4-7", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
     ("anthropic", "claude-opus-4-8", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
     ("anthropic", "claude-sonnet-5", (OFF, effort("low"), effort("high"), effort("low"), effort("max"))),
     ("anthropic", "claude-haiku-5-5", (OFF, effort("low"), effort("high"), effort("low"), effort("max"))),
-    ("anthropic", "claude-sonnet-5-5",
-     ({"thinking": {"type": "between_tools"}}, effort("low"), effort("high"), effort("low"), effort("max"))),
     (
-        "anthropic", "claude-opus-5-5",
-        ("always thinks: leave thinking out, or use thinking='low'", effort("low"), effort("high"), effort("low"),
-         effort("max")),
+        "anthropic",
+        "claude-sonnet-5-5",
+        ({"thinking": {"type": "between_tools"}}, effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
+    (
+        "anthropic",
+        "claude-opus-5-5",
+        (
+            "always thinks: leave thinking out, or use thinking='low'",
+            effort("low"),
+            effort("high"),
+            effort("low"),
+            effort("max"),
+        ),
     ),
     ("anthropic", "claude-opus-9", ("always thinks", effort("low"), effort("high"), effort("low"), effort("max"))),
     ("anthropic, compatible", "deepseek-v4-pro", (OFF, budget(2_000), budget(32_000), effort("low"), effort("max"))),
-    ("claude on bedrock", "us.anthropic.claude-opus-5-5",
-     ("always thinks", effort("low"), effort("high"), effort("low"), effort("max"))),
+    (
+        "claude on bedrock",
+        "us.anthropic.claude-opus-5-5",
+        ("always thinks", effort("low"), effort("high"), effort("low"), effort("max")),
+    ),
     ("bedrock", "eu.anthropic.claude-opus-4-7-v1:0", ({}, effort("low"), effort("high"), effort("low"), effort("max"))),
-    ("bedrock", "us.anthropic.claude-haiku-4-5-20251001-v1:0",
-     (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget")),
+    (
+        "bedrock",
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        (OFF, budget(2_000), budget(32_000), budget(2_048), "use a budget"),
+    ),
     ("chat", "gpt-4.1-mini", ({}, *["does not think"] * 4)),
     ("chat", "gpt-5", (chat("minimal"), chat("low"), chat("high"), chat("low"), "use thinking='minimal' or")),
     ("chat", "gpt-5.1", (chat("none"), chat("low"), chat("high"), chat("low"), "does not take thinking='max'")),
@@ -135,8 +153,11 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     ("chat", "gpt-7", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, deepseek", "deepseek-v4-pro", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, local", "deepseek-v4-pro", (chat("none"), chat("low"), chat("high"), chat("low"), chat("max"))),
-    ("chat, openrouter", "anthropic/claude-opus-4.8",
-     (chat("none"), chat("low"), chat("high"), chat("low"), chat("max"))),
+    (
+        "chat, openrouter",
+        "anthropic/claude-opus-4.8",
+        (chat("none"), chat("low"), chat("high"), chat("low"), chat("max")),
+    ),
     ("chat, kimi", "kimi-k3.1-pro", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, kimi", "kimi-for-coding", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, kimi", "kimi-k2.7-code", ("always thinks", *["always thinks as it decides"] * 4)),
@@ -146,25 +167,43 @@ ROWS: list[tuple[str, str, tuple[JsonObject | str, ...]]] = [
     ("chat, glm", "glm-4.5v", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, minimax", "MiniMax-M3", (OFF, chat("low"), chat("high"), chat("low"), chat("max"))),
     ("chat, minimax", "MiniMax-M2.7", ("always thinks", chat("low"), chat("high"), chat("low"), chat("max"))),
-    ("chat, xai", "grok-4.6",
-     ("always thinks", chat("low"), chat("high"), chat("low"), "does not take thinking='max'")),
+    (
+        "chat, xai",
+        "grok-4.6",
+        ("always thinks", chat("low"), chat("high"), chat("low"), "does not take thinking='max'"),
+    ),
     ("chat, xai", "grok-4.3", (chat("none"), chat("low"), chat("high"), chat("low"), "'max'")),
     ("chat, xai", "grok-4-0709", ("always thinks", *["always thinks as it decides"] * 4)),
     ("responses", "gpt-4.1", ({}, *["does not think"] * 4)),
-    ("responses", "gpt-5-mini",
-     (responses("minimal"), responses("low"), responses("high"), responses("low"), "does not take thinking='max'")),
-    ("responses", "gpt-5.2-2025-12-11",
-     (responses("none"), responses("low"), responses("high"), responses("low"), "'max'")),
-    ("responses", "gpt-6-luna",
-     (responses("none"), responses("low"), responses("high"), responses("low"), responses("max"))),
-    ("gemini", "gemini-2.5-flash",
-     (tokens(0), tokens(2_000), tokens(32_000), tokens(2_048), "use thinking='adaptive' or a")),
+    (
+        "responses",
+        "gpt-5-mini",
+        (responses("minimal"), responses("low"), responses("high"), responses("low"), "does not take thinking='max'"),
+    ),
+    (
+        "responses",
+        "gpt-5.2-2025-12-11",
+        (responses("none"), responses("low"), responses("high"), responses("low"), "'max'"),
+    ),
+    (
+        "responses",
+        "gpt-6-luna",
+        (responses("none"), responses("low"), responses("high"), responses("low"), responses("max")),
+    ),
+    (
+        "gemini",
+        "gemini-2.5-flash",
+        (tokens(0), tokens(2_000), tokens(32_000), tokens(2_048), "use thinking='adaptive' or a"),
+    ),
     ("gemini", "gemini-2.5-pro", ("or use thinking=128", tokens(2_000), tokens(32_000), tokens(2_048), "use thinking")),
-    ("gemini", "gemini-3.6-flash",
-     (level("minimal"), level("low"), level("high"), level("low"), "use thinking='adaptive' or")),
+    (
+        "gemini",
+        "gemini-3.6-flash",
+        (level("minimal"), level("low"), level("high"), level("low"), "use thinking='adaptive' or"),
+    ),
     ("gemini", "gemini-3.8-flash", ("always thinks", level("low"), level("high"), level("low"), "does not take")),
     ("gemini", "models/gemini-5-oxygen", ("always thinks", level("low"), level("high"), level("low"), "does not take")),
-]  # fmt: skip
+]
 AMOUNTS = (0, 2_000, 32_000, "low", "max")
 
 
@@ -332,10 +371,17 @@ def test_an_effort_of_the_application_goes_along_with_tools() -> None:
 
 @pytest.mark.parametrize(
     ("provider", "model", "takes"),
-    [("chat", "gpt-4.1", True), ("chat", "gpt-5.6", True), ("chat", "gpt-5.2", False), ("chat", "gpt-6-astra", False),
-     ("chat", "o3", False), ("chat, xai", "grok-4.6", False), ("chat, kimi", "kimi-k3", True),
-     ("chat, local", "grok-4.6", True)],
-)  # fmt: skip
+    [
+        ("chat", "gpt-4.1", True),
+        ("chat", "gpt-5.6", True),
+        ("chat", "gpt-5.2", False),
+        ("chat", "gpt-6-astra", False),
+        ("chat", "o3", False),
+        ("chat, xai", "grok-4.6", False),
+        ("chat, kimi", "kimi-k3", True),
+        ("chat, local", "grok-4.6", True),
+    ],
+)
 def test_texts_to_stop_at_go_only_to_models_that_take_them(provider: str, model: str, takes: bool) -> None:
     if takes:
         assert sent(provider, model, stop_sequences=("END",))["stop"] == ["END"]
@@ -482,8 +528,11 @@ def test_an_unknown_name_takes_what_its_family_takes_and_has_no_figures(
     assert (found.names, found.prices, found.context, found.output, found.cache_least) == ("", *[None] * 4)
     known = model_info(like, host)
     assert (found.vendor, found.efforts, found.sampling, found.off) == (
-        known.vendor, known.efforts, known.sampling, known.off,
-    )  # fmt: skip
+        known.vendor,
+        known.efforts,
+        known.sampling,
+        known.off,
+    )
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,14 @@ class Sent(NamedTuple):
 
 
 COMPARED = (
-    "authorization", "api-key", "x-api-key", "x-goog-api-key", "anthropic-version", "anthropic-beta", "content-type",
-)  # fmt: skip
+    "authorization",
+    "api-key",
+    "x-api-key",
+    "x-goog-api-key",
+    "anthropic-version",
+    "anthropic-beta",
+    "content-type",
+)
 
 
 def sent(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Sent:
@@ -77,8 +83,11 @@ def sent(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Sent
 # --- what a program wants
 
 SCHEMA: dict[str, Any] = {
-    "type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"], "additionalProperties": False,
-}  # fmt: skip
+    "type": "object",
+    "properties": {"at": {"type": "string"}},
+    "required": ["at"],
+    "additionalProperties": False,
+}
 ARGUMENTS = {name: SCHEMA[name] for name in ("type", "properties", "required")}
 LOOK = ToolMeta("look", "Look at it.", ARGUMENTS)
 PNG = "iVBORw0KGgo="
@@ -134,7 +143,8 @@ INTENTS: dict[str, Intent] = {
     "system": Intent(
         asked(system="Be brief."),
         chat={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
-        responses={"instructions": "Be brief."}, messages={"system": "Be brief."},
+        responses={"instructions": "Be brief."},
+        messages={"system": "Be brief."},
         gemini={"system_instruction": {"role": "user", "parts": [{"text": "Be brief."}]}},
         ollama={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
     ),
@@ -146,10 +156,14 @@ INTENTS: dict[str, Intent] = {
                 "messages": [
                     {"role": "user", "content": "Hi"},
                     {
-                        "role": "assistant", "content": None,
+                        "role": "assistant",
+                        "content": None,
                         "tool_calls": [
-                            {"id": "call_0001", "type": "function",
-                             "function": {"name": "look", "arguments": '{"at":"sky"}'}}
+                            {
+                                "id": "call_0001",
+                                "type": "function",
+                                "function": {"name": "look", "arguments": '{"at":"sky"}'},
+                            }
                         ],
                     },
                     {"role": "tool", "tool_call_id": "call_0001", "content": "blue"},
@@ -165,10 +179,14 @@ INTENTS: dict[str, Intent] = {
             messages={
                 "messages": [
                     {"role": "user", "content": "Hi"},
-                    {"role": "assistant",
-                     "content": [{"type": "tool_use", "id": "call_0001", "name": "look", "input": {"at": "sky"}}]},
-                    {"role": "user",
-                     "content": [{"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}]},
+                    {
+                        "role": "assistant",
+                        "content": [{"type": "tool_use", "id": "call_0001", "name": "look", "input": {"at": "sky"}}],
+                    },
+                    {
+                        "role": "user",
+                        "content": [{"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}],
+                    },
                 ]
             },
             gemini={
@@ -177,8 +195,10 @@ INTENTS: dict[str, Intent] = {
                     {
                         "role": "model",
                         "parts": [
-                            {"functionCall": {"name": "look", "args": {"at": "sky"}},
-                             "thoughtSignature": "skip_thought_signature_validator"}
+                            {
+                                "functionCall": {"name": "look", "args": {"at": "sky"}},
+                                "thoughtSignature": "skip_thought_signature_validator",
+                            }
                         ],  # the call is of another model
                     },
                     {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "blue"}}}]},
@@ -187,8 +207,11 @@ INTENTS: dict[str, Intent] = {
             ollama={
                 "messages": [
                     {"role": "user", "content": "Hi"},
-                    {"role": "assistant", "content": "",
-                     "tool_calls": [{"function": {"name": "look", "arguments": {"at": "sky"}}}]},
+                    {
+                        "role": "assistant",
+                        "content": "",
+                        "tool_calls": [{"function": {"name": "look", "arguments": {"at": "sky"}}}],
+                    },
                     {"role": "tool", "content": "blue", "tool_name": "look"},
                 ]
             },
@@ -200,8 +223,10 @@ INTENTS: dict[str, Intent] = {
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "text", "text": "See:"},
-                                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}],
+                    "content": [
+                        {"type": "text", "text": "See:"},
+                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+                    ],
                 }
             ]
         },
@@ -209,8 +234,10 @@ INTENTS: dict[str, Intent] = {
             "input": [
                 {
                     "role": "user",
-                    "content": [{"type": "input_text", "text": "See:"},
-                                {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"}],
+                    "content": [
+                        {"type": "input_text", "text": "See:"},
+                        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
+                    ],
                 }
             ]
         },
@@ -232,11 +259,21 @@ INTENTS: dict[str, Intent] = {
         },
         ollama={"messages": [{"role": "user", "content": "See:", "images": [PNG]}]},
     ),
-    "limit": Intent(asked(max_tokens=100), chat={"max_tokens": 100}, responses={"max_output_tokens": 100},
-                    messages={"max_tokens": 100}, gemini={"max_output_tokens": 100},
-                    ollama={"options": {"num_predict": 100}}),
-    "stop": Intent(asked(stop_sequences=("END",)), chat={"stop": ["END"]}, messages={"stop_sequences": ["END"]},
-                   gemini={"stop_sequences": ["END"]}, ollama={"options": {"stop": ["END"]}}),
+    "limit": Intent(
+        asked(max_tokens=100),
+        chat={"max_tokens": 100},
+        responses={"max_output_tokens": 100},
+        messages={"max_tokens": 100},
+        gemini={"max_output_tokens": 100},
+        ollama={"options": {"num_predict": 100}},
+    ),
+    "stop": Intent(
+        asked(stop_sequences=("END",)),
+        chat={"stop": ["END"]},
+        messages={"stop_sequences": ["END"]},
+        gemini={"stop_sequences": ["END"]},
+        ollama={"options": {"stop": ["END"]}},
+    ),
     "choice of one": Intent(
         asked(tools=(LOOK,), tool_choice=ToolChoice("tool", "look")),
         **with_tools(
@@ -248,26 +285,35 @@ INTENTS: dict[str, Intent] = {
     ),
     "choice of any": Intent(
         asked(tools=(LOOK,), tool_choice=ToolChoice("any")),
-        **with_tools(chat={"tool_choice": "required"}, responses={"tool_choice": "required"},
-                     messages={"tool_choice": {"type": "any"}},
-                     gemini={"tool_config": {"functionCallingConfig": {"mode": "ANY"}}}),
+        **with_tools(
+            chat={"tool_choice": "required"},
+            responses={"tool_choice": "required"},
+            messages={"tool_choice": {"type": "any"}},
+            gemini={"tool_config": {"functionCallingConfig": {"mode": "ANY"}}},
+        ),
     ),
     "output": Intent(
         asked(output=OutputFormat(SCHEMA, "place")),
         chat={
-            "response_format": {"type": "json_schema",
-                                "json_schema": {"name": "place", "schema": SCHEMA, "strict": True}}
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "place", "schema": SCHEMA, "strict": True},
+            }
         },
         responses={"text": {"format": {"type": "json_schema", "name": "place", "schema": SCHEMA, "strict": True}}},
         messages={"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-        gemini={"response_mime_type": "application/json", "response_json_schema": SCHEMA}, ollama={"format": SCHEMA},
+        gemini={"response_mime_type": "application/json", "response_json_schema": SCHEMA},
+        ollama={"format": SCHEMA},
     ),
     "thinking": Intent(
-        asked(thinking="low"), chat={"reasoning_effort": "low"}, responses={"reasoning": {"effort": "low"}},
+        asked(thinking="low"),
+        chat={"reasoning_effort": "low"},
+        responses={"reasoning": {"effort": "low"}},
         messages={"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
-        gemini={"thinking_config": {"includeThoughts": True, "thinkingLevel": "low"}}, ollama={"think": "low"},
+        gemini={"thinking_config": {"includeThoughts": True, "thinkingLevel": "low"}},
+        ollama={"think": "low"},
     ),
-}  # fmt: skip
+}
 
 HELLO = [{"role": "user", "content": "Hi"}]
 # What a request of ours always has, and a program of the official client has to write.
@@ -340,12 +386,15 @@ NO_SCHEMAS: dict[str, dict[str, Any]] = {
     "output": {
         "response_format": {"type": "json_object"},
         "messages": [
-            {"role": "system",
-             "content": "Answer with JSON that conforms to this JSON schema: " + msgspec.json.encode(SCHEMA).decode()},
+            {
+                "role": "system",
+                "content": "Answer with JSON that conforms to this JSON schema: "
+                + msgspec.json.encode(SCHEMA).decode(),
+            },
             *HELLO,
         ],
     }
-}  # fmt: skip
+}
 NEWER = {"limit": {"max_tokens": None, "max_completion_tokens": 100}}
 # https://docs.z.ai/guides/capabilities/stream-tool
 STREAMED: dict[str, dict[str, Any]] = {

@@ -66,9 +66,13 @@ def decode(*lines: Any, ended: bool = True) -> list[ResponseEvent]:
 
 def test_a_response_from_start_to_end() -> None:
     numbers: dict[str, Any] = {
-        "total_duration": 9, "load_duration": 1, "prompt_eval_count": 5, "prompt_eval_duration": 2, "eval_count": 3,
+        "total_duration": 9,
+        "load_duration": 1,
+        "prompt_eval_count": 5,
+        "prompt_eval_duration": 2,
+        "eval_count": 3,
         "eval_duration": 4,
-    }  # fmt: skip
+    }
     assert decode(
         line("", m_thinking="Hm"),
         line("", m_thinking="m"),
@@ -167,13 +171,22 @@ CALLS: list[tuple[list[Any], list[tuple[str | None, str, Any]], str]] = [
     ([{"id": "", **look()}], [(None, "look", {})], "an empty id is none"),
     ([{"function": {"name": "look"}}], [(None, "look", {})], "no arguments"),
     ([{"function": {"name": "look", "arguments": None}}], [(None, "look", {})], "null"),
-    ([{"type": "function", "function": {"name": "look", "arguments": '{"at": "a"}'}}], [(None, "look", {"at": "a"})],
-     "arguments as text"),
-    ([{"function": {"name": "look", "arguments": '{"at'}}], [(None, "look", {"__invalid_json__": '{"at'})],
-     "arguments that are not JSON"),
-    ([{"function": {"name": "f", "arguments": {"n": 10**30, "x": 1.0, "世": None}}}],
-     [(None, "f", {"n": 10**30, "x": 1.0, "世": None})], "values of every sort"),
-]  # fmt: skip
+    (
+        [{"type": "function", "function": {"name": "look", "arguments": '{"at": "a"}'}}],
+        [(None, "look", {"at": "a"})],
+        "arguments as text",
+    ),
+    (
+        [{"function": {"name": "look", "arguments": '{"at'}}],
+        [(None, "look", {"__invalid_json__": '{"at'})],
+        "arguments that are not JSON",
+    ),
+    (
+        [{"function": {"name": "f", "arguments": {"n": 10**30, "x": 1.0, "世": None}}}],
+        [(None, "f", {"n": 10**30, "x": 1.0, "世": None})],
+        "values of every sort",
+    ),
+]
 
 
 @pytest.mark.parametrize(("calls", "expected", "_"), CALLS)

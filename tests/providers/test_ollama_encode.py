@@ -73,11 +73,15 @@ def test_a_conversation_of_texts() -> None:
     )
     assert body == {
         "model": "m",
-        "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "hi"},
-                     {"role": "assistant", "content": "ab"}, {"role": "system", "content": "C"},
-                     {"role": "user", "content": "d\ne"}],
+        "messages": [
+            {"role": "system", "content": "S"},
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "ab"},
+            {"role": "system", "content": "C"},
+            {"role": "user", "content": "d\ne"},
+        ],
         "stream": True,
-    }  # fmt: skip
+    }
 
 
 def test_pictures_are_bytes_beside_the_text() -> None:
@@ -111,22 +115,28 @@ def test_documents_are_sent_as_text() -> None:
 
 def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:
     said = messages_of(
-        Message.user("hi"), own(ToolCall("rxw_1", "look", {"at": "sky"}), ToolCall("rxw_2", "listen", {})),
-        Message.user("by the way"), Message.user(ToolResult("rxw_2", "wind")),
-        Message.user(ToolResult("rxw_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"), Message.assistant("ok"),
-    )  # fmt: skip
+        Message.user("hi"),
+        own(ToolCall("rxw_1", "look", {"at": "sky"}), ToolCall("rxw_2", "listen", {})),
+        Message.user("by the way"),
+        Message.user(ToolResult("rxw_2", "wind")),
+        Message.user(ToolResult("rxw_1", (Text("blue"), Image(data="iVBORw0KGgo="))), "and?"),
+        Message.assistant("ok"),
+    )
     assert said[1:] == [
         {
-            "role": "assistant", "content": "",
-            "tool_calls": [{"function": {"name": "look", "arguments": {"at": "sky"}}},
-                           {"function": {"name": "listen", "arguments": {}}}],
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"function": {"name": "look", "arguments": {"at": "sky"}}},
+                {"function": {"name": "listen", "arguments": {}}},
+            ],
         },
         {"role": "tool", "content": "blue", "images": ["iVBORw0KGgo="], "tool_name": "look"},
         {"role": "tool", "content": "wind", "tool_name": "listen"},
         {"role": "user", "content": "by the way"},
         {"role": "user", "content": "and?"},
         {"role": "assistant", "content": "ok"},
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +169,18 @@ def test_arguments_are_always_an_object(given: Any, expected: dict[str, Any]) ->
 def test_what_other_providers_alone_understand_is_left_out() -> None:
     foreign = Message(
         "assistant",
-        (Thinking("hm", "sig"), ServerToolCall("s", "search", {}, {"type": "x"}),
-         ServerToolResult("s", "found", {"type": "y"}), OpaqueBlock("compaction", {"type": "compaction"}),
-         Text("yes", ({"url": "u"},)), Image(echo={"inlineData": {}}), Refusal(" no"),
-         ToolCall("toolu_1", "look", {}, {"caller": {"type": "direct"}})),
+        (
+            Thinking("hm", "sig"),
+            ServerToolCall("s", "search", {}, {"type": "x"}),
+            ServerToolResult("s", "found", {"type": "y"}),
+            OpaqueBlock("compaction", {"type": "compaction"}),
+            Text("yes", ({"url": "u"},)),
+            Image(echo={"inlineData": {}}),
+            Refusal(" no"),
+            ToolCall("toolu_1", "look", {}, {"caller": {"type": "direct"}}),
+        ),
         provider="anthropic",
-    )  # fmt: skip
+    )
     assert messages_of(foreign, Message.user(ToolResult("toolu_1", "sky"))) == [
         {"role": "assistant", "content": "yes no", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
         {"role": "tool", "content": "sky", "tool_name": "look"},
@@ -177,10 +193,14 @@ def test_a_message_without_content_is_not_sent() -> None:
 
 
 OPTIONS: list[tuple[Options, dict[str, Any]]] = [
-    (Options(max_tokens=5, temperature=0.0, stop_sequences=("x",)),
-     {"options": {"num_predict": 5, "temperature": 0.0, "stop": ["x"]}}),
-    (Options(max_tokens=5, extra={"options": {"num_ctx": 8192}, "keep_alive": "5m"}),
-     {"options": {"num_predict": 5, "num_ctx": 8192}, "keep_alive": "5m"}),
+    (
+        Options(max_tokens=5, temperature=0.0, stop_sequences=("x",)),
+        {"options": {"num_predict": 5, "temperature": 0.0, "stop": ["x"]}},
+    ),
+    (
+        Options(max_tokens=5, extra={"options": {"num_ctx": 8192}, "keep_alive": "5m"}),
+        {"options": {"num_predict": 5, "num_ctx": 8192}, "keep_alive": "5m"},
+    ),
     (Options(extra={"format": "json"}), {"format": "json"}),
     (Options(output=OutputFormat({"type": "object"})), {"format": {"type": "object"}}),
     (Options(thinking=0), {"think": False}),
@@ -190,7 +210,7 @@ OPTIONS: list[tuple[Options, dict[str, Any]]] = [
     (Options(thinking="high"), {"think": "high"}),
     (Options(thinking="minimal"), {"think": "low"}),
     (Options(extra={"stream": False}), {"stream": False}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("options", "expected"), OPTIONS)
@@ -235,9 +255,12 @@ def test_what_was_thought_and_called_comes_back_as_it_was() -> None:
         "function": {"index": 1, "name": "look", "arguments": {"at": "sky"}, "seal": "s"},
     }
     message = answered(
-        {"message": {"thinking": "h"}}, {"message": {"thinking": "m"}}, {"message": {"content": "I look."}},
-        {"message": {"tool_calls": [call]}}, {"done": True, "done_reason": "stop"},
-    )  # fmt: skip
+        {"message": {"thinking": "h"}},
+        {"message": {"thinking": "m"}},
+        {"message": {"content": "I look."}},
+        {"message": {"tool_calls": [call]}},
+        {"done": True, "done_reason": "stop"},
+    )
     assert messages_of(message, Message.user(ToolResult("call_7", "blue"))) == [
         {"role": "assistant", "content": "I look.", "thinking": "hm", "tool_calls": [call]},
         {"role": "tool", "content": "blue", "tool_name": "look", "tool_call_id": "call_7"},

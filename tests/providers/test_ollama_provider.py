@@ -79,10 +79,17 @@ def test_the_key_is_read_for_each_request_and_only_the_cloud_needs_one(monkeypat
 
 @pytest.mark.parametrize(
     ("status", "kind", "retryable"),
-    [(400, "invalid_request", False), (401, "authentication", False), (403, "permission", False),
-     (404, "not_found", False), (429, "rate_limit", True), (500, "server", True), (502, "server", True),
-     (503, "overloaded", True)],
-)  # fmt: skip
+    [
+        (400, "invalid_request", False),
+        (401, "authentication", False),
+        (403, "permission", False),
+        (404, "not_found", False),
+        (429, "rate_limit", True),
+        (500, "server", True),
+        (502, "server", True),
+        (503, "overloaded", True),
+    ],
+)
 def test_each_status_has_its_kind(status: int, kind: str, retryable: bool) -> None:
     error = Ollama("m").error(status, {"retry-after": "3"}, b'{"error":"no such luck"}')
     assert (error.kind, error.retryable, error.status) == (kind, retryable, status)
@@ -103,9 +110,14 @@ async def answered(answer: ServedResponse) -> list[ResponseEvent]:
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/x-ndjson", "application/x-ndjson; charset=utf-8", "application/json",
-     "application/json; charset=utf-8", "text/plain"],
-)  # fmt: skip
+    [
+        "application/x-ndjson",
+        "application/x-ndjson; charset=utf-8",
+        "application/json",
+        "application/json; charset=utf-8",
+        "text/plain",
+    ],
+)
 async def test_lines_are_a_stream_under_each_of_their_names(content_type: str) -> None:
     assert summarise(await answered(ServedResponse.from_frames(LINES, content_type))).text == "Hi"
 

@@ -135,90 +135,139 @@ def test_a_stop_sequence_is_reported_where_the_server_reports_it() -> None:
 # pieces, the calls they make, what is odd about them
 DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], str]] = [
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-         tool(index=0, id="", function={"arguments": ":1}"})],
-        [("a", "f", {"x": 1})], "an empty id does not overwrite",
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="", function={"arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "an empty id does not overwrite",
     ),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-         tool(index=0, id="a", function={"name": "f", "arguments": ":1}"})],
-        [("a", "f", {"x": 1})], "id and name again",
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="a", function={"name": "f", "arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "id and name again",
     ),
     ([tool(index=1, id="a", function={"name": "f", "arguments": "{}"})], [("a", "f", {})], "the index starts at 1"),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": "{}"}),
-         tool(index=0, id="b", function={"name": "f", "arguments": "{}"})],
-        [("a", "f", {}), ("b", "f", {})], "index 0 for every call",
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": "{}"}),
+            tool(index=0, id="b", function={"name": "f", "arguments": "{}"}),
+        ],
+        [("a", "f", {}), ("b", "f", {})],
+        "index 0 for every call",
     ),
     (
-        [tool(id="a", function={"name": "f", "arguments": '{"x"'}), tool(function={"arguments": ":1}"}),
-         tool(id="b", function={"name": "g", "arguments": "{}"})],
-        [("a", "f", {"x": 1}), ("b", "g", {})], "no index",
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(function={"arguments": ":1}"}),
+            tool(id="b", function={"name": "g", "arguments": "{}"}),
+        ],
+        [("a", "f", {"x": 1}), ("b", "g", {})],
+        "no index",
     ),
     (
-        [tool(id="a", function={"name": "f", "arguments": '{"x"'}),
-         tool(id="b", function={"name": "g", "arguments": "{}"}), tool(id="a", function={"arguments": ":1}"})],
-        [("a", "f", {"x": 1}), ("b", "g", {})], "no index, alternating ids",
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(id="b", function={"name": "g", "arguments": "{}"}),
+            tool(id="a", function={"arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1}), ("b", "g", {})],
+        "no index, alternating ids",
     ),
     (
-        [tool(index=0, function={"name": "f", "arguments": '{"x": 1}'}),
-         tool(index=0, function={"name": "f", "arguments": {"x": 2}})],
+        [
+            tool(index=0, function={"name": "f", "arguments": '{"x": 1}'}),
+            tool(index=0, function={"name": "f", "arguments": {"x": 2}}),
+        ],
         [(None, "f", {"x": 1}), (None, "f", {"x": 2})],
         "whole calls without ids, arguments as an object",
     ),
-    ([tool(index=0, id="a", function={"arguments": '{"x"'}), tool(index=0, function={"name": "f", "arguments": ":1}"})],
-     [("a", "f", {"x": 1})], "the name comes late"),
     (
-        [chunk({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""),
-         chunk({"tool_calls": [{"function": {"arguments": ":1}"}}]}, "")],
-        [("a", "f", {"x": 1})], "an empty finish reason with every piece",
+        [
+            tool(index=0, id="a", function={"arguments": '{"x"'}),
+            tool(index=0, function={"name": "f", "arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "the name comes late",
     ),
     (
-        [tool(id="a", function={"name": "f", "arguments": '{"x": 1}'}),
-         tool(id="a", function={"name": "f", "arguments": '{"x": 2}'})],
-        [("a", "f", {"x": 1}), ("a", "f", {"x": 2})], "whole calls that share an id",
+        [
+            chunk({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""),
+            chunk({"tool_calls": [{"function": {"arguments": ":1}"}}]}, ""),
+        ],
+        [("a", "f", {"x": 1})],
+        "an empty finish reason with every piece",
     ),
     (
-        [tool(id="a", function={"name": "f", "arguments": '{"x":'}),
-         tool(id="a", function={"name": "f", "arguments": "{}"}),
-         tool(id="a", function={"name": "f", "arguments": "}"})],
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x": 1}'}),
+            tool(id="a", function={"name": "f", "arguments": '{"x": 2}'}),
+        ],
+        [("a", "f", {"x": 1}), ("a", "f", {"x": 2})],
+        "whole calls that share an id",
+    ),
+    (
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x":'}),
+            tool(id="a", function={"name": "f", "arguments": "{}"}),
+            tool(id="a", function={"name": "f", "arguments": "}"}),
+        ],
         [("a", "f", {"x": {}})],
         "id and name again, and a piece that is whole by itself",
     ),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": '{"x": "}'}),
-         tool(index=0, id="b", function={"name": "f", "arguments": '\\"", "y": '}),
-         tool(index=0, id="c", function={"name": "f", "arguments": "{}"}),
-         tool(index=0, id="d", function={"name": "f", "arguments": "}"})],
-        [("a", "f", {"x": '}"', "y": {}})], "a new id and the name with every piece",
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x": "}'}),
+            tool(index=0, id="b", function={"name": "f", "arguments": '\\"", "y": '}),
+            tool(index=0, id="c", function={"name": "f", "arguments": "{}"}),
+            tool(index=0, id="d", function={"name": "f", "arguments": "}"}),
+        ],
+        [("a", "f", {"x": '}"', "y": {}})],
+        "a new id and the name with every piece",
     ),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": ""}),
-         tool(index=0, id="b", function={"name": "f", "arguments": '{"x": 1}'})],
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="b", function={"name": "f", "arguments": '{"x": 1}'}),
+        ],
         [("a", "f", {"x": 1})],
         "a new id and the name with every piece, the first without arguments",
     ),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-         tool(index=0, id="b", function={"name": "f", "arguments": ":1}"}),
-         tool(index=0, id="c", function={"name": "f", "arguments": '{"x"'}),
-         tool(index=0, id="d", function={"name": "f", "arguments": ":2}"})],
-        [("a", "f", {"x": 1}), ("c", "f", {"x": 2})], "two calls like that",
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="b", function={"name": "f", "arguments": ":1}"}),
+            tool(index=0, id="c", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="d", function={"name": "f", "arguments": ":2}"}),
+        ],
+        [("a", "f", {"x": 1}), ("c", "f", {"x": 2})],
+        "two calls like that",
     ),
     (
-        [tool(index=0, id="a", function={"name": "f", "arguments": ""}),
-         tool(index=0, id="b", function={"name": "f", "arguments": ""}),
-         tool(index=0, id="c", function={"name": "g", "arguments": '{"x":'}),
-         tool(index=0, function={"arguments": "1}"})],
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="b", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="c", function={"name": "g", "arguments": '{"x":'}),
+            tool(index=0, function={"arguments": "1}"}),
+        ],
         [("a", "f", {}), ("b", "f", {}), ("c", "g", {"x": 1})],
         "index 0 for every call, some without arguments",
     ),
-    ([tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})], [("a", "f", ["x"])],
-     "arguments that are not an object"),
+    (
+        [tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})],
+        [("a", "f", ["x"])],
+        "arguments that are not an object",
+    ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
-    ([chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})],
-     [(None, "f", {})], "the function call of old"),
-]  # fmt: skip
+    (
+        [chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})],
+        [(None, "f", {})],
+        "the function call of old",
+    ),
+]
 
 
 @pytest.mark.parametrize(("pieces", "expected", "odd"), DIALECTS, ids=[row[2] for row in DIALECTS])
@@ -246,9 +295,14 @@ def test_calls_of_two_choices_with_one_index_are_kept_apart() -> None:
         )
 
     events = decode(
-        piece("{", 0, name="f"), piece("[", 1, name="g"), piece("}", 0), piece("]", 1), chunk(finish="tool_calls"),
-        chunk(finish="tool_calls", index=1), DONE,
-    )  # fmt: skip
+        piece("{", 0, name="f"),
+        piece("[", 1, name="g"),
+        piece("}", 0),
+        piece("]", 1),
+        chunk(finish="tool_calls"),
+        chunk(finish="tool_calls", index=1),
+        DONE,
+    )
     texts = [(e.index, e.text) for e in events if isinstance(e, InputJsonDelta)]
     assert texts == [(0, "{"), (1, "["), (0, "}"), (1, "]")]
     stops = [e.stop_reason for e in events if isinstance(e, BlockStop)]
@@ -424,9 +478,13 @@ def test_details_are_joined_and_kept_for_the_echo() -> None:
 
     sealed = {"type": "reasoning.encrypted", "data": "AA", "index": 1}
     events = decode(
-        detail(text="a"), detail(text="b"), detail(signature="sig"), chunk({"reasoning_details": [sealed]}),
-        chunk({"content": "x"}), DONE,
-    )  # fmt: skip
+        detail(text="a"),
+        detail(text="b"),
+        detail(signature="sig"),
+        chunk({"reasoning_details": [sealed]}),
+        chunk({"content": "x"}),
+        DONE,
+    )
     stop = next(event for event in events if isinstance(event, BlockStop))
     joined = {"type": "reasoning.text", "index": 0, "text": "ab", "signature": "sig"}
     assert stop.echo == {"reasoning_details": [joined, sealed]}
@@ -587,14 +645,19 @@ def test_careless_numbers_are_read() -> None:
     [
         ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, 2, None),
         (
-            {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 17,
-             "completion_tokens_details": {"reasoning_tokens": 10}},
-            12, None,
+            {
+                "prompt_tokens": 5,
+                "completion_tokens": 2,
+                "total_tokens": 17,
+                "completion_tokens_details": {"reasoning_tokens": 10},
+            },
+            12,
+            None,
         ),
         ({"prompt_tokens": 5, "completion_tokens": 2, "cached_tokens": 3}, 2, 3),
         ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, 2, 4),
     ],
-)  # fmt: skip
+)
 def test_usage_has_its_normal_form_and_the_counts_as_sent(raw: dict[str, Any], output: int, cached: int | None) -> None:
     usage = next(e for e in decode(chunk(usage=raw), DONE) if isinstance(e, Usage))
     assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (5, output, cached)
@@ -619,9 +682,15 @@ def test_usage_that_is_repeated_is_reported_once() -> None:
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [(b'"r1"', "r1"), (b"7", "7"), (b"null", None), (rb'"\ud83d"', "\ufffd"), (rb'"a\ude00"', "a\ufffd"),
-     (b'"\xff"', "\ufffd")],
-)  # fmt: skip
+    [
+        (b'"r1"', "r1"),
+        (b"7", "7"),
+        (b"null", None),
+        (rb'"\ud83d"', "\ufffd"),
+        (rb'"a\ude00"', "a\ufffd"),
+        (b'"\xff"', "\ufffd"),
+    ],
+)
 def test_a_name_that_is_not_text_costs_no_content(written: bytes, name: str | None) -> None:
     data = b'{"id": %b, "choices": [{"delta": {"content": "Hi"}}]}' % written
     for events in (

@@ -142,9 +142,15 @@ def test_the_dialect_of_a_server_may_be_given() -> None:
 
 @pytest.mark.parametrize(
     ("base_url", "call_id", "length"),
-    [(MISTRAL, "a1B2c3D4e", 9), (MISTRAL, "call_1", 9), (MISTRAL, "a1B2c3D4e\n", 9), (OPENAI_URL, "call_1", 6),
-     (OPENAI_URL, "x" * 64, 40), (OWN_SERVER, "x" * 64, 64)],
-)  # fmt: skip
+    [
+        (MISTRAL, "a1B2c3D4e", 9),
+        (MISTRAL, "call_1", 9),
+        (MISTRAL, "a1B2c3D4e\n", 9),
+        (OPENAI_URL, "call_1", 6),
+        (OPENAI_URL, "x" * 64, 40),
+        (OWN_SERVER, "x" * 64, 64),
+    ],
+)
 def test_ids_look_as_the_server_wants_them(base_url: str, call_id: str, length: int) -> None:
     asked = own(ToolCall(call_id, "look", {}), ToolCall("call_2", "look", {}))
     answer = Message.user(ToolResult(call_id, "blue"), ToolResult("call_2", "red"))
@@ -186,8 +192,15 @@ def test_pictures_of_an_answer_go_back_to_openrouter_alone() -> None:
 
 @pytest.mark.parametrize(
     ("host", "known"),
-    [("api.openai.com", True), ("EU.api.OpenAI.com.", True), ("me.openai.azure.com", True), ("notopenai.com", False),
-     ("openai.com.evil.example", False), ("localhost", False), ("", False)],
-)  # fmt: skip
+    [
+        ("api.openai.com", True),
+        ("EU.api.OpenAI.com.", True),
+        ("me.openai.azure.com", True),
+        ("notopenai.com", False),
+        ("openai.com.evil.example", False),
+        ("localhost", False),
+        ("", False),
+    ],
+)
 def test_a_host_is_known_by_its_end(host: str, known: bool) -> None:
     assert dialect_of(f"https://{host}/v1") is (OPENAI if known else COMPATIBLE)

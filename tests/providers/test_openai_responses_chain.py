@@ -40,8 +40,12 @@ def event(create: Creation, after: Held | None = None) -> dict[str, Any]:
 def test_an_event_is_the_body_without_what_is_of_http() -> None:
     create = creation(HELLO, instructions="be brief", store=False, background=False)
     assert event(create) == {
-        "type": "response.create", "model": "m", "instructions": "be brief", "store": False, "input": [HELLO],
-    }  # fmt: skip
+        "type": "response.create",
+        "model": "m",
+        "instructions": "be brief",
+        "store": False,
+        "input": [HELLO],
+    }
 
 
 def test_a_request_that_continues_a_response_has_what_is_new_and_all_its_settings() -> None:
@@ -49,9 +53,12 @@ def test_a_request_that_continues_a_response_has_what_is_new_and_all_its_setting
     create = creation(HELLO, ANSWER, MORE, instructions="be brief")
     assert create.continues(before)
     assert event(create, before) == {
-        "type": "response.create", "model": "m", "instructions": "be brief", "previous_response_id": "resp_1",
+        "type": "response.create",
+        "model": "m",
+        "instructions": "be brief",
+        "previous_response_id": "resp_1",
         "input": [MORE],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -86,9 +93,14 @@ def test_other_bodies_are_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("response.completed", True), ("response.incomplete", True), ("response.failed", False),
-     ("response.cancelled", False), ("response.in_progress", False)],
-)  # fmt: skip
+    [
+        ("response.completed", True),
+        ("response.incomplete", True),
+        ("response.failed", False),
+        ("response.cancelled", False),
+        ("response.in_progress", False),
+    ],
+)
 def test_a_response_that_ended_well_is_held(kind: str, expected: bool) -> None:
     response = {"id": "resp_1", "output": [ANSWER]}
     last = msgspec.json.encode({"type": kind, "response": response})
@@ -107,10 +119,17 @@ def test_items_are_held_in_their_places_as_they_were_when_they_were_done() -> No
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"[]", b"\xff", b'{"type": 1}', b'{"type": "response.completed", "response": 1}',
-     b'{"type": "response.completed", "response": {"id": 1}}', b'{"type": "response.completed", "response": {}}',
-     b'{"type": "response.output_item.done", "output_index": "x", "item": {}}'],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"type": 1}',
+        b'{"type": "response.completed", "response": 1}',
+        b'{"type": "response.completed", "response": {"id": 1}}',
+        b'{"type": "response.completed", "response": {}}',
+        b'{"type": "response.output_item.done", "output_index": "x", "item": {}}',
+    ],
+)
 def test_what_cannot_be_read_holds_nothing(data: bytes) -> None:
     assert Output(creation(HELLO)).take(read_event(data)) is None
 
@@ -122,9 +141,14 @@ def test_an_error_has_its_code_wherever_it_can_be_read() -> None:
 
 
 REPLIES = st.sampled_from(
-    [say("Hello"), think("Hm.") + say("Hello"), call("look", at="a"),
-     think("Hm.") + call("look", at="a") + call("look", at="b"), say("Let me see.") + call("look")]
-)  # fmt: skip
+    [
+        say("Hello"),
+        think("Hm.") + say("Hello"),
+        call("look", at="a"),
+        think("Hm.") + call("look", at="a") + call("look", at="b"),
+        say("Let me see.") + call("look"),
+    ]
+)
 PROVIDER = OpenAIResponses("m", api_key="k")
 
 

@@ -117,11 +117,15 @@ def echoes(events: list[ResponseEvent]) -> list[Any]:
 
 def test_items_are_known_by_their_index_and_never_by_their_id() -> None:
     events = decode(
-        CREATED, added(0, type="reasoning", id="a"), added(1, **message(id="b")),
+        CREATED,
+        added(0, type="reasoning", id="a"),
+        added(1, **message(id="b")),
         delta("output_text", "yes", 1, item_id="a", content_index=0),
-        delta("reasoning_summary_text", "hm", 0, item_id="b", summary_index=0), done(0, type="reasoning", id="c"),
-        done(1, **message(output_text("yes"), id="d")), last(),
-    )  # fmt: skip
+        delta("reasoning_summary_text", "hm", 0, item_id="b", summary_index=0),
+        done(0, type="reasoning", id="c"),
+        done(1, **message(output_text("yes"), id="d")),
+        last(),
+    )
     summary = summarise(events)
     assert (summary.text, summary.thinking) == ("yes", "hm")
     assert [echo["item"]["id"] for echo in echoes(events)] == ["c", "d"]
@@ -129,11 +133,17 @@ def test_items_are_known_by_their_index_and_never_by_their_id() -> None:
 
 def test_items_may_overlap_and_end_in_any_order() -> None:
     events = decode(
-        CREATED, added(0, **function_call(id="a", call_id="1")), added(1, **function_call(id="b", call_id="2")),
-        delta("function_call_arguments", '{"x":', 1), delta("function_call_arguments", '{"y":', 0),
-        delta("function_call_arguments", "1}", 1), done(1, **function_call('{"x":1}', id="b", call_id="2")),
-        delta("function_call_arguments", "2}", 0), done(0, **function_call('{"y":2}', id="a", call_id="1")), last(),
-    )  # fmt: skip
+        CREATED,
+        added(0, **function_call(id="a", call_id="1")),
+        added(1, **function_call(id="b", call_id="2")),
+        delta("function_call_arguments", '{"x":', 1),
+        delta("function_call_arguments", '{"y":', 0),
+        delta("function_call_arguments", "1}", 1),
+        done(1, **function_call('{"x":1}', id="b", call_id="2")),
+        delta("function_call_arguments", "2}", 0),
+        done(0, **function_call('{"y":2}', id="a", call_id="1")),
+        last(),
+    )
     calls = summarise(events).tool_calls
     assert [(call.id, call.input) for call in calls] == [("1", {"y": 2}), ("2", {"x": 1})]
 
@@ -143,17 +153,24 @@ def test_without_any_index_items_are_known_by_their_ids() -> None:
     call_1 = {"type": "function_call", "call_id": "fc_1", "name": "look"}
     call_2 = {"type": "function_call", "call_id": "fc_2", "name": "look"}
     events = decode(
-        CREATED, added(None, type="reasoning", id="rs", summary=[], content=[], encrypted_content=""),
-        delta("reasoning_text", "hm", None, item_id="rs"), added(None, **message(id="msg")),
+        CREATED,
+        added(None, type="reasoning", id="rs", summary=[], content=[], encrypted_content=""),
+        delta("reasoning_text", "hm", None, item_id="rs"),
+        added(None, **message(id="msg")),
         event("content_part.added", item_id="msg", part=output_text("")),
-        delta("output_text", "I lo", None, item_id="msg"), delta("output_text", "ok.", None, item_id="msg"),
-        added(None, **call_1, arguments=""), delta("function_call_arguments", '{"a":1}', None, item_id="fc_1"),
-        added(None, **call_2, arguments=""), delta("function_call_arguments", "{}", None, item_id="fc_2"),
+        delta("output_text", "I lo", None, item_id="msg"),
+        delta("output_text", "ok.", None, item_id="msg"),
+        added(None, **call_1, arguments=""),
+        delta("function_call_arguments", '{"a":1}', None, item_id="fc_1"),
+        added(None, **call_2, arguments=""),
+        delta("function_call_arguments", "{}", None, item_id="fc_2"),
         done(None, type="reasoning", id="rs", content=[{"type": "reasoning_text", "text": "hm"}]),
         event("output_text.done", item_id="msg", text="I look."),
-        done(None, **message(output_text("I look."), id="msg")), done(None, **call_1, arguments='{"a":1}'),
-        done(None, **call_2, arguments="{}"), last(),
-    )  # fmt: skip
+        done(None, **message(output_text("I look."), id="msg")),
+        done(None, **call_1, arguments='{"a":1}'),
+        done(None, **call_2, arguments="{}"),
+        last(),
+    )
     summary = summarise(events)
     assert (summary.thinking, summary.text) == ("hm", "I look.")
     calls = [(call.id, call.input) for call in summary.tool_calls]
@@ -164,10 +181,15 @@ def test_without_any_index_items_are_known_by_their_ids() -> None:
 
 def test_without_index_and_id_an_event_is_for_the_last_open_item_of_its_type() -> None:
     events = decode(
-        CREATED, added(0, **message()), added(1, type="reasoning"), delta("output_text", "yes", None),
-        delta("reasoning_text", "hm", None), done(None, type="reasoning"),
-        done(None, **message(output_text("yes"), id="other")), last(),
-    )  # fmt: skip
+        CREATED,
+        added(0, **message()),
+        added(1, type="reasoning"),
+        delta("output_text", "yes", None),
+        delta("reasoning_text", "hm", None),
+        done(None, type="reasoning"),
+        done(None, **message(output_text("yes"), id="other")),
+        last(),
+    )
     assert (summarise(events).text, summarise(events).thinking) == ("yes", "hm")
     assert len(echoes(events)) == 2
 
@@ -200,13 +222,17 @@ def test_what_was_not_streamed_is_taken_from_the_end() -> None:
     """As LM Studio does with calls: the arguments come with the item alone."""
     source = {"type": "url_citation", "url": "u"}
     events = decode(
-        CREATED, added(0, type="reasoning"),
-        done(0, type="reasoning", summary=[{"type": "summary_text", "text": "hm"}]), added(1, **message()),
+        CREATED,
+        added(0, type="reasoning"),
+        done(0, type="reasoning", summary=[{"type": "summary_text", "text": "hm"}]),
+        added(1, **message()),
         done(1, **message(output_text("yes", source), {"type": "refusal", "refusal": "no"})),
-        added(2, **function_call()), done(2, **function_call('{"a": 1}')),
+        added(2, **function_call()),
+        done(2, **function_call('{"a": 1}')),
         added(3, type="custom_tool_call", call_id="c", name="sql"),
-        done(3, type="custom_tool_call", call_id="c", name="sql", input="SELECT 1"), last(),
-    )  # fmt: skip
+        done(3, type="custom_tool_call", call_id="c", name="sql", input="SELECT 1"),
+        last(),
+    )
     summary = summarise(events)
     assert (summary.thinking, summary.text, summary.refusal) == ("hm", "yes", "no")
     assert [call.input for call in summary.tool_calls] == [{"a": 1}, "SELECT 1"]
@@ -260,10 +286,13 @@ def test_an_item_that_never_ends_takes_its_echo_from_the_output() -> None:
 def test_each_part_of_an_item_is_a_block_and_the_last_has_the_item() -> None:
     item: Wire = {"type": "reasoning", "id": "rs", "encrypted_content": "whole", "summary": []}
     events = decode(
-        CREATED, added(0, **{**item, "encrypted_content": "half"}),
+        CREATED,
+        added(0, **{**item, "encrypted_content": "half"}),
         delta("reasoning_summary_text", "one", summary_index=0),
-        delta("reasoning_summary_text", "two", summary_index=1), done(0, **item), last(),
-    )  # fmt: skip
+        delta("reasoning_summary_text", "two", summary_index=1),
+        done(0, **item),
+        last(),
+    )
     kinds = [type(e) for e in events[1:-1]]
     assert kinds == [BlockStart, ThinkingDelta, BlockStop, BlockStart, ThinkingDelta, BlockStop]
     assert echoes(events) == [None, {"item": item}]
@@ -281,9 +310,13 @@ def test_a_thought_without_words_is_a_block() -> None:
 
 def test_parts_are_distinguished_also_where_they_are_not_numbered() -> None:
     events = decode(
-        CREATED, added(0, **message()), delta("output_text", "well"), delta("refusal", "no"),
-        delta("output_text", ", no"), last(),
-    )  # fmt: skip
+        CREATED,
+        added(0, **message()),
+        delta("output_text", "well"),
+        delta("refusal", "no"),
+        delta("output_text", ", no"),
+        last(),
+    )
     assert [type(e) for e in events if isinstance(e, BlockDelta)] == [TextDelta, RefusalDelta, TextDelta]
 
 
@@ -291,9 +324,13 @@ def test_sources_are_reported_once() -> None:
     source = {"type": "url_citation", "url": "u"}
     note = event("output_text.annotation.added", output_index=0, content_index=0, annotation=source)
     events = decode(
-        CREATED, added(0, **message()), delta("output_text", "yes", content_index=0), note,
-        done(0, **message(output_text("yes", source))), last(),
-    )  # fmt: skip
+        CREATED,
+        added(0, **message()),
+        delta("output_text", "yes", content_index=0),
+        note,
+        done(0, **message(output_text("yes", source))),
+        last(),
+    )
     assert [e.citation for e in events if isinstance(e, CitationDelta)] == [source]
 
 
@@ -312,12 +349,15 @@ def test_free_text_stays_text_also_where_it_looks_like_json() -> None:
         ({"type": "web_search_call", "action": {"query": "x"}}, "web_search_call", {"query": "x"}),
         ({"type": "file_search_call", "queries": ["x"]}, "file_search_call", {"queries": ["x"]}),
         ({"type": "mcp_call", "name": "ask", "arguments": '{"q":1}'}, "ask", {"q": 1}),
-        ({"type": "tool_search_call", "execution": "server", "arguments": {"paths": []}}, "tool_search_call",
-         {"paths": []}),
+        (
+            {"type": "tool_search_call", "execution": "server", "arguments": {"paths": []}},
+            "tool_search_call",
+            {"paths": []},
+        ),
         ({"type": "code_interpreter_call", "code": "1"}, "code_interpreter_call", {"code": "1"}),
         ({"type": "image_generation_call", "result": "AA"}, "image_generation_call", {}),
     ],
-)  # fmt: skip
+)
 def test_what_the_provider_runs_is_reported_and_kept(item: Wire, name: str, asked: Wire) -> None:
     item = {"id": "ws", **item}
     start = {"type": item["type"], "id": "ws", "execution": item.get("execution")}
@@ -332,13 +372,18 @@ def test_what_the_provider_runs_is_reported_and_kept(item: Wire, name: str, aske
 
 def test_calls_that_the_provider_runs_stream() -> None:
     events = decode(
-        CREATED, added(0, type="mcp_call", id="m", name="ask", arguments=""), delta("mcp_call_arguments", '{"q":'),
-        delta("mcp_call_arguments", "1}"), event("mcp_call_arguments.done", output_index=0, arguments='{"q":1}'),
+        CREATED,
+        added(0, type="mcp_call", id="m", name="ask", arguments=""),
+        delta("mcp_call_arguments", '{"q":'),
+        delta("mcp_call_arguments", "1}"),
+        event("mcp_call_arguments.done", output_index=0, arguments='{"q":1}'),
         done(0, type="mcp_call", id="m", name="ask", arguments='{"q":1}', output="yes"),
-        added(1, type="code_interpreter_call", id="ci", code=""), delta("code_interpreter_call_code", "print", 1),
-        delta("code_interpreter_call_code", "()", 1), done(1, type="code_interpreter_call", id="ci", code="print()"),
+        added(1, type="code_interpreter_call", id="ci", code=""),
+        delta("code_interpreter_call_code", "print", 1),
+        delta("code_interpreter_call_code", "()", 1),
+        done(1, type="code_interpreter_call", id="ci", code="print()"),
         last(),
-    )  # fmt: skip
+    )
     texts = [e.text for e in events if isinstance(e, InputJsonDelta)]
     assert texts == ['{"q":', "1}"]
     values = [(e.path, e.value, e.append) for e in events if isinstance(e, InputValueDelta)]
@@ -395,7 +440,13 @@ def test_arguments_that_name_a_message_travel_on() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        "1", "[]", '"text"', "null", "keepalive", "{}", '{"type": "response.output_item.added"}',
+        "1",
+        "[]",
+        '"text"',
+        "null",
+        "keepalive",
+        "{}",
+        '{"type": "response.output_item.added"}',
         '{"type": "response.output_item.done", "item": null}',
         '{"type": "response.output_item.added", "item": {}}',
         '{"type": "response.output_item.added", "item": [1]}',
@@ -407,7 +458,7 @@ def test_arguments_that_name_a_message_travel_on() -> None:
         '{"type": "response.in_progress", "response": {"id": 5, "usage": []}}',
         '{"type": 7}',
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_breaks_nothing(odd: str) -> None:
     events = decode(CREATED, added(0, **message()), delta("output_text", "a"), odd, delta("output_text", "b"), last())
     assert summarise(events).text == "ab"
@@ -454,34 +505,53 @@ def test_the_name_of_the_frame_stands_in_for_the_type() -> None:
     [
         ([last()], StopReason(StopKind.END_TURN, "completed")),
         ([done(0, **function_call("{}")), last()], StopReason(StopKind.TOOL_USE, "completed")),
-        ([done(0, type="custom_tool_call", call_id="c", name="f", input=""), last()],
-         StopReason(StopKind.TOOL_USE, "completed")),
-        ([delta("refusal", "no"), last()], StopReason(StopKind.REFUSAL, "completed")),
-        ([last("incomplete", incomplete_details={"reason": "max_output_tokens"})],
-         StopReason(StopKind.MAX_TOKENS, "max_output_tokens")),
-        ([last("incomplete", incomplete_details={"reason": "content_filter"})],
-         StopReason(StopKind.CONTENT_FILTER, "content_filter")),
-        ([last("incomplete", incomplete_details={"reason": "steered"})], StopReason(StopKind.INCOMPLETE, "steered")),
-        ([done(0, **function_call("{}")), last("incomplete", incomplete_details={"reason": "max_messages"})],
-         StopReason(StopKind.INCOMPLETE, "max_messages")),
-        ([last("incomplete")], StopReason(StopKind.INCOMPLETE, "incomplete")),
-        ([done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "brand_new"})],
-         StopReason(StopKind.TOOL_USE, "completed")),
-        ([done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "max_output_tokens"})],
-         StopReason(StopKind.MAX_TOKENS, "max_output_tokens")),
-        ([done(0, **function_call("{}", name="")), last()], StopReason(StopKind.MALFORMED, "completed")),
-        ([done(0, **function_call("{}", name=3)), done(1, **function_call("{}", call_id="b")), last()],
-         StopReason(StopKind.TOOL_USE, "completed")),
         (
-            [added(0, **function_call(name=None)), delta("function_call_arguments", "{}"),
-             last(output=[function_call("{}", name="")])],
+            [done(0, type="custom_tool_call", call_id="c", name="f", input=""), last()],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
+        ([delta("refusal", "no"), last()], StopReason(StopKind.REFUSAL, "completed")),
+        (
+            [last("incomplete", incomplete_details={"reason": "max_output_tokens"})],
+            StopReason(StopKind.MAX_TOKENS, "max_output_tokens"),
+        ),
+        (
+            [last("incomplete", incomplete_details={"reason": "content_filter"})],
+            StopReason(StopKind.CONTENT_FILTER, "content_filter"),
+        ),
+        ([last("incomplete", incomplete_details={"reason": "steered"})], StopReason(StopKind.INCOMPLETE, "steered")),
+        (
+            [done(0, **function_call("{}")), last("incomplete", incomplete_details={"reason": "max_messages"})],
+            StopReason(StopKind.INCOMPLETE, "max_messages"),
+        ),
+        ([last("incomplete")], StopReason(StopKind.INCOMPLETE, "incomplete")),
+        (
+            [done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "brand_new"})],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
+        (
+            [done(0, **function_call("{}")), last("completed", incomplete_details={"reason": "max_output_tokens"})],
+            StopReason(StopKind.MAX_TOKENS, "max_output_tokens"),
+        ),
+        ([done(0, **function_call("{}", name="")), last()], StopReason(StopKind.MALFORMED, "completed")),
+        (
+            [done(0, **function_call("{}", name=3)), done(1, **function_call("{}", call_id="b")), last()],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
+        (
+            [
+                added(0, **function_call(name=None)),
+                delta("function_call_arguments", "{}"),
+                last(output=[function_call("{}", name="")]),
+            ],
             StopReason(StopKind.MALFORMED, "completed"),
         ),
-        ([done(0, **function_call("{}")), done(1, **function_call("{}")), last()],
-         StopReason(StopKind.TOOL_USE, "completed")),
+        (
+            [done(0, **function_call("{}")), done(1, **function_call("{}")), last()],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
         ([event("completed")], StopReason(StopKind.END_TURN, "completed")),
     ],
-)  # fmt: skip
+)
 def test_the_reason_has_its_normal_form(messages: list[Wire], expected: StopReason) -> None:
     assert stop_of(*messages) == expected
 
@@ -490,10 +560,14 @@ def test_the_reason_has_its_normal_form(messages: list[Wire], expected: StopReas
 def test_a_call_that_was_cut_is_aborted_and_a_text_is_not(ended: bool) -> None:
     cut = [done(1, **function_call('{"a', status="incomplete"))] if ended else []
     events = decode(
-        CREATED, added(0, **message()), delta("output_text", "I look", 0), added(1, **function_call()),
-        delta("function_call_arguments", '{"a', 1), *cut,
+        CREATED,
+        added(0, **message()),
+        delta("output_text", "I look", 0),
+        added(1, **function_call()),
+        delta("function_call_arguments", '{"a', 1),
+        *cut,
         last("incomplete", incomplete_details={"reason": "max_output_tokens"}),
-    )  # fmt: skip
+    )
     assert [e.block_type for e in events if isinstance(e, BlockAbort)] == [BlockType.TOOL_USE]
     assert [e.block_type for e in events if isinstance(e, BlockStop)] == [BlockType.TEXT]
     assert summarise(events).tool_calls[0].aborted

@@ -77,9 +77,12 @@ def called(arguments: str, **more: Any) -> JsonObject:
 def test_nothing_is_stored_and_thoughts_come_sealed() -> None:
     body = encode(ASK)
     assert body == {
-        "model": "gpt-5.2", "input": [{"role": "user", "content": "hi"}], "stream": True, "store": False,
+        "model": "gpt-5.2",
+        "input": [{"role": "user", "content": "hi"}],
+        "stream": True,
+        "store": False,
         "include": ["reasoning.encrypted_content"],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("model", ["gpt-4.1-mini", "gpt-4o", "ft:gpt-4o:me", "openai/gpt-4.1"])
@@ -110,15 +113,19 @@ def test_what_leads_is_the_instructions_and_what_comes_later_is_not() -> None:
         (Options(thinking=1024), {"reasoning": {"effort": "low"}}),
         (Options(thinking=8000), {"reasoning": {"effort": "medium"}}),
         (Options(thinking=32000), {"reasoning": {"effort": "high"}}),
-        (Options(thinking="low", extra={"reasoning": {"summary": "auto"}}),
-         {"reasoning": {"effort": "low", "summary": "auto"}}),
+        (
+            Options(thinking="low", extra={"reasoning": {"summary": "auto"}}),
+            {"reasoning": {"effort": "low", "summary": "auto"}},
+        ),
         (Options(max_tokens=5, temperature=0.0), {"max_output_tokens": 5, "temperature": 0.0}),
         (Options(extra={"store": True, "include": []}), {"store": True, "include": []}),
-        (Options(extra={"include": ["web_search_call.action.sources"]}),
-         {"include": ["reasoning.encrypted_content", "web_search_call.action.sources"]}),
+        (
+            Options(extra={"include": ["web_search_call.action.sources"]}),
+            {"include": ["reasoning.encrypted_content", "web_search_call.action.sources"]},
+        ),
         (Options(extra={"previous_response_id": None}), {"previous_response_id": None}),
     ],
-)  # fmt: skip
+)
 def test_each_option_has_its_field(options: Options, expected: dict[str, Any]) -> None:
     body = encode(ASK, LOOK, options=options)
     assert {key: body[key] for key in expected} == expected
@@ -153,9 +160,13 @@ def test_an_answer_can_be_held_to_a_schema() -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     body = encode(ASK, options=Options(output=OutputFormat(schema, "list[int]")))
     assert body["text"] == {
-        "format": {"type": "json_schema", "name": "list_int_", "schema": {**schema, "additionalProperties": False},
-                   "strict": True}
-    }  # fmt: skip
+        "format": {
+            "type": "json_schema",
+            "name": "list_int_",
+            "schema": {**schema, "additionalProperties": False},
+            "strict": True,
+        }
+    }
 
 
 # --- what the user says
@@ -165,10 +176,16 @@ def test_pictures_and_documents_go_to_the_user_and_into_results() -> None:
     plain = base64.b64encode(b"plain").decode()
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
     (user,) = items(
-        Message.user("see", Image(data="iVBORw0KGgo="), Image(url="https://h/i.png"),
-                     Document(data="BB", title="t.pdf"), Document(url="https://h/d.pdf"),
-                     Document("text/plain", data=plain), CachePoint())
-    )  # fmt: skip
+        Message.user(
+            "see",
+            Image(data="iVBORw0KGgo="),
+            Image(url="https://h/i.png"),
+            Document(data="BB", title="t.pdf"),
+            Document(url="https://h/d.pdf"),
+            Document("text/plain", data=plain),
+            CachePoint(),
+        )
+    )
     assert user["content"] == [
         {"type": "input_text", "text": "see"},
         picture,
@@ -300,12 +317,17 @@ def test_a_thought_that_nothing_follows_is_left_out() -> None:
 def test_of_another_providers_answer_only_words_and_calls_go_back() -> None:
     foreign = Message(
         "assistant",
-        (Thinking("hm", "sig", echo(thought())), ServerToolCall("s", "x", {}, {"type": "x"}),
-         ServerToolResult("s", "y", {"type": "y"}), OpaqueBlock("z", {"type": "z"}),
-         Text("I look.", ({"type": "q"},), {"type": "r"}), Refusal("no"),
-         ToolCall("x" * 100, "look", "", {"extra_content": {}})),
+        (
+            Thinking("hm", "sig", echo(thought())),
+            ServerToolCall("s", "x", {}, {"type": "x"}),
+            ServerToolResult("s", "y", {"type": "y"}),
+            OpaqueBlock("z", {"type": "z"}),
+            Text("I look.", ({"type": "q"},), {"type": "r"}),
+            Refusal("no"),
+            ToolCall("x" * 100, "look", "", {"extra_content": {}}),
+        ),
         provider="anthropic",
-    )  # fmt: skip
+    )
     text, refusal, call, answer = items(foreign, Message.user(ToolResult("x" * 100, "ok")))
     assert text == {"role": "assistant", "content": "I look."}
     assert refusal == {"role": "assistant", "content": "no"}
@@ -319,9 +341,18 @@ def test_of_another_providers_answer_only_words_and_calls_go_back() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["mcp-call", "moderation", "phase-commentary-tool", "reasoning-text-bedrock-gptoss", "reasoning-text-tool-deepseek",
-     "reasoning-then-tool", "text-background", "tool-search", "web-search-annotations"],
-)  # fmt: skip
+    [
+        "mcp-call",
+        "moderation",
+        "phase-commentary-tool",
+        "reasoning-text-bedrock-gptoss",
+        "reasoning-text-tool-deepseek",
+        "reasoning-then-tool",
+        "text-background",
+        "tool-search",
+        "web-search-annotations",
+    ],
+)
 def test_bodies_are_those_that_were_sent(name: str) -> None:
     path = RECORDINGS / f"{name}.request.json"
     if not path.exists():

@@ -46,31 +46,45 @@ async def look(at: str) -> str:
 
 Make = Callable[[str, str], Service]
 PROTOCOLS: dict[str, tuple[Make, tuple[Content, ...]]] = {
-    "anthropic": (lambda model, url: Anthropic(model, api_key="k", base_url=url),
-                  (Thinking("Hm.", signature=SEAL), LOOK)),
-    "anthropic on bedrock": (lambda model, url: AnthropicBedrock(model, api_key="k", region="us-east-1", base_url=url),
-                             (Thinking("Hm.", signature=SEAL), LOOK)),
-    "bedrock": (lambda model, url: Bedrock(model, api_key="k", region="us-east-1", base_url=url),
-                (Thinking("Hm.", signature=SEAL), LOOK)),
-    "openai_chat": (lambda model, url: OpenAIChat(model, api_key="k", base_url=url),
-                    (replace(LOOK, echo={"extra_content": {"google": {"thought_signature": SEAL}}}),)),
+    "anthropic": (
+        lambda model, url: Anthropic(model, api_key="k", base_url=url),
+        (Thinking("Hm.", signature=SEAL), LOOK),
+    ),
+    "anthropic on bedrock": (
+        lambda model, url: AnthropicBedrock(model, api_key="k", region="us-east-1", base_url=url),
+        (Thinking("Hm.", signature=SEAL), LOOK),
+    ),
+    "bedrock": (
+        lambda model, url: Bedrock(model, api_key="k", region="us-east-1", base_url=url),
+        (Thinking("Hm.", signature=SEAL), LOOK),
+    ),
+    "openai_chat": (
+        lambda model, url: OpenAIChat(model, api_key="k", base_url=url),
+        (replace(LOOK, echo={"extra_content": {"google": {"thought_signature": SEAL}}}),),
+    ),
     "openai_responses": (
-        lambda model,
-        url: OpenAIResponses(model, api_key="k", base_url=url),
+        lambda model, url: OpenAIResponses(model, api_key="k", base_url=url),
         (
             Thinking(
                 "Hm.",
-                echo={"type": "reasoning", "output_index": 0,
-                      "item": {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": SEAL}},
+                echo={
+                    "type": "reasoning",
+                    "output_index": 0,
+                    "item": {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": SEAL},
+                },
             ),
             LOOK,
         ),
     ),
-    "gemini": (lambda model, url: Gemini(model, api_key="k", base_url=url),
-               (replace(LOOK, echo={"thoughtSignature": SEAL}),)),
-    "gemini_interactions": (lambda model, url: GeminiInteractions(model, api_key="k", base_url=url),
-                            (Thinking("Hm.", echo={"step": {"type": "thought", "signature": SEAL}}), LOOK)),
-}  # fmt: skip
+    "gemini": (
+        lambda model, url: Gemini(model, api_key="k", base_url=url),
+        (replace(LOOK, echo={"thoughtSignature": SEAL}),),
+    ),
+    "gemini_interactions": (
+        lambda model, url: GeminiInteractions(model, api_key="k", base_url=url),
+        (Thinking("Hm.", echo={"step": {"type": "thought", "signature": SEAL}}), LOOK),
+    ),
+}
 SERVICES = ("https://one.example.com", "https://two.example.com")
 MODELS = ("claude-opus-4-8", "anthropic.claude-haiku-4-5", "gpt-5.1", "openai/gpt-oss-120b", "my-deployment")
 PLACES = tuple(product(SERVICES, MODELS))

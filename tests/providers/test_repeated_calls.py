@@ -182,9 +182,14 @@ def ollama(text: str, calls: list[Said]) -> Iterator[bytes]:
 
 Server = Callable[[str, list[Said]], Iterator[bytes]]
 SERVERS: dict[str, Server] = {
-    "anthropic": anthropic, "bedrock": bedrock, "gemini": gemini, "gemini_interactions": gemini_interactions,
-    "ollama": ollama, "openai_chat": openai_chat, "openai_responses": openai_responses,
-}  # fmt: skip
+    "anthropic": anthropic,
+    "bedrock": bedrock,
+    "gemini": gemini,
+    "gemini_interactions": gemini_interactions,
+    "ollama": ollama,
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+}
 every_protocol = pytest.mark.parametrize("protocol", sorted(PROVIDERS))
 
 

@@ -47,8 +47,18 @@ def test_the_wait_is_read_from_whichever_header_has_it(headers: dict[str, str], 
 
 @pytest.mark.parametrize(
     ("status", "said", "expected"),
-    [(429, None, True), (408, None, True), (409, None, True), (500, None, True), (529, None, True), (400, None, False),
-     (401, None, False), (400, "true", True), (500, "false", False), (500, "perhaps", True)],
-)  # fmt: skip
+    [
+        (429, None, True),
+        (408, None, True),
+        (409, None, True),
+        (500, None, True),
+        (529, None, True),
+        (400, None, False),
+        (401, None, False),
+        (400, "true", True),
+        (500, "false", False),
+        (500, "perhaps", True),
+    ],
+)
 def test_the_header_of_the_server_comes_before_the_status(status: int, said: str | None, expected: bool) -> None:
     assert may_retry(status, {"x-should-retry": said} if said else {}) is expected

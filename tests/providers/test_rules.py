@@ -63,11 +63,15 @@ LOOPS = {
     "steered": (Message.user("hi"), CALLED, Message.user(RESULT), Message.user("Stop.")),
     "in one message": (Message.user("hi"), CALLED, Message.user(RESULT, Text("Stop."))),
     "a document in the result": (Message.user("hi"), CALLED, Message.user(ToolResult("a1B2c3D4e", (PDF,)))),
-    "and an answer": (*(Message.user("hi"), CALLED, Message.user(RESULT), Message.user("Stop.")),
-                      *(Message.assistant("Yes."), Message.user("Go on."))),
-    "again": (*(Message.user("hi"), CALLED, Message.user(RESULT), CALLED, Message.user(RESULT)),
-              *(Message.user("a"), Message.user("b"))),
-}  # fmt: skip
+    "and an answer": (
+        *(Message.user("hi"), CALLED, Message.user(RESULT), Message.user("Stop.")),
+        *(Message.assistant("Yes."), Message.user("Go on.")),
+    ),
+    "again": (
+        *(Message.user("hi"), CALLED, Message.user(RESULT), CALLED, Message.user(RESULT)),
+        *(Message.user("a"), Message.user("b")),
+    ),
+}
 STRICT = {
     "Mistral": chat(MISTRAL, "mistral-large-2512"),
     "its models elsewhere": chat("https://integrate.api.nvidia.com", "mistralai/mistral-small-4-119b-2603"),

@@ -137,12 +137,23 @@ def _is_plain(value: Any, hint: Any) -> bool:
 TOOLS = (
     ToolMeta("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}),
     ToolMeta("now", "", {"type": "object", "properties": {}}),
-    ToolMeta("add", "Adds.", {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-             strict=True, cache_control=CachePoint("1h"), allowed_callers=("direct", "code_execution_20260521"),
-             input_examples=({"n": 1},)),
-    ToolMeta("run", "Runs.", {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
-             defer_loading=True, format="text"),
-)  # fmt: skip
+    ToolMeta(
+        "add",
+        "Adds.",
+        {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        strict=True,
+        cache_control=CachePoint("1h"),
+        allowed_callers=("direct", "code_execution_20260521"),
+        input_examples=({"n": 1},),
+    ),
+    ToolMeta(
+        "run",
+        "Runs.",
+        {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+        defer_loading=True,
+        format="text",
+    ),
+)
 GRAMMAR = ToolMeta("count", "", TOOLS[-1].input_schema, format=Grammar("[0-9]+", "regex"))
 CALL = ToolCall("call_1", "look", {"at": "sky"})
 PICTURES = (Image(data="iVBORw0KGgo="), Image("image/jpeg", url="https://h/i.jpg"))
@@ -163,19 +174,25 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     "calls": (
         ASK,
         Message.assistant(CALL, ToolCall("call_2", "now", "")),
-        Message.user(ToolResult("call_2", "", is_error=True),
-                     ToolResult("call_1", (Text("see"), *PICTURES, *DOCUMENTS)), "and?"),
+        Message.user(
+            ToolResult("call_2", "", is_error=True), ToolResult("call_1", (Text("see"), *PICTURES, *DOCUMENTS)), "and?"
+        ),
     ),
     "foreign": (
         ASK,
-        foreign(Thinking("hm", "sig", {"x": 1}), ServerToolCall("s", "search", {}, {"type": "y"}),
-                ServerToolResult("s", "found", {"type": "z"}), OpaqueBlock("odd", {"type": "odd"}),
-                Text("yes", ({"odd": 1},)), Refusal("no"),
-                ToolCall("functions.look:0", "look", {"at": "a"}, {"odd": {}})),
+        foreign(
+            Thinking("hm", "sig", {"x": 1}),
+            ServerToolCall("s", "search", {}, {"type": "y"}),
+            ServerToolResult("s", "found", {"type": "z"}),
+            OpaqueBlock("odd", {"type": "odd"}),
+            Text("yes", ({"odd": 1},)),
+            Refusal("no"),
+            ToolCall("functions.look:0", "look", {"at": "a"}, {"odd": {}}),
+        ),
         Message.user(ToolResult("functions.look:0", "ok")),
     ),
     "points": (Message.user("long", CachePoint("1h"), "b"), Message.user(CachePoint())),
-}  # fmt: skip
+}
 WAV = Audio(data="AAAA")
 # What some providers take and others refuse.
 CONTENT: dict[str, tuple[Image | Document | Audio, ...]] = {
@@ -396,13 +413,21 @@ def test_interactions_are_requested_as_the_official_client_does() -> None:
     text = {"type": "text", "text": "hi"}
     function = {"type": "function", "name": "now", "parameters": {"type": "object"}}
     made = interactions.create(
-        model="gemini-3.5-flash", input=[{"type": "user_input", "content": [text]}], system_instruction="S",
+        model="gemini-3.5-flash",
+        input=[{"type": "user_input", "content": [text]}],
+        system_instruction="S",
         tools=[function],
-        generation_config={"max_output_tokens": 5, "thinking_level": "low", "thinking_summaries": "auto",
-                           "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["now"]}}},
-        response_format={"type": "text", "mime_type": "application/json", "schema": schema}, background=True,
-        store=True, stream=True,
-    )  # fmt: skip
+        generation_config={
+            "max_output_tokens": 5,
+            "thinking_level": "low",
+            "thinking_summaries": "auto",
+            "tool_choice": {"allowed_tools": {"mode": "any", "tools": ["now"]}},
+        },
+        response_format={"type": "text", "mime_type": "application/json", "schema": schema},
+        background=True,
+        store=True,
+        stream=True,
+    )
     assert list(made) == []
     assert list(interactions.get(id="v1_a", stream=True, last_event_id="a==")) == []
     interactions.cancel(id="v1_a")
@@ -410,10 +435,16 @@ def test_interactions_are_requested_as_the_official_client_does() -> None:
     provider = GeminiInteractions("gemini-3.5-flash", api_key="k")
     now = ToolMeta("now", "", {"type": "object"})
     sent = provider.request(
-        Conversation((ASK,), "S"), (now,),
-        Options(max_tokens=5, thinking="low", tool_choice=ToolChoice("tool", "now"), output=OutputFormat(schema),
-                extra={"background": True}),
-    )  # fmt: skip
+        Conversation((ASK,), "S"),
+        (now,),
+        Options(
+            max_tokens=5,
+            thinking="low",
+            tool_choice=ToolChoice("tool", "now"),
+            output=OutputFormat(schema),
+            extra={"background": True},
+        ),
+    )
     decoder = provider.background_decoder()
     created = {"event_type": "interaction.created", "interaction": {"id": "v1_a"}}
     decoder.feed(b"data: " + msgspec.json.encode({**created, "event_id": "a=="}) + b"\n\n")

@@ -25,10 +25,14 @@ from rxworker.views import summarise
 
 def test_nothing_is_an_empty_summary() -> None:
     assert account_json(summarise([]), OpenAIChat("m")) == {
-        "text": "", "thinking": "", "tool_calls": [], "stop_reason": None,
+        "text": "",
+        "thinking": "",
+        "tool_calls": [],
+        "stop_reason": None,
         "usage": {"input_tokens": None, "output_tokens": None, "cache_read": None, "cache_creation": None},
-        "error": None, "truncated": False,
-    }  # fmt: skip
+        "error": None,
+        "truncated": False,
+    }
 
 
 def test_calls_have_their_arguments_or_their_results() -> None:
@@ -49,9 +53,16 @@ def test_calls_have_their_arguments_or_their_results() -> None:
 
 def test_a_second_start_retracts_what_came_before() -> None:
     summary = summarise(
-        [Status(ResponseStatus.STARTED, "1"), BlockStart(0, BlockType.TEXT), TextDelta(0, "old"), Usage(1, 1),
-         Status(ResponseStatus.STARTED, "2"), BlockStart(0, BlockType.TEXT), TextDelta(0, "new")]
-    )  # fmt: skip
+        [
+            Status(ResponseStatus.STARTED, "1"),
+            BlockStart(0, BlockType.TEXT),
+            TextDelta(0, "old"),
+            Usage(1, 1),
+            Status(ResponseStatus.STARTED, "2"),
+            BlockStart(0, BlockType.TEXT),
+            TextDelta(0, "new"),
+        ]
+    )
     assert (summary.text, summary.response_id, summary.usage) == ("new", "2", None)
 
 

@@ -46,15 +46,18 @@ from rxworker.transport import Client, Retry
 
 REST = bytes(range(64))
 BYTES = {
-    "image/png": b"\x89PNG\r\n\x1a\n" + REST, "image/jpeg": b"\xff\xd8\xff\xe0" + REST, "image/gif": b"GIF89a" + REST,
+    "image/png": b"\x89PNG\r\n\x1a\n" + REST,
+    "image/jpeg": b"\xff\xd8\xff\xe0" + REST,
+    "image/gif": b"GIF89a" + REST,
     "image/webp": b"RIFF\x20\0\0\0WEBPVP8 " + REST,
     "image/heic": b"\0\0\0\x18ftypheic\0\0\0\0" + REST,
     "image/heif": b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + REST,
     "image/avif": b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf" + REST,
-    "image/bmp": b"BM\x46\0\0\0\0\0\0\0" + REST, "image/tiff": b"II*\0" + REST,
+    "image/bmp": b"BM\x46\0\0\0\0\0\0\0" + REST,
+    "image/tiff": b"II*\0" + REST,
     "image/svg+xml": b'<?xml version="1.0"?><!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg"/>',
     "unknown": b"<!doctype html><title>404</title>",
-}  # fmt: skip
+}
 DATA = {kind: b64encode(held).decode() for kind, held in BYTES.items()}
 # Each picture with what it truly is.
 PICTURES: dict[str, tuple[Image, str]] = {
@@ -80,11 +83,14 @@ PICTURES: dict[str, tuple[Image, str]] = {
 USUAL = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 GOOGLE = {"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}
 TAKEN = {
-    "anthropic": USUAL, "bedrock": USUAL, "gemini": GOOGLE,
+    "anthropic": USUAL,
+    "bedrock": USUAL,
+    "gemini": GOOGLE,
     "gemini_interactions": {*GOOGLE, "image/gif", "image/bmp", "image/tiff"},
     "ollama": {"image/png", "image/jpeg", "image/webp"},
-    "openai_chat": USUAL, "openai_responses": USUAL,
-}  # fmt: skip
+    "openai_chat": USUAL,
+    "openai_responses": USUAL,
+}
 
 
 def parts_of(body: Any) -> Iterator[dict[str, Any]]:
@@ -276,22 +282,36 @@ EITHER: JsonObject = {
 }
 SCHEMAS: dict[str, JsonObject] = {
     "anyOf at the top": EITHER,
-    "oneOf beside properties": {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": [],
-                                "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
+    "oneOf beside properties": {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {}},
+        "required": [],
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
     "allOf with variants within it": {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, EITHER, True]},
     "a const and an enum at the top": {"type": "object", "const": {}, "enum": [{}], "not": {"required": ["a"]}},
-    "no properties": {"type": "object"}, "nothing": {}, "no type": {"properties": {"a": {}}},
+    "no properties": {"type": "object"},
+    "nothing": {},
+    "no type": {"properties": {"a": {}}},
     "an empty list of PHP": {"type": "object", "properties": [], "required": None, "anyOf": None},
     "a type that is a list": {"type": ["object", "null"], "properties": {"a": {}}},
     "names of arguments": {
         "type": "object",
-        "properties": {"$filter": {"type": "object", "properties": {"$gt": {"type": "integer"}}},
-                       "filter[id]": {"description": "Of the filter."}, "Account Number": {"title": "The account"},
-                       "Account_Number": {}, "\u540d\u524d": True, "\u5730\u5740": {}, "x" * 80: {}, "x" * 64: {},
-                       "": {}, "usual.name-1": {}},
+        "properties": {
+            "$filter": {"type": "object", "properties": {"$gt": {"type": "integer"}}},
+            "filter[id]": {"description": "Of the filter."},
+            "Account Number": {"title": "The account"},
+            "Account_Number": {},
+            "\u540d\u524d": True,
+            "\u5730\u5740": {},
+            "x" * 80: {},
+            "x" * 64: {},
+            "": {},
+            "usual.name-1": {},
+        },
         "required": ["$filter", "usual.name-1"],
     },
-}  # fmt: skip
+}
 NAMES = ("7zip", "_7zip", "-7zip", "7" * 64, "usual")
 TEXT = "word " * 1000
 
@@ -509,10 +529,14 @@ def test_examples_of_a_call_have_the_names_that_are_sent() -> None:
 
 
 PATHS = {
-    "/messages": "anthropic", "/converse-stream": "bedrock", ":streamGenerateContent": "gemini",
-    "/interactions": "gemini_interactions", "/api/chat": "ollama", "/chat/completions": "openai_chat",
+    "/messages": "anthropic",
+    "/converse-stream": "bedrock",
+    ":streamGenerateContent": "gemini",
+    "/interactions": "gemini_interactions",
+    "/api/chat": "ollama",
+    "/chat/completions": "openai_chat",
     "/responses": "openai_responses",
-}  # fmt: skip
+}
 
 
 def refusing(*answers: AnswerLike | None) -> Any:

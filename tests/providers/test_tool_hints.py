@@ -12,14 +12,22 @@ from rxworker.messages import CachePoint, Conversation, Grammar, JsonObject, Mes
 from rxworker.providers import PROVIDERS, AnthropicBedrock, Options, ToolChoice
 
 OBJECT: JsonObject = {
-    "type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"], "additionalProperties": False,
-}  # fmt: skip
+    "type": "object",
+    "properties": {"code": {"type": "string"}},
+    "required": ["code"],
+    "additionalProperties": False,
+}
 CODE: JsonObject = {"type": "code_execution_20260120", "name": "code_execution"}
 PLAIN = ToolMeta("run", "Runs.", OBJECT)
 HINTED = ToolMeta(
-    "run", "Runs.", OBJECT, strict=True, defer_loading=True, allowed_callers=("direct", "programmatic"),
+    "run",
+    "Runs.",
+    OBJECT,
+    strict=True,
+    defer_loading=True,
+    allowed_callers=("direct", "programmatic"),
     input_examples=({"code": "1+1"},),
-)  # fmt: skip
+)
 
 
 def body_of(provider: str, *tools: ToolMeta, **options: Any) -> dict[str, Any]:
@@ -35,18 +43,29 @@ def tools_of(provider: str, *tools: ToolMeta, **options: Any) -> list[Any]:
 def test_anthropic_is_sent_all_it_knows() -> None:
     run, code = tools_of("anthropic", HINTED, extra={"tools": [CODE]})
     assert run == {
-        "name": "run", "description": "Runs.", "input_schema": OBJECT, "strict": True, "defer_loading": True,
+        "name": "run",
+        "description": "Runs.",
+        "input_schema": OBJECT,
+        "strict": True,
+        "defer_loading": True,
         "allowed_callers": ["direct", "code_execution_20260120"],
         "input_examples": [{"code": "1+1"}],
-    }  # fmt: skip
+    }
     assert code == CODE
 
 
 def test_responses_are_sent_all_they_know() -> None:
     assert tools_of("openai_responses", HINTED) == [
-        {"type": "function", "name": "run", "description": "Runs.", "parameters": OBJECT, "strict": True,
-         "defer_loading": True, "allowed_callers": ["direct", "programmatic"]}
-    ]  # fmt: skip
+        {
+            "type": "function",
+            "name": "run",
+            "description": "Runs.",
+            "parameters": OBJECT,
+            "strict": True,
+            "defer_loading": True,
+            "allowed_callers": ["direct", "programmatic"],
+        }
+    ]
 
 
 @pytest.mark.parametrize("name", ["openai_chat", "gemini", "ollama"])
@@ -182,15 +201,21 @@ def test_openai_is_sent_a_schema_that_leaves_nothing_open(name: str) -> None:
     ("tool", "reason"),
     [
         (strict(a={"type": "integer", "default": 1}), r"at \$, the member 'a' may be left out"),
-        (strict(a={"type": "array", "items": {"type": "object", "properties": {"x": {}}}}),
-         r"at \$\.a\[\], the member 'x' may be left out"),
+        (
+            strict(a={"type": "array", "items": {"type": "object", "properties": {"x": {}}}}),
+            r"at \$\.a\[\], the member 'x' may be left out",
+        ),
         (strict(a={"type": "object"}), r"at \$\.a, it is an object of any members"),
-        (strict(a={"type": "object", "additionalProperties": {"type": "string"}}),
-         r"at \$\.a, it is an object of any members"),
-        (strict(a={"type": "array", "prefixItems": [{"type": "string"}]}),
-         r"at \$\.a, OpenAI does not take 'prefixItems'"),
+        (
+            strict(a={"type": "object", "additionalProperties": {"type": "string"}}),
+            r"at \$\.a, it is an object of any members",
+        ),
+        (
+            strict(a={"type": "array", "prefixItems": [{"type": "string"}]}),
+            r"at \$\.a, OpenAI does not take 'prefixItems'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_schema_that_cannot_be_strict_is_refused(name: str, tool: ToolMeta, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=f"tool 'f' cannot be strict: {reason}"):
         body_of(name, tool)
@@ -317,9 +342,14 @@ def test_a_tool_that_anthropic_defines_keeps_what_every_tool_may_have() -> None:
     )
     body = msgspec.json.decode(PROVIDERS["anthropic"]("m", api_key="k").request(SAID, (meta,), Options()).body)
     assert body["tools"] == [
-        {"type": "memory_20250818", "name": "memory", "cache_control": {"type": "ephemeral", "ttl": "1h"},
-         "strict": True, "input_examples": [{"code": "a"}]}
-    ]  # fmt: skip
+        {
+            "type": "memory_20250818",
+            "name": "memory",
+            "cache_control": {"type": "ephemeral", "ttl": "1h"},
+            "strict": True,
+            "input_examples": [{"code": "a"}],
+        }
+    ]
 
 
 @pytest.mark.parametrize("provider", sorted(set(PROVIDERS) - {"anthropic"}))

@@ -86,11 +86,15 @@ CLICK: JsonObject = {"type": "tool_use", "id": "toolu_1", "name": "left_click", 
 ANSWER = frames(
     {"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": []}},
     {"type": "content_block_start", "index": 0, "content_block": CLICK},
-    {"type": "content_block_delta", "index": 0,
-     "delta": {"type": "input_json_delta", "partial_json": '{"coordinate": [3, 4]}'}},
+    {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": '{"coordinate": [3, 4]}'},
+    },
     {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}, {"type": "message_stop"},
-)  # fmt: skip
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}},
+    {"type": "message_stop"},
+)
 
 
 @pytest.mark.parametrize("provider", [CLAUDE, AnthropicBedrock("anthropic.m", region="us-east-1", api_key="k")])

@@ -60,21 +60,31 @@ def whole(block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | 
     [
         (whole(T.TEXT, TextDelta(0, "he"), TextDelta(0, "llo")), Text("hello")),
         (whole(T.TEXT, TextDelta(0, "")), None),
-        (whole(T.TEXT, TextDelta(0, "x"), CitationDelta(0, {"n": 1}), CitationDelta(0, {"n": 2})),
-         Text("x", ({"n": 1}, {"n": 2}))),
-        (whole(T.THINKING, ThinkingDelta(0, "hm"), SignatureDelta(0, "a"), SignatureDelta(0, "b")),
-         Thinking("hm", "b")),
+        (
+            whole(T.TEXT, TextDelta(0, "x"), CitationDelta(0, {"n": 1}), CitationDelta(0, {"n": 2})),
+            Text("x", ({"n": 1}, {"n": 2})),
+        ),
+        (
+            whole(T.THINKING, ThinkingDelta(0, "hm"), SignatureDelta(0, "a"), SignatureDelta(0, "b")),
+            Thinking("hm", "b"),
+        ),
         (whole(T.THINKING, SignatureDelta(0, "s")), Thinking("", "s")),
         (whole(T.THINKING), None),
         (whole(T.REFUSAL, RefusalDelta(0, "no")), Refusal("no")),
         (whole(T.REFUSAL), None),
         (whole(T.TOOL_USE, metadata=LOOK), ToolCall("1", "look", {})),
-        (whole(T.TOOL_USE, InputJsonDelta(0, '{"a'), InputJsonDelta(0, '":1}'), metadata=LOOK),
-         ToolCall("1", "look", {"a": 1})),
+        (
+            whole(T.TOOL_USE, InputJsonDelta(0, '{"a'), InputJsonDelta(0, '":1}'), metadata=LOOK),
+            ToolCall("1", "look", {"a": 1}),
+        ),
         (whole(T.TOOL_USE, InputJsonDelta(0, '{"a":'), metadata=LOOK), ToolCall("1", "look", '{"a":')),
         (
-            whole(T.TOOL_USE, InputValueDelta(0, "$.a[0]", "x"), InputValueDelta(0, "$.a[0]", "y", append=True),
-                  metadata=LOOK),
+            whole(
+                T.TOOL_USE,
+                InputValueDelta(0, "$.a[0]", "x"),
+                InputValueDelta(0, "$.a[0]", "y", append=True),
+                metadata=LOOK,
+            ),
             ToolCall("1", "look", {"a": ["xy"]}),
         ),
         (whole(T.TOOL_RESULT, TextDelta(0, "9"), metadata=FOUND), ToolResult("1", "9", name="search_result")),
@@ -86,7 +96,7 @@ def whole(block_type: BlockType, *deltas: BlockEvent, metadata: BlockMetadata | 
         (whole(T.OPAQUE, metadata=OpaqueMetadata("fallback")), OpaqueBlock("fallback")),
         (whole(T.TOOL_USE), ToolCall("", "", {})),
     ],
-)  # fmt: skip
+)
 def test_a_whole_block_makes_its_content(content: Content | None, expected: Content | None) -> None:
     assert content == expected
 

@@ -44,9 +44,14 @@ def usage(tokens: int) -> Usage:
 
 def test_the_last_snapshot_of_each_response_counts() -> None:
     state = fold(
-        (("a",), AttemptStart()), (("a",), usage(1)), (("a",), usage(3)), (("a",), COMPLETED), (("a",), AttemptStart()),
-        (("a",), usage(10)), (("a",), COMPLETED),
-    )  # fmt: skip
+        (("a",), AttemptStart()),
+        (("a",), usage(1)),
+        (("a",), usage(3)),
+        (("a",), COMPLETED),
+        (("a",), AttemptStart()),
+        (("a",), usage(10)),
+        (("a",), COMPLETED),
+    )
     assert state.usage == usage(13)
     assert state.own_usage == Usage()
     assert state.usage_by_model == {"": usage(13)}
@@ -54,9 +59,13 @@ def test_the_last_snapshot_of_each_response_counts() -> None:
 
 def test_the_model_of_a_run_is_kept_until_the_run_has_ended() -> None:
     records = [
-        (("a",), AttemptStart(model="small")), (("a",), usage(1)), (("b",), AttemptStart(model="large")),
-        (("b",), usage(4)), (("a",), COMPLETED), (("a",), RunStop()),
-    ]  # fmt: skip
+        (("a",), AttemptStart(model="small")),
+        (("a",), usage(1)),
+        (("b",), AttemptStart(model="large")),
+        (("b",), usage(4)),
+        (("a",), COMPLETED),
+        (("a",), RunStop()),
+    ]
     state = fold(*records)
     assert [request.model for request in state.inner.open.values()] == ["large"]
     assert state.usage_by_model == {"small": usage(1), "large": usage(4)}
@@ -64,9 +73,13 @@ def test_the_model_of_a_run_is_kept_until_the_run_has_ended() -> None:
 
 def test_runs_side_by_side_and_within_each_other_are_kept_apart() -> None:
     state = fold(
-        (("a",), usage(1)), (("b",), usage(2)), (("a", "c"), usage(4)), (("a",), COMPLETED), (("b",), COMPLETED),
+        (("a",), usage(1)),
+        (("b",), usage(2)),
+        (("a", "c"), usage(4)),
+        (("a",), COMPLETED),
+        (("b",), COMPLETED),
         (("a", "c"), COMPLETED),
-    )  # fmt: skip
+    )
     assert state.usage == usage(7)
 
 
@@ -84,10 +97,16 @@ def test_a_run_that_is_looked_at_by_itself_does_not_count_those_around_it() -> N
 def called(*before: Event) -> list[tuple[Path, Event]]:
     block = ToolUseMetadata("1", "look")
     return own(
-        RunStart(Conversation((Message.user("go"),))), TurnStart(), AttemptStart("p"), *before,
-        Status(ResponseStatus.STARTED), BlockStart(0, BlockType.TOOL_USE, block), InputJsonDelta(0, "{}"),
-        BlockStop(0, BlockType.TOOL_USE, metadata=block), ToolStart(CALL),
-    )  # fmt: skip
+        RunStart(Conversation((Message.user("go"),))),
+        TurnStart(),
+        AttemptStart("p"),
+        *before,
+        Status(ResponseStatus.STARTED),
+        BlockStart(0, BlockType.TOOL_USE, block),
+        InputJsonDelta(0, "{}"),
+        BlockStop(0, BlockType.TOOL_USE, metadata=block),
+        ToolStart(CALL),
+    )
 
 
 def completed(kind: StopKind) -> Status:

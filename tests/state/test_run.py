@@ -203,9 +203,15 @@ def test_an_abort_closes_what_is_open_and_leaves_a_conversation_that_can_be_sent
 
 def test_an_abort_keeps_results_of_tools_and_states_whether_the_others_were_started() -> None:
     state = fold(
-        *CALLS[:-1], *call("3", 2), completed(StopKind.TOOL_USE), MessageAdd((Message.user("by the way"),), "hook"),
-        ToolStart(called("1")), ToolStart(called("2")), ToolStop(ToolResult("2", "two")), RunAbort("cancel", "enough"),
-    )  # fmt: skip
+        *CALLS[:-1],
+        *call("3", 2),
+        completed(StopKind.TOOL_USE),
+        MessageAdd((Message.user("by the way"),), "hook"),
+        ToolStart(called("1")),
+        ToolStart(called("2")),
+        ToolStop(ToolResult("2", "two")),
+        RunAbort("cancel", "enough"),
+    )
     *_, results, last = state.conversation.messages
     assert [result.tool_use_id for result in results.tool_results] == ["1", "2", "3"]
     assert [result.text for result in results.tool_results][:2] == [STARTED_ONLY, "two"]
@@ -285,11 +291,21 @@ middle: st.SearchStrategy[Event] = st.one_of(
     st.builds(BlockAbort, st.integers(0, 2), st.sampled_from([T.TEXT, T.TOOL_USE])),
     st.builds(Usage, st.integers(0, 9)),
     st.sampled_from(
-        [STARTED, completed(), completed(StopKind.TOOL_USE), FAILED, TurnStop(), TurnStart(), AttemptStart("acme"),
-         AttemptRetract("later"), ToolStart(called("")), ToolStop(ToolResult("", "done")),
-         MessageAdd((Message.user("more"),), "hook")]
+        [
+            STARTED,
+            completed(),
+            completed(StopKind.TOOL_USE),
+            FAILED,
+            TurnStop(),
+            TurnStart(),
+            AttemptStart("acme"),
+            AttemptRetract("later"),
+            ToolStart(called("")),
+            ToolStop(ToolResult("", "done")),
+            MessageAdd((Message.user("more"),), "hook"),
+        ]
     ),
-)  # fmt: skip
+)
 
 
 TEXTS = st.lists(st.sampled_from(["a", "{", "}", ""]), max_size=3)

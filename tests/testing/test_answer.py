@@ -8,9 +8,13 @@ from rxworker.testing.server import split_frames
 
 @pytest.mark.parametrize(
     ("data", "lines", "count"),
-    [(b"", False, 0), (b"data: 1\n\ndata: 2\n\n", False, 2), (b"data: 1\r\n\r\ndata: 2", False, 2),
-     (b'{"a":1}\n{"b":2}\n', True, 2)],
-)  # fmt: skip
+    [
+        (b"", False, 0),
+        (b"data: 1\n\ndata: 2\n\n", False, 2),
+        (b"data: 1\r\n\r\ndata: 2", False, 2),
+        (b'{"a":1}\n{"b":2}\n', True, 2),
+    ],
+)
 def test_frames_joined_are_the_recording(data: bytes, lines: bool, count: int) -> None:
     frames = split_frames(data, lines=lines)
 

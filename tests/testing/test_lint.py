@@ -87,20 +87,30 @@ def test_a_sound_response_draws_no_complaint(events: Sequence[Event]) -> None:
         ([BEGIN, Error("x", "y"), DONE], "event 2: Status(COMPLETED) after an Error"),
         ([BEGIN], "end: the response has no terminal status"),
         ([BEGIN, START, BEGIN, DONE], "event 2: block 0 (text) is still open when it was retracted"),
-        ([BEGIN, BlockStart(0, TOOL), BlockStop(0, TOOL), DONE],
-         "event 1: block 0 (tool_use) starts without the id and the name of its call"),
-        ([BEGIN, BlockStart(0, TOOL, CALL), BlockStop(0, TOOL), DONE],
-         "event 2: block 0 (tool_use) does not end with the id and the name of its start"),
         (
-            [BEGIN, BlockStart(0, TOOL, CALL), BlockStop(0, TOOL, metadata=CALL), BlockStart(1, TOOL, CALL),
-             BlockStop(1, TOOL, metadata=CALL), DONE],
+            [BEGIN, BlockStart(0, TOOL), BlockStop(0, TOOL), DONE],
+            "event 1: block 0 (tool_use) starts without the id and the name of its call",
+        ),
+        (
+            [BEGIN, BlockStart(0, TOOL, CALL), BlockStop(0, TOOL), DONE],
+            "event 2: block 0 (tool_use) does not end with the id and the name of its start",
+        ),
+        (
+            [
+                BEGIN,
+                BlockStart(0, TOOL, CALL),
+                BlockStop(0, TOOL, metadata=CALL),
+                BlockStart(1, TOOL, CALL),
+                BlockStop(1, TOOL, metadata=CALL),
+                DONE,
+            ],
             "event 3: block 1 (tool_use) has the id of an earlier call: 1",
         ),
         ([BEGIN, START, BlockStop(0, TOOL), DONE], "event 2: block 0 (text) ends as tool_use"),
         ([BEGIN, START, ThinkingDelta(0, "x"), STOP, DONE], "event 2: block 0 (text) has a ThinkingDelta"),
         ([BEGIN, START, InputJsonDelta(0, "{}"), STOP, DONE], "event 2: block 0 (text) has a InputJsonDelta"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_response_draws_its_complaint(events: Sequence[Event], complaint: str) -> None:
     assert lint(events) == [complaint]
 
@@ -140,14 +150,18 @@ def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) ->
         ([TurnStart(), TurnStart()], "seq 2: TurnStart within a turn"),
         ([TurnStop()], "seq 1: TurnStop outside of a turn"),
         ([RunStop(), RunStop()], "seq 2: RunStop after RunStop"),
-        ([AttemptStart(), BEGIN, START, AttemptRetract("x")],
-         "seq 4: block 0 (text) is still open when it was retracted"),
+        (
+            [AttemptStart(), BEGIN, START, AttemptRetract("x")],
+            "seq 4: block 0 (text) is still open when it was retracted",
+        ),
         ([AttemptStart(), BEGIN, AttemptStart()], "seq 3: the response has no terminal status"),
-        ([AttemptStart(), BEGIN, START, RunAbort("cancel", "x")],
-         "seq 4: block 0 (text) is still open when it was retracted"),
+        (
+            [AttemptStart(), BEGIN, START, RunAbort("cancel", "x")],
+            "seq 4: block 0 (text) is still open when it was retracted",
+        ),
         ([RunStop(), BEGIN, DONE], "seq 2: Status after RunStop"),
     ],
-)  # fmt: skip
+)
 def test_a_broken_run_draws_its_complaint(events: Sequence[Event], complaint: str) -> None:
     assert lint(records(*events))[0] == complaint
 

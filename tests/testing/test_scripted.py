@@ -68,14 +68,23 @@ def test_a_reply_becomes_the_events_of_a_response() -> None:
 
     assert hear(ScriptedModel([reply], model="m")).events == [
         Status(ResponseStatus.STARTED, "response_1", "m"),
-        BlockStart(0, BlockType.THINKING), ThinkingDelta(0, "hmm"), ThinkingDelta(0, "..."), SignatureDelta(0, "seal"),
-        BlockStop(0, BlockType.THINKING), BlockStart(1, BlockType.TEXT), TextDelta(1, "Hel"), TextDelta(1, "lo"),
-        BlockStop(1, BlockType.TEXT), BlockStart(2, BlockType.TOOL_USE, which), InputJsonDelta(2, '{"a'),
-        InputJsonDelta(2, 't":'), InputJsonDelta(2, "1}"),
+        BlockStart(0, BlockType.THINKING),
+        ThinkingDelta(0, "hmm"),
+        ThinkingDelta(0, "..."),
+        SignatureDelta(0, "seal"),
+        BlockStop(0, BlockType.THINKING),
+        BlockStart(1, BlockType.TEXT),
+        TextDelta(1, "Hel"),
+        TextDelta(1, "lo"),
+        BlockStop(1, BlockType.TEXT),
+        BlockStart(2, BlockType.TOOL_USE, which),
+        InputJsonDelta(2, '{"a'),
+        InputJsonDelta(2, 't":'),
+        InputJsonDelta(2, "1}"),
         BlockStop(2, BlockType.TOOL_USE, metadata=which),
         USAGE,
         Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE)),
-    ]  # fmt: skip
+    ]
 
 
 def test_the_stream_is_cold_and_each_subscription_takes_the_next_reply() -> None:
@@ -127,10 +136,13 @@ def test_a_scripted_error_aborts_the_block_and_ends_the_stream() -> None:
 
     assert heard.events == [
         Status(ResponseStatus.STARTED, "response_1", "scripted"),
-        BlockStart(0, BlockType.TEXT), TextDelta(0, "half"), USAGE, BlockAbort(0, BlockType.TEXT, "Overloaded"),
+        BlockStart(0, BlockType.TEXT),
+        TextDelta(0, "half"),
+        USAGE,
+        BlockAbort(0, BlockType.TEXT, "Overloaded"),
         Error("overloaded_error", "Overloaded", True, "overloaded"),
         Status(ResponseStatus.FAILED),
-    ]  # fmt: skip
+    ]
     (error,) = heard.errors
     assert isinstance(error, ProviderError)
     assert (error.kind, error.code, error.retryable) == ("overloaded", "overloaded_error", True)

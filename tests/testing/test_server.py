@@ -157,9 +157,13 @@ async def test_a_dropped_connection_answers_nothing(client: aiohttp.ClientSessio
 
 @pytest.mark.parametrize(
     "answer",
-    [ServedResponse(say("half") + stall()), ServedResponse(say("half"), stall_after=4),
-     ServedResponse(say("half"), stall_at=400), ServedResponse(say("half" * 1000), pace=0.01)],
-)  # fmt: skip
+    [
+        ServedResponse(say("half") + stall()),
+        ServedResponse(say("half"), stall_after=4),
+        ServedResponse(say("half"), stall_at=400),
+        ServedResponse(say("half" * 1000), pace=0.01),
+    ],
+)
 async def test_a_client_that_leaves_is_noticed(client: aiohttp.ClientSession, answer: ServedResponse) -> None:
     async with ReplayServer([answer]) as server:
         async with client.post(server.base_url + ANTHROPIC, json={}) as got:

@@ -27,9 +27,13 @@ Frames = Callable[[Reply], list[bytes]]
 Object = dict[str, Json]
 
 ALL = [
-    anthropic_frames, openai_chat_frames, openai_responses_frames, gemini_frames, gemini_interactions_frames,
+    anthropic_frames,
+    openai_chat_frames,
+    openai_responses_frames,
+    gemini_frames,
+    gemini_interactions_frames,
     ollama_frames,
-]  # fmt: skip
+]
 
 
 def payloads(frames: list[bytes]) -> list[Json]:
@@ -59,9 +63,15 @@ def test_anthropic_names_each_frame_after_its_type() -> None:
 
     names = [frame.split(b"\n")[0].removeprefix(b"event: ").decode() for frame in frames]
     assert names == [
-        "message_start", "content_block_start", "ping", "content_block_delta", "content_block_delta",
-        "content_block_stop", "message_delta", "message_stop",
-    ]  # fmt: skip
+        "message_start",
+        "content_block_start",
+        "ping",
+        "content_block_delta",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+    ]
     assert [at(payload, "type") for payload in payloads(frames)] == names
 
 
@@ -86,8 +96,11 @@ def test_anthropic_counts_the_cache_apart_from_the_input() -> None:
     told = payloads(anthropic_frames(say("x", usage=usage)))
 
     assert at(told[-2], "usage") == {
-        "input_tokens": 10, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 60, "output_tokens": 7,
-    }  # fmt: skip
+        "input_tokens": 10,
+        "cache_creation_input_tokens": 30,
+        "cache_read_input_tokens": 60,
+        "output_tokens": 7,
+    }
     assert at(told[0], "message", "usage", "output_tokens") == 1
 
 
@@ -149,12 +162,26 @@ def test_responses_names_and_numbers_each_frame() -> None:
 
     names = [frame.split(b"\n")[0].removeprefix(b"event: response.").decode() for frame in frames]
     assert names == [
-        "created", "in_progress", "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta",
-        "reasoning_summary_text.done", "reasoning_summary_part.done", "output_item.done", "output_item.added",
-        "content_part.added", "output_text.delta", "output_text.done", "content_part.done", "output_item.done",
-        "output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done",
+        "created",
+        "in_progress",
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "output_item.done",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
         "completed",
-    ]  # fmt: skip
+    ]
     assert [at(p, "sequence_number") for p in payloads(frames)] == list(range(19))
 
 
@@ -229,9 +256,12 @@ def test_gemini_counts_thoughts_apart_and_what_is_written_at_the_end() -> None:
         "totalTokenCount": 100,
     }
     assert at(last, "usageMetadata") == {
-        "promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 4, "thoughtsTokenCount": 3,
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 4,
+        "thoughtsTokenCount": 3,
         "totalTokenCount": 107,
-    }  # fmt: skip
+    }
 
 
 def test_gemini_ends_with_bare_json_when_it_fails() -> None:

@@ -44,13 +44,18 @@ Through = Callable[[Reply], list[ResponseEvent]]
 USAGE = Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60, cache_creation_tokens=30)
 CALLS = Reply(tool_calls=(Call("look", {"at": "世界", "n": [1]}, "id-1"), Call("now", id="id-2")))
 REPLIES = [
-    say("Hello, 世界."), think("hmm") + say("Hello"), say("Let me look.") + CALLS, think("two") + CALLS,
+    say("Hello, 世界."),
+    think("hmm") + say("Hello"),
+    say("Let me look.") + CALLS,
+    think("two") + CALLS,
     say("cut off here", stop=StopKind.MAX_TOKENS),
     say("", usage=Usage(input_tokens=1, output_tokens=0)),
-    say("half") + cut(), say("half") + fail("no more", "server"), CALLS + cut(),
+    say("half") + cut(),
+    say("half") + fail("no more", "server"),
+    CALLS + cut(),
     fail("too many requests, slow down", "rate_limit"),  # Ollama has only the words to tell by
     fail("nobody there", "server"),
-]  # fmt: skip
+]
 
 
 def anthropic(reply: Reply) -> list[ResponseEvent]:

@@ -52,9 +52,12 @@ def test_texts_are_collected_block_by_block() -> None:
 
 def test_empty_open_and_aborted_texts_are_not_collected() -> None:
     texts = texts_of(
-        BlockStart(0, T.TEXT), BlockStop(0, T.TEXT), TextDelta(1, "open"), TextDelta(2, "aborted"),
+        BlockStart(0, T.TEXT),
+        BlockStop(0, T.TEXT),
+        TextDelta(1, "open"),
+        TextDelta(2, "aborted"),
         BlockAbort(2, T.TEXT),
-    )  # fmt: skip
+    )
     assert texts.collected() == []
 
 

@@ -56,16 +56,23 @@ def start_of_call(index: int) -> BlockStart:
 
 
 block_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(BlockStart, indices, st.sampled_from([T.TEXT, T.THINKING, T.IMAGE])), indices.map(start_of_call),
-    st.builds(TextDelta, indices, texts), st.builds(TextDelta, indices, texts),
-    st.builds(ThinkingDelta, indices, texts), st.builds(InputJsonDelta, indices, texts),
-    st.builds(BlockStop, indices, types), st.builds(BlockAbort, indices, types),
-)  # fmt: skip
+    st.builds(BlockStart, indices, st.sampled_from([T.TEXT, T.THINKING, T.IMAGE])),
+    indices.map(start_of_call),
+    st.builds(TextDelta, indices, texts),
+    st.builds(TextDelta, indices, texts),
+    st.builds(ThinkingDelta, indices, texts),
+    st.builds(InputJsonDelta, indices, texts),
+    st.builds(BlockStop, indices, types),
+    st.builds(BlockAbort, indices, types),
+)
 of_one_block = block_events.filter(lambda event: is_block_event(event) and event.index == 0)
 other_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(Status, st.sampled_from([ResponseStatus.STARTED, ResponseStatus.COMPLETED])), st.just(Ping()),
-    st.just(Usage(1)), st.just(AttemptStart()), st.just(AttemptRetract("overloaded")),
-)  # fmt: skip
+    st.builds(Status, st.sampled_from([ResponseStatus.STARTED, ResponseStatus.COMPLETED])),
+    st.just(Ping()),
+    st.just(Usage(1)),
+    st.just(AttemptStart()),
+    st.just(AttemptRetract("overloaded")),
+)
 streams = st.lists(st.one_of(block_events, block_events, other_events), max_size=30)
 
 

@@ -77,9 +77,14 @@ class Counting:
 def everything(timeline: Timeline) -> list[object]:
     seen: list[object] = []
     registrations: list[Callable[[Callable[[object], None]], abc.DisposableBase]] = [
-        timeline.on_usage, timeline.on_ping, timeline.on_status, timeline.on_error, timeline.on_text_block,
-        timeline.on_thinking_block, timeline.on_tool_use_block,
-    ]  # fmt: skip
+        timeline.on_usage,
+        timeline.on_ping,
+        timeline.on_status,
+        timeline.on_error,
+        timeline.on_text_block,
+        timeline.on_thinking_block,
+        timeline.on_tool_use_block,
+    ]
     for register in registrations:
         register(seen.append)
     return seen
@@ -94,8 +99,13 @@ def test_meta_events_keep_their_place_between_the_events_of_blocks() -> None:
     timeline = Timeline()
     seen = everything(timeline)
     story: list[Event] = [
-        Status(ResponseStatus.STARTED), TextDelta(0, "a"), Ping(), TextDelta(0, "b"), Usage(1), Error("x", "y"),
-    ]  # fmt: skip
+        Status(ResponseStatus.STARTED),
+        TextDelta(0, "a"),
+        Ping(),
+        TextDelta(0, "b"),
+        Usage(1),
+        Error("x", "y"),
+    ]
     play(timeline, *story)
     assert seen == story
 
@@ -113,9 +123,14 @@ def test_text_blocks_have_typed_events_and_a_scope_each() -> None:
     timeline.on_text_block(handler)
     reason = StopReason(StopKind.END_TURN)
     play(
-        timeline, BlockStart(0, T.TEXT), TextDelta(0, "a"), CitationDelta(0, {}), BlockStop(0, T.TEXT, reason),
-        BlockStart(1, T.TEXT), BlockAbort(1, T.TEXT, "cut"),
-    )  # fmt: skip
+        timeline,
+        BlockStart(0, T.TEXT),
+        TextDelta(0, "a"),
+        CitationDelta(0, {}),
+        BlockStop(0, T.TEXT, reason),
+        BlockStart(1, T.TEXT),
+        BlockAbort(1, T.TEXT, "cut"),
+    )
     assert handler.scopes == [
         [TextBlockStart(0), TextDelta(0, "a"), CitationDelta(0, {}), TextBlockStop(0, reason)],
         [TextBlockStart(1), TextBlockAbort(1, "cut")],
@@ -126,9 +141,14 @@ def test_thinking_blocks_have_typed_events() -> None:
     timeline, handler = Timeline(), Counting()
     timeline.on_thinking_block(handler)
     play(
-        timeline, BlockStart(0, T.THINKING), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), BlockStop(0, T.THINKING),
-        BlockStart(1, T.THINKING), BlockAbort(1, T.THINKING, "cut"),
-    )  # fmt: skip
+        timeline,
+        BlockStart(0, T.THINKING),
+        ThinkingDelta(0, "hm"),
+        SignatureDelta(0, "s"),
+        BlockStop(0, T.THINKING),
+        BlockStart(1, T.THINKING),
+        BlockAbort(1, T.THINKING, "cut"),
+    )
     assert handler.scopes == [
         [ThinkingBlockStart(0), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), ThinkingBlockStop(0)],
         [ThinkingBlockStart(1), ThinkingBlockAbort(1, "cut")],
@@ -139,10 +159,15 @@ def test_start_and_stop_of_a_tool_call_carry_its_id_and_name() -> None:
     timeline, handler = Timeline(), Counting()
     timeline.on_tool_use_block(handler)
     play(
-        timeline, BlockStart(0, T.TOOL_USE, LOOK), InputJsonDelta(0, "{}"), BlockStop(0, T.TOOL_USE),
-        InputJsonDelta(1, "{}"), BlockStop(1, T.TOOL_USE, metadata=LOOK), BlockStart(2, T.TOOL_USE, LOOK),
+        timeline,
+        BlockStart(0, T.TOOL_USE, LOOK),
+        InputJsonDelta(0, "{}"),
+        BlockStop(0, T.TOOL_USE),
+        InputJsonDelta(1, "{}"),
+        BlockStop(1, T.TOOL_USE, metadata=LOOK),
+        BlockStart(2, T.TOOL_USE, LOOK),
         BlockAbort(2, T.TOOL_USE, "cut"),
-    )  # fmt: skip
+    )
     assert handler.scopes == [
         [ToolUseBlockStart(0, "1", "look"), InputJsonDelta(0, "{}"), ToolUseBlockStop(0, "1", "look")],
         [InputJsonDelta(1, "{}"), ToolUseBlockStop(1, "1", "look")],

@@ -134,9 +134,13 @@ def test_numpy_style_is_read() -> None:
     assert read.description == ("Look the weather up.\n\nIt asks the nearest station.\n\nNotes\n-----\nIt is slow.")
     assert read.parameters == {
         "city": "Where to look: a city, without its country. Not an address.",
-        "days": "How far ahead.", "hours": "How far ahead.", "unit": "For the numbers.", "names": "More.", "empty": "",
+        "days": "How far ahead.",
+        "hours": "How far ahead.",
+        "unit": "For the numbers.",
+        "names": "More.",
+        "empty": "",
         "seed": "For the noise.",
-    }  # fmt: skip
+    }
 
 
 def test_a_heading_of_numpy_needs_its_line_below() -> None:

@@ -116,9 +116,16 @@ def awaitable_from_thread(end: BaseException) -> Callable[..., object]:
 
 
 SORTS = [
-    plain, coroutine, coroutine_later, generator, async_generator, cleaning_up, observable, observable_later,
+    plain,
+    coroutine,
+    coroutine_later,
+    generator,
+    async_generator,
+    cleaning_up,
+    observable,
+    observable_later,
     awaitable_from_thread,
-]  # fmt: skip
+]
 POLICIES: list[dict[str, Any]] = [{}, {"timeout": 30.0}, {"effect": "pure"}]
 
 

@@ -18,9 +18,12 @@ from rxworker.tools.run import run_call
 
 
 @tool(
-    strict=True, cache_control=CachePoint("1h"), defer_loading=True, allowed_callers=["direct", "programmatic"],
+    strict=True,
+    cache_control=CachePoint("1h"),
+    defer_loading=True,
+    allowed_callers=["direct", "programmatic"],
     input_examples=[{"a": 1}, {"a": 2}],
-)  # fmt: skip
+)
 def twice(a: int) -> int:
     """Twice as much."""
     return 2 * a
@@ -34,10 +37,17 @@ async def shout(text: str, context: ToolContext) -> str:
 
 def test_the_settings_are_in_the_meta() -> None:
     assert msgspec.structs.asdict(twice.meta) | {"input_schema": {}} == {
-        "name": "twice", "description": "Twice as much.", "input_schema": {}, "strict": True,
-        "cache_control": CachePoint("1h"), "defer_loading": True, "allowed_callers": ("direct", "programmatic"),
-        "input_examples": ({"a": 1}, {"a": 2}), "format": None, "native": None,
-    }  # fmt: skip
+        "name": "twice",
+        "description": "Twice as much.",
+        "input_schema": {},
+        "strict": True,
+        "cache_control": CachePoint("1h"),
+        "defer_loading": True,
+        "allowed_callers": ("direct", "programmatic"),
+        "input_examples": ({"a": 1}, {"a": 2}),
+        "format": None,
+        "native": None,
+    }
 
 
 async def test_a_worker_runs_a_tool_that_anthropic_defines() -> None:

@@ -290,10 +290,13 @@ def test_references_are_written_out_and_what_has_no_end_allows_anything() -> Non
             "Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "at": {"$ref": "#/$defs/At"}}},
             "At": {"type": "string"},
         },
-        "properties": {"node": {"$ref": "#/$defs/Node", "description": "The first."},
-                       "far": {"$ref": "https://example.org/schema"}, "lost": {"$ref": "#/$defs/Nowhere"},
-                       "all": {"type": "array", "items": [{"$ref": "#/$defs/At"}]}},
-    }  # fmt: skip
+        "properties": {
+            "node": {"$ref": "#/$defs/Node", "description": "The first."},
+            "far": {"$ref": "https://example.org/schema"},
+            "lost": {"$ref": "#/$defs/Nowhere"},
+            "all": {"type": "array", "items": [{"$ref": "#/$defs/At"}]},
+        },
+    }
     node: JsonObject = {
         "type": "object",
         "properties": {"next": {}, "at": {"type": "string"}},

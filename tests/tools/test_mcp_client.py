@@ -73,9 +73,14 @@ async def test_a_prompt_becomes_messages_for_a_run(client: McpClient) -> None:
 
 async def test_the_model_lists_and_reads_resources_itself(client: McpClient) -> None:
     model = ScriptedModel(
-        [call("sea_list_resources"), call("sea_read_resource", uri="note:///harbour/Brest"),
-         call("sea_read_resource", uri="note:///horn"), call("sea_read_resource", uri="note:///nowhere"), say("Done.")]
-    )  # fmt: skip
+        [
+            call("sea_list_resources"),
+            call("sea_read_resource", uri="note:///harbour/Brest"),
+            call("sea_read_resource", uri="note:///horn"),
+            call("sea_read_resource", uri="note:///nowhere"),
+            say("Done."),
+        ]
+    )
     result = await Worker(model, tools=client.resource_tools(prefix="sea_")).run("go")
     listed, read, horn, missing = [each for message in result.conversation.messages for each in message.tool_results]
     assert "note:///tides" in listed.text

@@ -48,9 +48,14 @@ ROOTS = types.ListRootsRequest()
 NESTED: JsonObject = {"type": "object", "properties": {"a": {"type": "object"}}}
 ODD = types.ElicitRequest(params=types.ElicitRequestFormParams(message="What?", requested_schema=NESTED))
 REQUESTS: dict[str, dict[str, Any]] = {
-    "book": {"party": ASK}, "both": {"party": ASK, "sign": SIGN_IN}, "sign": {"sign": SIGN_IN},
-    "roots": {"party": ASK, "roots": ROOTS}, "odd": {"odd": ODD}, "state": {}, "look": {},
-}  # fmt: skip
+    "book": {"party": ASK},
+    "both": {"party": ASK, "sign": SIGN_IN},
+    "sign": {"sign": SIGN_IN},
+    "roots": {"party": ASK, "roots": ROOTS},
+    "odd": {"odd": ODD},
+    "state": {},
+    "look": {},
+}
 """What each tool requires before it does anything."""
 
 
@@ -110,9 +115,12 @@ ANSWERS: list[tuple[str, list[Decision], str]] = [
     ("book", [Answer("It is closed.")], "It is closed."),
     ("sign", [Approve()], "sign [{'action': 'accept'}]"),
     ("sign", [Deny("no")], "sign [{'action': 'decline'}]"),
-    ("both", [Approve({"guests": 1}), Deny()],
-     "both [{'action': 'accept', 'content': {'guests': 1}}, {'action': 'decline'}]"),
-]  # fmt: skip
+    (
+        "both",
+        [Approve({"guests": 1}), Deny()],
+        "both [{'action': 'accept', 'content': {'guests': 1}}, {'action': 'decline'}]",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "decisions", "expected"), ANSWERS)
@@ -291,11 +299,14 @@ CONTENTS: list[tuple[JsonObject, Json, str]] = [
     ({"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "b", ""),
     ({"type": "string", "enum": ["a", "b"]}, "c", "is not among: a, b"),
     ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, "A", "is not among: a"),
-    ({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1}, ["a", "b"],
-     "has more than 1 items"),
+    (
+        {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "maxItems": 1},
+        ["a", "b"],
+        "has more than 1 items",
+    ),
     ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}, "minItems": 1}, ["a"], ""),
     ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ["b"], "is not among: a"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("field", "value", "problem"), CONTENTS)
@@ -344,10 +355,21 @@ def test_a_schema_that_is_not_a_form_is_refused(schema: JsonObject) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["javascript:alert(1)", "file:///etc/passwd", "https://", "https://a b", "https://ex\u0430mple.org", "http://[",
-     "data:,x", "https://bank.example@example.org/", "https://me:secret@example.org/",
-     "https://bank.example\\@example.org/", "https://example.org:99999999/", "https://example.org/" + "x" * 100_000],
-)  # fmt: skip
+    [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://",
+        "https://a b",
+        "https://ex\u0430mple.org",
+        "http://[",
+        "data:,x",
+        "https://bank.example@example.org/",
+        "https://me:secret@example.org/",
+        "https://bank.example\\@example.org/",
+        "https://example.org:99999999/",
+        "https://example.org/" + "x" * 100_000,
+    ],
+)
 def test_an_address_that_is_not_of_the_web_is_refused(url: str) -> None:
     params: JsonObject = {"mode": "url", "message": "?", "url": url}
     asked = question_of({"method": "elicitation/create", "params": params}, "s")

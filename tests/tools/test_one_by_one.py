@@ -98,10 +98,19 @@ def drawn(drawing: str) -> Heard:
 @WAYS
 @pytest.mark.parametrize(
     ("items", "expected"),
-    [("-A-B-|", "-A-B-|"), ("-a----b----|", "----a----b-|"), ("-a-b-c-|", "----a--b--(c,|)"),
-     ("-a-B----c---|", "----(a,B)--c|"), ("-(a,b)-|", "----a--(b,|)"), ("--|", "--|"), ("-a-x-b-|", "----a--#"),
-     ("-x|", "----#"), ("-x-b-------|", "----#"), ("(a,b,|)", "---a--(b,|)")],
-)  # fmt: skip
+    [
+        ("-A-B-|", "-A-B-|"),
+        ("-a----b----|", "----a----b-|"),
+        ("-a-b-c-|", "----a--b--(c,|)"),
+        ("-a-B----c---|", "----(a,B)--c|"),
+        ("-(a,b)-|", "----a--(b,|)"),
+        ("--|", "--|"),
+        ("-a-x-b-|", "----a--#"),
+        ("-x|", "----#"),
+        ("-x-b-------|", "----#"),
+        ("(a,b,|)", "---a--(b,|)"),
+    ],
+)
 def test_items_wait_in_order_and_the_end_after_them(items: str, expected: str, way: Way) -> None:
     test = Marbles()
     assert played(test.cold(items).pipe(one_by_one(slow)), way, test) == drawn(expected)

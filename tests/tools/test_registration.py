@@ -55,9 +55,13 @@ def test_a_schema_that_is_too_deep_for_json_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{}, {"type": "object"}, {"type": "object", "properties": {"a": {"default": {"$ref": "is data here"}}}},
-     nested(20)],
-)  # fmt: skip
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "properties": {"a": {"default": {"$ref": "is data here"}}}},
+        nested(20),
+    ],
+)
 def test_what_providers_take_is_taken(schema: Any) -> None:
     assert Toolbox([Plain(schema)]).names == ("plain",)
 

@@ -418,9 +418,12 @@ async def test_starts_are_reported_when_a_call_gets_its_turn() -> None:
     calls = [call("step", n, name=n) for n in "ab"] + [call("none", "c")]
     await run_calls(Toolbox([step]), calls, heard.append, limit=1)
     assert [event for event in heard if not isinstance(event, ToolStop)] == [
-        ToolStart(calls[0]), ToolProgress("a", {"at": "a"}), ToolStart(calls[1], 1), ToolProgress("b", {"at": "b"}, 1),
+        ToolStart(calls[0]),
+        ToolProgress("a", {"at": "a"}),
+        ToolStart(calls[1], 1),
+        ToolProgress("b", {"at": "b"}, 1),
         ToolStart(calls[2], 2),
-    ]  # fmt: skip
+    ]
 
 
 async def test_progress_from_a_thread_arrives_in_order_on_the_loop() -> None:

@@ -211,8 +211,11 @@ def test_a_parameter_is_described_where_it_is_nearest() -> None:
         """
 
     assert [schema["description"] for schema in properties(go).values()] == [
-        "from the type", "from the Meta", "from the docstring", "Somewhere.",
-    ]  # fmt: skip
+        "from the type",
+        "from the Meta",
+        "from the docstring",
+        "Somewhere.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,12 @@ def plain(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> O
         return throw(explain(error))
 
     return source.pipe(
-        time_out(None, times.idle, clock), ops.catch(explained), receive(Lines), time_out(times.first, None, clock),
+        time_out(None, times.idle, clock),
+        ops.catch(explained),
+        receive(Lines),
+        time_out(times.first, None, clock),
         retry_before_first(RETRY.delay, clock),
-    )  # fmt: skip
+    )
 
 
 def as_one(source: Observable[bytes], times: Timeouts, clock: TestScheduler) -> Observable[ResponseEvent]:

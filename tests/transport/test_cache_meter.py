@@ -352,9 +352,14 @@ def test_two_tool_calls_with_text_arguments_can_be_noted() -> None:
 
 @pytest.mark.parametrize(
     ("now", "is_noted"),
-    [({"a": 1, "b": [{"c": True}]}, False), ({"b": [{"c": True}], "a": 1}, True),
-     ({"a": 1.0, "b": [{"c": True}]}, True), ({"a": 1, "b": [{"c": 1}]}, True), ({"a": 1, "b": []}, True)],
-)  # fmt: skip
+    [
+        ({"a": 1, "b": [{"c": True}]}, False),
+        ({"b": [{"c": True}], "a": 1}, True),
+        ({"a": 1.0, "b": [{"c": True}]}, True),
+        ({"a": 1, "b": [{"c": 1}]}, True),
+        ({"a": 1, "b": []}, True),
+    ],
+)
 def test_what_a_cache_sees_of_arguments_is_noted(now: JsonObject, is_noted: bool) -> None:
     """Also what is equal to Python."""
     called = Message.assistant(ToolCall("c", "look", {"a": 1, "b": [{"c": True}]}))

@@ -199,10 +199,13 @@ async def test_a_connection_that_drops_before_any_byte_is_tried_again(make_provi
 
 @pytest.mark.parametrize(
     "broken",
-    [ServedResponse.from_frames([b": a comment\n\n"], cut_after=1),
-     ServedResponse.from_frames([b"data: {"], cut_after=1), ServedResponse.from_frames([b": a comment\n\n"]),
-     ServedResponse.from_frames([])],
-)  # fmt: skip
+    [
+        ServedResponse.from_frames([b": a comment\n\n"], cut_after=1),
+        ServedResponse.from_frames([b"data: {"], cut_after=1),
+        ServedResponse.from_frames([b": a comment\n\n"]),
+        ServedResponse.from_frames([]),
+    ],
+)
 async def test_an_answer_that_ends_before_its_first_event_is_tried_again(
     make_provider: MakeProvider, broken: ServedResponse
 ) -> None:

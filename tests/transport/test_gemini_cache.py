@@ -103,16 +103,20 @@ ROWS: Rows = {
     "another beginning": ([asked("a"), asked("a", system=SYSTEM + ".")], ["whole", "whole"]),
     "another choice of tools": ([asked("a"), asked("a", tool_choice=ToolChoice("none"))], ["whole", "whole"]),
     "another key": ([asked("a"), asked("a", provider=Gemini("gemini-3.8-flash", api_key="other"))], ["whole", "whole"]),
-    "another model": ([asked("a"), asked("a", provider=Gemini("gemini-3.6-flash", api_key="key-0123456789"))],
-                      ["whole", "whole"]),
+    "another model": (
+        [asked("a"), asked("a", provider=Gemini("gemini-3.6-flash", api_key="key-0123456789"))],
+        ["whole", "whole"],
+    ),
     "a cache of its own": ([asked("a"), asked("a", extra={"cachedContent": "cachedContents/mine"})], ["whole", "lost"]),
-    "a model without explicit caches": ([asked("a", provider=Gemini("gemini-4-argon", api_key="k"))] * 2,
-                                        ["whole", "whole"]),
+    "a model without explicit caches": (
+        [asked("a", provider=Gemini("gemini-4-argon", api_key="k"))] * 2,
+        ["whole", "whole"],
+    ),
     "another protocol": ([asked("a", provider=OpenAIChat("gpt-5.4", api_key="k"))] * 2, ["whole", "whole"]),
     "a long first message": ([asked(LONG, "yes", "b"), asked(LONG, "yes", "b", "yes", "c")], ["whole", "cached"]),
     "other settings do not matter": ([asked("a"), asked("b", max_tokens=5, temperature=0.5)], ["whole", "cached"]),
     "no system text, but a long message": ([asked(LONG, "yes", text, system="") for text in "bc"], ["whole", "cached"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ROWS)

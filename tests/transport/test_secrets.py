@@ -37,10 +37,15 @@ def shown(error: BaseException | None) -> str:
 
 @pytest.mark.parametrize(
     "answer",
-    [ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}}),
-     ServedResponse.from_status(500, body=f"<p>x-api-key: {KEY}</p>".encode()), ServedResponse.dropped(),
-     ServedResponse.garbage(), say("Hello") + cut(), ServedResponse.from_frames([b"data: {"], cut_after=1)],
-)  # fmt: skip
+    [
+        ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}}),
+        ServedResponse.from_status(500, body=f"<p>x-api-key: {KEY}</p>".encode()),
+        ServedResponse.dropped(),
+        ServedResponse.garbage(),
+        say("Hello") + cut(),
+        ServedResponse.from_frames([b"data: {"], cut_after=1),
+    ],
+)
 async def test_no_error_shows_the_key(
     make_provider: MakeProvider, answer: AnswerLike, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -109,9 +109,12 @@ def test_operators_about_time_keep_the_type() -> None:
         return None
 
     timed = source.pipe(
-        retry_before_first(never, scheduler), time_out(30.0, 30.0, scheduler), coalesce(0.05, scheduler),
-        fail_on_error(), Timeline(),
-    )  # fmt: skip
+        retry_before_first(never, scheduler),
+        time_out(30.0, 30.0, scheduler),
+        coalesce(0.05, scheduler),
+        fail_on_error(),
+        Timeline(),
+    )
     assert_type(timed, Observable[ResponseEvent])
     assert_type(merge_deltas([TextDelta(0, "a")]), list[TextDelta])
 

@@ -190,9 +190,13 @@ def answer(request: Request) -> Reply:
         ]
         why = think("Three services were deployed. I compare their error rates first.")
         return (
-            why + say("I compare the error rates of the three services.") + rates[0] + rates[1] + rates[2] + used(1_180,
-                164)
-        )  # fmt: skip
+            why
+            + say("I compare the error rates of the three services.")
+            + rates[0]
+            + rates[1]
+            + rates[2]
+            + used(1_180, 164)
+        )
     if "diff" not in names:
         why = think("Only checkout rose. What did its release change?")
         return why + call("diff", service="checkout", release="4.12") + used(1_690, 97)

@@ -77,9 +77,16 @@ def bill() -> str:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files.append({"type": "file", "name": name, "hashes": [{"alg": "SHA-256", "content": digest}]})
         components.append(
-            {"type": "library", "bom-ref": one.purl, "name": one.package, "version": one.version, "purl": one.purl,
-             "licenses": [{"expression": one.licence}], "components": files}
-        )  # fmt: skip
+            {
+                "type": "library",
+                "bom-ref": one.purl,
+                "name": one.package,
+                "version": one.version,
+                "purl": one.purl,
+                "licenses": [{"expression": one.licence}],
+                "components": files,
+            }
+        )
     whole = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

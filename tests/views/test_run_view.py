@@ -177,14 +177,21 @@ def check_everywhere(records: list[Record], merged: list[Record]) -> None:
 
 replies = st.lists(
     st.sampled_from(
-        [say("Hello, who is there?"), think("Where to look? Here.") + say("I look.") + call("look", where="here"),
-         call("look", where="here") + call("look", where="there"), call("broken") + say("Oh.") + call("unknown", a=1),
-         say("Once upon a") + cut(), say("Once upon a time") + fail("overloaded", retryable=True),
-         say("Half a sen") + fail("No", "auth"), call("ask", task="Why?") + call("look", where="here"),
-         say("May I?") + call("look", where="there") + call("delete", path="a.txt")]
+        [
+            say("Hello, who is there?"),
+            think("Where to look? Here.") + say("I look.") + call("look", where="here"),
+            call("look", where="here") + call("look", where="there"),
+            call("broken") + say("Oh.") + call("unknown", a=1),
+            say("Once upon a") + cut(),
+            say("Once upon a time") + fail("overloaded", retryable=True),
+            say("Half a sen") + fail("No", "auth"),
+            call("ask", task="Why?") + call("look", where="here"),
+            say("May I?") + call("look", where="there") + call("delete", path="a.txt"),
+        ]
     ),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    min_size=1,
+    max_size=4,
+)
 
 
 async def run_of(script: list[Reply | str]) -> None:
@@ -245,11 +252,16 @@ def test_every_change_is_applied_to_the_view_or_changes_no_item() -> None:
 def example(kind: type[Any]) -> Any:
     """An event of this type, with values for its required fields."""
     values: dict[str, Any] = {
-        "call": CALL, "result": ToolResult("c1", "nothing"),
+        "call": CALL,
+        "result": ToolResult("c1", "nothing"),
         "conversation": Conversation((Message.user("hi"),)),
-        "messages": (Message.user("go on"),), "citation": {"url": "https://a.b"}, "block_type": BlockType.TEXT,
-        "status": ResponseStatus.STARTED, "cause": "error", "pause": PauseState("ask", (), ()),
-    }  # fmt: skip
+        "messages": (Message.user("go on"),),
+        "citation": {"url": "https://a.b"},
+        "block_type": BlockType.TEXT,
+        "status": ResponseStatus.STARTED,
+        "cause": "error",
+        "pause": PauseState("ask", (), ()),
+    }
     fields = [field for field in msgspec.structs.fields(kind) if field.required]
     return kind(**{f.name: values.get(f.name, 1 if f.type in (int, float) else "x") for f in fields})
 

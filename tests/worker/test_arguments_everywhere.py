@@ -31,12 +31,15 @@ SCHEMA: JsonObject = {"type": "object", "properties": {"command": {"type": "stri
 GIVEN: dict[str, JsonObject | None] = {
     # texts of JSON objects: the object
     '{"command": "ls"}': {"command": "ls"},
-    ' \n{"command":\t"ls"} ': {"command": "ls"}, r'{"command": "\u006cs"}': {"command": "ls"},
+    ' \n{"command":\t"ls"} ': {"command": "ls"},
+    r'{"command": "\u006cs"}': {"command": "ls"},
     r'{"comm\u0061nd": "ls"}': {"command": "ls"},
     # a person has to send a member once
     '{"command": "cat", "command": "ls"}': {"command": "ls"},
-    '{"command": "1000"}': {"command": "1000"}, '{"command": 1000}': {"command": 1000},
-    '{"command": 1.0}': {"command": 1.0}, '{"command": null}': {"command": None},
+    '{"command": "1000"}': {"command": "1000"},
+    '{"command": 1000}': {"command": 1000},
+    '{"command": 1.0}': {"command": 1.0},
+    '{"command": null}': {"command": None},
     '{"command": "{\\"command\\": \\"ls\\"}"}': {"command": '{"command": "ls"}'},
     '{"command": ["ls", {"ls": ["-l"]}]}': {"command": ["ls", {"ls": ["-l"]}]},
     r'{"command": "\ud83d\ude00"}': {"command": "\U0001f600"},
@@ -49,10 +52,18 @@ GIVEN: dict[str, JsonObject | None] = {
     '{"command": {"then": ["rm"]}}': {"command": {"then": ["rm"]}},
     # anything else: refused
     "[1]": None,
-    '["rm"]': None, '"rm -rf /"': None, "rm -rf /": None, '{"command": "rm': None, '{"command": "rm"} trailing': None,
-    '\ufeff{"command": "rm"}': None, "{'command': 'rm'}": None, "3": None, "true": None, "NaN": None,
+    '["rm"]': None,
+    '"rm -rf /"': None,
+    "rm -rf /": None,
+    '{"command": "rm': None,
+    '{"command": "rm"} trailing': None,
+    '\ufeff{"command": "rm"}': None,
+    "{'command': 'rm'}": None,
+    "3": None,
+    "true": None,
+    "NaN": None,
     '{"command": NaN}': None,
-}  # fmt: skip
+}
 NOTHING: dict[str, JsonObject | None] = {"": {}, " ": {}, "null": {}, " null ": {}}
 """What a model writes in place of an object without members."""
 

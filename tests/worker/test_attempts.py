@@ -85,10 +85,16 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_reported() -> No
     await run
     told = [r.event async for r in run if r.attempt]
     assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
-        AttemptStart("model", "model", ()), TextDelta(0, "ha"), AttemptRetract("later", 30.0),
-        AttemptStart("model", "model", ()), TextDelta(0, "ha"), AttemptRetract("later", 60.0),
-        AttemptStart("model", "model", ()), TextDelta(0, "whole"), Status(ResponseStatus.COMPLETED),
-    ]  # fmt: skip
+        AttemptStart("model", "model", ()),
+        TextDelta(0, "ha"),
+        AttemptRetract("later", 30.0),
+        AttemptStart("model", "model", ()),
+        TextDelta(0, "ha"),
+        AttemptRetract("later", 60.0),
+        AttemptStart("model", "model", ()),
+        TextDelta(0, "whole"),
+        Status(ResponseStatus.COMPLETED),
+    ]
     assert (retry.asked, clock.whiles) == ([1, 2], [30.0, 60.0])
 
 

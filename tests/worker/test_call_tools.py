@@ -126,8 +126,13 @@ async def test_a_result_that_hooks_may_change_is_shown_when_they_have_returned()
     desk.go.set()
     await run
     assert calls_in(records_of(run)) == [
-        ("ToolStart", 0), ("ToolStart", 1), ("ToolStop", 1), ("ToolStop", 0), ("ToolOutput", 0), ("ToolOutput", 1),
-    ]  # fmt: skip
+        ("ToolStart", 0),
+        ("ToolStart", 1),
+        ("ToolStop", 1),
+        ("ToolStop", 0),
+        ("ToolOutput", 0),
+        ("ToolOutput", 1),
+    ]
     outputs = [r.event.result.text for r in records_of(run) if isinstance(r.event, ToolOutput)]
     assert outputs == ["*** two", "*** one"]
     assert "secret" not in str(records_of(run))

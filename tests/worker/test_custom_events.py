@@ -87,11 +87,14 @@ def scoring(turn: Turn) -> Observable[Any]:
 
 def worker_with(**more: Any) -> Worker:
     return Worker(
-        ScriptedModel([call("look"), say("Done.")]), tools=[look],
+        ScriptedModel([call("look"), say("Done.")]),
+        tools=[look],
         hooks=[on_message_send(hook), before_tool_call(hook), on_turn_end(hook)],
         operators=[after(TextDelta, Score(0.4, "operator"))],
-        around={"call_tools": after(ToolStart, Score(0.5, "around"))}, stages={"decide": scoring}, **more,
-    )  # fmt: skip
+        around={"call_tools": after(ToolStart, Score(0.5, "around"))},
+        stages={"decide": scoring},
+        **more,
+    )
 
 
 async def test_every_place_emits_an_event_and_watchers_see_it_with_its_type() -> None:

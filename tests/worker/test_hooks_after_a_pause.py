@@ -55,14 +55,17 @@ DECISIONS: dict[str, Decision | None] = {
 }
 # Who is asked when the run goes on.
 EXPECTED: dict[tuple[str, str], list[str]] = {
-    ("hook", "plain resume"): ["last"], ("hook", "Approve"): ["last"], ("hook", "Approve(input)"): ["first", "last"],
-    ("requires_approval", "plain resume"): [], ("requires_approval", "Approve"): [],
+    ("hook", "plain resume"): ["last"],
+    ("hook", "Approve"): ["last"],
+    ("hook", "Approve(input)"): ["first", "last"],
+    ("requires_approval", "plain resume"): [],
+    ("requires_approval", "Approve"): [],
     ("requires_approval", "Approve(input)"): ["first", "last"],
     ("run.pause()", "plain resume"): ["first", "last"],
     ("run.pause()", "Approve"): ["first", "last"],
     ("run.pause()", "Approve(input)"): ["first", "last"],
     ("turn end", "plain resume"): ["last"],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

@@ -48,18 +48,30 @@ from rxworker.turn.journal import Journal
 
 ROW = Deltas[Event](TextDelta(0, ""), ["a", "b", "c", "d", "e"])
 KINDS: dict[str, Event | Deltas[Event]] = {
-    "turn": TurnStart(), "stop": TurnStop(), "attempt": AttemptStart("p", "m"), "ping": Ping(),
-    "text": TextDelta(0, "x"), "row": ROW,
-}  # fmt: skip
+    "turn": TurnStart(),
+    "stop": TurnStop(),
+    "attempt": AttemptStart("p", "m"),
+    "ping": Ping(),
+    "text": TextDelta(0, "x"),
+    "row": ROW,
+}
 RESPONSE: dict[str, Event | Deltas[Event]] = {
     "begin": Status(ResponseStatus.STARTED, "id", "model-1"),
     "end": Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE)),
-    "failed": Status(ResponseStatus.FAILED), "error": Error("broken", "it broke"), "usage": Usage(9, 1), "ping": Ping(),
-    "open": BlockStart(0, BlockType.TEXT), "stop": BlockStop(0, BlockType.TEXT), "abort": BlockAbort(0, BlockType.TEXT),
-    "text": TextDelta(0, "x"), "row": ROW, "other": TextDelta(1, "y"),
+    "failed": Status(ResponseStatus.FAILED),
+    "error": Error("broken", "it broke"),
+    "usage": Usage(9, 1),
+    "ping": Ping(),
+    "open": BlockStart(0, BlockType.TEXT),
+    "stop": BlockStop(0, BlockType.TEXT),
+    "abort": BlockAbort(0, BlockType.TEXT),
+    "text": TextDelta(0, "x"),
+    "row": ROW,
+    "other": TextDelta(1, "y"),
     "call": BlockStart(2, BlockType.TOOL_USE, ToolUseMetadata("c", "look")),
-    "piece": InputJsonDelta(2, '{"a": 1}'), "called": BlockStop(2, BlockType.TOOL_USE),
-}  # fmt: skip
+    "piece": InputJsonDelta(2, '{"a": 1}'),
+    "called": BlockStop(2, BlockType.TOOL_USE),
+}
 READS = st.lists(st.lists(st.sampled_from(sorted(RESPONSE)), max_size=9), max_size=6)
 
 
@@ -126,10 +138,13 @@ BROKEN: dict[str, list[Event]] = {
     "a stop without a start": [RunStart(Conversation()), TurnStop()],
     "progress of no call": [TurnStart(), ToolProgress("c", 0.5)],
     "an output before its stop": [TurnStart(), ToolStart(ToolCall("c", "look", {}), place=0), ToolOutput(RESULT, 0)],
-    "a call twice": [TurnStart(), ToolStart(ToolCall("c", "look", {}), place=0),
-                     ToolStart(ToolCall("c", "look", {}), place=0)],
+    "a call twice": [
+        TurnStart(),
+        ToolStart(ToolCall("c", "look", {}), place=0),
+        ToolStart(ToolCall("c", "look", {}), place=0),
+    ],
     "an end of a turn before its calls": [TurnStart(), ToolStart(ToolCall("c", "look", {}), place=0), TurnStop()],
-}  # fmt: skip
+}
 
 
 @pytest.mark.ungrammatical

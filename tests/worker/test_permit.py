@@ -61,8 +61,14 @@ async def pay() -> str:
 TOOLS = [double, fall, pay]
 CALLS = [call("double", number=21), call("double", number="one"), call("fall"), call("fly"), call("pay")]
 VERDICTS: list[Any] = [
-    None, Continue(), Skip("no"), Answer("42"), Abort("enough"), Pause("may it?"), Finish(final=True),
-]  # fmt: skip
+    None,
+    Continue(),
+    Skip("no"),
+    Answer("42"),
+    Abort("enough"),
+    Pause("may it?"),
+    Finish(final=True),
+]
 
 
 def hooks_of(verdicts: list[Verdict | None]) -> Hooks:

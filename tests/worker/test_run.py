@@ -344,10 +344,35 @@ async def test_a_run_without_references_after_its_end_needs_no_garbage_collector
 def test_these_are_the_public_names_of_a_run() -> None:
     names = {name for name in [*dir(Run), *Run.__annotations__] if not name.startswith("_")}
     assert names == {
-        "allowed", "barrier", "cancel", "cancel_when_unobserved", "done", "entries", "events", "exception", "first_seq",
-        "hand_over", "id", "last_seq", "loop", "parents", "partial_output", "pause", "pipe", "records", "result",
-        "scheduler", "send", "session", "snapshot", "started", "state", "subscribe", "watch", "watchers",
-    }  # fmt: skip
+        "allowed",
+        "barrier",
+        "cancel",
+        "cancel_when_unobserved",
+        "done",
+        "entries",
+        "events",
+        "exception",
+        "first_seq",
+        "hand_over",
+        "id",
+        "last_seq",
+        "loop",
+        "parents",
+        "partial_output",
+        "pause",
+        "pipe",
+        "records",
+        "result",
+        "scheduler",
+        "send",
+        "session",
+        "snapshot",
+        "started",
+        "state",
+        "subscribe",
+        "watch",
+        "watchers",
+    }
 
 
 async def test_a_run_has_the_outcome_of_a_future() -> None:
@@ -393,5 +418,8 @@ async def test_a_run_goes_through_its_phases_and_ends_before_its_watchers_comple
     phases.append(("later", run._driver.phase))
     await run.cancel()
     assert phases == [
-        ("begun", Phase.STARTING), ("later", Phase.RUNNING), ("cancel", Phase.ENDING), ("error", Phase.ENDED),
-    ]  # fmt: skip
+        ("begun", Phase.STARTING),
+        ("later", Phase.RUNNING),
+        ("cancel", Phase.ENDING),
+        ("error", Phase.ENDED),
+    ]

@@ -74,9 +74,12 @@ def changeable(start: object, stop: set[int]) -> dict[int, str]:
 async def used(worker: Worker, *, log: EventLog | None, name: str) -> Session:
     """A session in which everything that a session can have has been used."""
     session = Session(
-        worker, Conversation((Message.user(f"I am {name}."),)), shared_state={"name": name}, labels={"name": name},
+        worker,
+        Conversation((Message.user(f"I am {name}."),)),
+        shared_state={"name": name},
+        labels={"name": name},
         log=log,
-    )  # fmt: skip
+    )
     session.allowed.append((f"tool of {name}", "requires_approval"))
     session.runs.subscribe(lambda _: None)
     paused = await pause_of(session.run("Wipe."))

@@ -70,9 +70,13 @@ async def test_tools_and_hooks_set_the_state_and_the_next_run_continues_it() -> 
     records = [record async for record in run]
     made = changes(records)
     assert [(c.op, c.path) for c in made] == [
-        ("replace", ""), ("add", "/asked"), ("replace", "/asked"), ("add", "/steps/-"), ("add", "/steps/-"),
+        ("replace", ""),
+        ("add", "/asked"),
+        ("replace", "/asked"),
+        ("add", "/steps/-"),
+        ("add", "/steps/-"),
         ("replace", "/steps/1/done"),
-    ]  # fmt: skip
+    ]
     assert START == {"steps": []}
     second = worker.run("again")
     assert (await second).shared_state == finished.shared_state

@@ -228,9 +228,12 @@ async def test_a_run_that_is_resumed_begins_with_its_calls() -> None:
         return begin
 
     worker = SCENARIOS["a hook that pauses"](
-        stages={"respond": noted("respond", respond), "call_tools": noted("call_tools", call_tools),
-                "decide": noted("decide", decide)}
-    )  # fmt: skip
+        stages={
+            "respond": noted("respond", respond),
+            "call_tools": noted("call_tools", call_tools),
+            "decide": noted("decide", decide),
+        }
+    )
     await worker.run("go")
     assert begun == ["respond []", "call_tools ['look']"]
     begun.clear()

@@ -97,9 +97,11 @@ NOT_KNOWN = "Whether it had an effect is not known."
 FAULTS: dict[str, Operator[Any, Any]] = {
     "cut": ops.take_while(lambda event: not completes(event) and not isinstance(event, LAST)),
     "cut at once": ops.take(1),
-    "fail": lambda source: reactivex.concat(source.pipe(ops.take(2)),
-                                            reactivex.of(Error("down", "down", retryable=False), FAILED)),
-    "empty": lambda source: reactivex.empty(), "drop all": ops.ignore_elements(),
+    "fail": lambda source: reactivex.concat(
+        source.pipe(ops.take(2)), reactivex.of(Error("down", "down", retryable=False), FAILED)
+    ),
+    "empty": lambda source: reactivex.empty(),
+    "drop all": ops.ignore_elements(),
     "drop starts": ops.filter(lambda event: not isinstance(event, (BlockStart, ToolStart))),
     "drop ends": ops.filter(lambda event: not isinstance(event, (BlockStop, ToolStop))),
     "edit": ops.map(edited),
@@ -107,9 +109,10 @@ FAULTS: dict[str, Operator[Any, Any]] = {
     "throw": partial(fails_at, kinds=LAST),
     "throw and catch": lambda source: fails_at(source, LAST).pipe(ops.catch(lambda error, _: reactivex.empty())),
     "throw and retry": lambda source: fails_at(source, LAST).pipe(ops.retry(2)),
-    "twice": ops.repeat(2), "from a thread": from_thread,
+    "twice": ops.repeat(2),
+    "from a thread": from_thread,
     "time out": lambda source: source.pipe(ops.timeout(0.0), ops.catch(lambda error, _: reactivex.empty())),
-}  # fmt: skip
+}
 
 
 def as_around(name: StageName, fault: Operator[Any, Any]) -> dict[str, Any]:

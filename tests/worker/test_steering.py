@@ -262,9 +262,12 @@ async def test_no_run_begins_once_the_subscription_is_disposed() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [Message.assistant("I never said that."), Message.user(ToolResult("zz", "a result of no call")),
-     Message.assistant(ToolCall("zz", "look", {}))],
-)  # fmt: skip
+    [
+        Message.assistant("I never said that."),
+        Message.user(ToolResult("zz", "a result of no call")),
+        Message.assistant(ToolCall("zz", "look", {})),
+    ],
+)
 async def test_only_words_are_sent_into_a_run(message: Message) -> None:
     run = Worker(ScriptedModel(["done"])).run("go")
     with pytest.raises(ConfigurationError, match="only messages"):

@@ -38,15 +38,20 @@ from rxworker.turn.take_up import catch_up
 STARTED = Status(ResponseStatus.STARTED, "r1", "m")
 CALL = ToolUseMetadata("c1", "look")
 EVENTS: list[Event] = [
-    STARTED, BlockStart(0, BlockType.THINKING),
+    STARTED,
+    BlockStart(0, BlockType.THINKING),
     *(ThinkingDelta(0, letter) for letter in "hmm, so"),
-    BlockStop(0, BlockType.THINKING), BlockStart(1, BlockType.TEXT), BlockStart(2, BlockType.TOOL_USE, CALL),
+    BlockStop(0, BlockType.THINKING),
+    BlockStart(1, BlockType.TEXT),
+    BlockStart(2, BlockType.TOOL_USE, CALL),
     *(TextDelta(1, letter) for letter in "aaabba"),
     *(InputJsonDelta(2, letter) for letter in '{"n":1}'),
-    *(TextDelta(1, letter) for letter in "aab"), BlockStop(1, BlockType.TEXT),
+    *(TextDelta(1, letter) for letter in "aab"),
+    BlockStop(1, BlockType.TEXT),
     BlockStop(2, BlockType.TOOL_USE, metadata=CALL),
-    Usage(3, 4), Status(ResponseStatus.COMPLETED),
-]  # fmt: skip
+    Usage(3, 4),
+    Status(ResponseStatus.COMPLETED),
+]
 AGAIN = AttemptStart("p", "m")
 
 

@@ -143,9 +143,18 @@ async def test_a_saved_pause_brings_json_values_along(value: object) -> None:
 
 
 ODD: list[object] = [
-    object(), Path("a"), date(2026, 1, 2), (1, 2), {1, 2}, {1: "a"}, b"bytes", float("nan"), float("inf"),
-    "half \ud800", [(1,)],
-]  # fmt: skip
+    object(),
+    Path("a"),
+    date(2026, 1, 2),
+    (1, 2),
+    {1, 2},
+    {1: "a"},
+    b"bytes",
+    float("nan"),
+    float("inf"),
+    "half \ud800",
+    [(1,)],
+]
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: type(v).__name__)

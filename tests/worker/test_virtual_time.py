@@ -56,9 +56,16 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 
 NAMES: dict[type[object], str] = {
-    TurnStart: "t", AttemptStart: "a", AttemptRetract: "r", TextDelta: "d", ToolStart: "s", ToolProgress: "p",
-    ToolStop: "o", RunAbort: "x", RunStop: "e",
-}  # fmt: skip
+    TurnStart: "t",
+    AttemptStart: "a",
+    AttemptRetract: "r",
+    TextDelta: "d",
+    ToolStart: "s",
+    ToolProgress: "p",
+    ToolStop: "o",
+    RunAbort: "x",
+    RunStop: "e",
+}
 
 
 def drawn(worker: Worker, scheduler: VirtualTimeScheduler | None = None) -> str:
@@ -163,16 +170,22 @@ RUNS: dict[str, tuple[list[Any], Given, str]] = {
     "a tool that is tried again": ([call("late_at_first"), OK], {}, "(tas)--(otade)"),
     "a tool in a thread": ([call("in_a_thread"), OK], {}, "(tasotade)"),
     "a tool that is an observable": ([call("observed"), OK], {}, "(tas)-(otade)"),
-    "a hook that is an operator": ([call("in_a_thread"), OK], {"hooks": [before_tool_call(from_operator(held))]},
-                                   "(ta)-(sotade)"),
-    "a hook that is an operator with a memory": ([call("in_a_thread"), OK],
-        {"hooks": [before_tool_call(from_stateful_operator(held, waits=True))]}, "(ta)-(sotade)"),
+    "a hook that is an operator": (
+        [call("in_a_thread"), OK],
+        {"hooks": [before_tool_call(from_operator(held))]},
+        "(ta)-(sotade)",
+    ),
+    "a hook that is an operator with a memory": (
+        [call("in_a_thread"), OK],
+        {"hooks": [before_tool_call(from_stateful_operator(held, waits=True))]},
+        "(ta)-(sotade)",
+    ),
     "a hook with a time limit": ([call("in_a_thread"), OK], {"hooks": [ponders]}, "(ta)-(sotade)"),
     "a retry": ([say("o") + cut(), OK], {"response_retry": Later()}, "(tadr)---(ade)"),
     "a limit of seconds": ([call("slow")], {"limits": Limits(max_seconds=2)}, "(tas)-(ox)"),
     "a time-out around the tools": ([call("slow")], {"around": {"call_tools": ops.timeout(2)}}, "(tas)-(ox)"),
     "a delay of the response": ([OK], {"operators": [ops.delay(2)]}, "(ta)-(de)"),
-}  # fmt: skip
+}
 
 
 def worker_of(name: str, **more: Any) -> Worker:

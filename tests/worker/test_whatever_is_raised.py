@@ -39,13 +39,21 @@ class OddError(BaseException):
 
 
 ERRORS: list[type[BaseException]] = [
-    ValueError, OddError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit,
-]  # fmt: skip
+    ValueError,
+    OddError,
+    SystemExit,
+    KeyboardInterrupt,
+    asyncio.CancelledError,
+    GeneratorExit,
+]
 MOMENTS = ["first", "middle", "last"]
 POINTS: dict[str, Callable[..., HookLike]] = {
-    "on_message_send": on_message_send, "before_tool_call": before_tool_call, "after_tool_call": after_tool_call,
-    "on_turn_end": on_turn_end, "on_abort": on_abort,
-}  # fmt: skip
+    "on_message_send": on_message_send,
+    "before_tool_call": before_tool_call,
+    "after_tool_call": after_tool_call,
+    "on_turn_end": on_turn_end,
+    "on_abort": on_abort,
+}
 Raise = Callable[[], None]
 
 

@@ -715,13 +715,21 @@ GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integ
 @pytest.mark.parametrize(
     ("question", "kinds", "choice", "expected"),
     [
-        (Question("tides", "Sign in.", url="https://a.example/"), ["allow_once", "reject_once"], "allow_once",
-         "accept"),
-        (Question("tides", "Fine?", {"type": "object", "properties": {}}), ["allow_once", "reject_once"], "reject_once",
-         "decline"),
+        (
+            Question("tides", "Sign in.", url="https://a.example/"),
+            ["allow_once", "reject_once"],
+            "allow_once",
+            "accept",
+        ),
+        (
+            Question("tides", "Fine?", {"type": "object", "properties": {}}),
+            ["allow_once", "reject_once"],
+            "reject_once",
+            "decline",
+        ),
         (Question("tides", "How many?", GUESTS), ["reject_once"], "reject_once", "decline"),
     ],
-)  # fmt: skip
+)
 async def test_a_question_of_a_tool_is_shown_and_a_form_that_must_be_filled_in_is_declined(
     question: Question, kinds: list[str], choice: str, expected: str
 ) -> None:

@@ -452,12 +452,15 @@ async def test_what_cannot_be_served_is_refused_at_once(desk: Desk) -> None:
 GUESTS: JsonObject = {"type": "object", "properties": {"guests": {"type": "integer"}}, "required": ["guests"]}
 
 ASKED: list[tuple[Question, ElicitResult, str]] = [
-    (Question("tides", "How many?", GUESTS), ElicitResult(action="accept", content={"guests": 2}),
-     "accept {'guests': 2}"),
+    (
+        Question("tides", "How many?", GUESTS),
+        ElicitResult(action="accept", content={"guests": 2}),
+        "accept {'guests': 2}",
+    ),
     (Question("tides", "How many?", GUESTS), ElicitResult(action="accept", content={"guests": "2"}), "decline {}"),
     (Question("tides", "How many?", GUESTS), ElicitResult(action="decline"), "decline {}"),
     (Question("tides", "Sign in.", url="https://a.example/"), ElicitResult(action="accept"), "accept {}"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("question", "answer", "expected"), ASKED)

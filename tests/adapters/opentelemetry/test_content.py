@@ -30,9 +30,12 @@ from rxworker.testing import ScriptedModel, call, say, think
 from tests.adapters.opentelemetry.conftest import Received, attributes
 
 CONTENT = {
-    "gen_ai.system_instructions", "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.call.arguments",
+    "gen_ai.system_instructions",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.arguments",
     "gen_ai.tool.call.result",
-}  # fmt: skip
+}
 
 
 @tool
@@ -130,21 +133,30 @@ async def test_a_result_is_recorded_as_the_hooks_have_left_it(received: Received
 
 def test_each_block_of_a_message_has_the_form_of_the_conventions() -> None:
     message = Message.assistant(
-        Refusal("No."), ServerToolCall("s1", "web_search", {"query": "Ada"}), ServerToolResult("s1", "web_search"),
-        Image(file_id="f1"), Audio(data="QUJD"), OpaqueBlock("novelty", {"secret": "x"}), CachePoint(),
-    )  # fmt: skip
+        Refusal("No."),
+        ServerToolCall("s1", "web_search", {"query": "Ada"}),
+        ServerToolResult("s1", "web_search"),
+        Image(file_id="f1"),
+        Audio(data="QUJD"),
+        OpaqueBlock("novelty", {"secret": "x"}),
+        CachePoint(),
+    )
     stop = StopReason(StopKind.OTHER, "recitation")
     (told,) = json.loads(Recorder(str.upper).output(message, stop))
     assert told["finish_reason"] == "recitation"
     assert told["parts"] == [
         {"type": "refusal", "content": "NO."},
-        {"type": "server_tool_call", "id": "s1", "name": "web_search",
-         "server_tool_call": {"type": "web_search", "input": {"query": "ADA"}}},
+        {
+            "type": "server_tool_call",
+            "id": "s1",
+            "name": "web_search",
+            "server_tool_call": {"type": "web_search", "input": {"query": "ADA"}},
+        },
         {"type": "server_tool_call_response", "id": "s1", "server_tool_call_response": {"type": "web_search"}},
         {"type": "file", "mime_type": "image/png", "modality": "image", "file_id": "f1"},
         {"type": "blob", "mime_type": "audio/wav", "modality": "audio", "content": "", "base64_length": 4},
         {"type": "novelty"},
-    ]  # fmt: skip
+    ]
     blocks = json.loads(Recorder().result((Text("seen"), Image(url="https://example.com/a.png"))))
     assert [block["type"] for block in blocks] == ["text", "uri"]
 

@@ -63,9 +63,17 @@ async def test_the_current_span_of_a_tool_is_its_own_also_in_a_thread_and_side_b
     tree = received.tree()
     assert tree.index("      thought") == tree.index("    execute_tool think") + 1
     assert sorted(tree) == [
-        "      thought", "    chat scripted", "    chat scripted", "    chat scripted", "    execute_tool gone",
-        "    execute_tool look", "    execute_tool look", "    execute_tool think", "  invoke_agent", "request",
-    ]  # fmt: skip
+        "      thought",
+        "    chat scripted",
+        "    chat scripted",
+        "    chat scripted",
+        "    execute_tool gone",
+        "    execute_tool look",
+        "    execute_tool look",
+        "    execute_tool think",
+        "  invoke_agent",
+        "request",
+    ]
 
 
 async def test_the_current_span_of_an_http_request_is_that_of_its_chat(

@@ -58,28 +58,47 @@ async def test_a_run_its_requests_and_its_tools_are_spans_with_the_times_of_the_
     run.subscribe(records.append)
     await run
     assert received.tree() == [
-        "invoke_agent scout", "  chat gpt-x", "  execute_tool look", "  execute_tool fall", "  chat gpt-x",
-    ]  # fmt: skip
+        "invoke_agent scout",
+        "  chat gpt-x",
+        "  execute_tool look",
+        "  execute_tool fall",
+        "  chat gpt-x",
+    ]
     spans = received.spans
     root, chat = spans["invoke_agent scout"], spans["chat gpt-x"]
     assert (root.kind, chat.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT)
     assert attributes(root) == {
-        "gen_ai.operation.name": "invoke_agent", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-x",
-        "gen_ai.agent.name": "scout", "gen_ai.conversation.id": "c-1", "gen_ai.usage.input_tokens": 110,
-        "gen_ai.usage.output_tokens": 25, "gen_ai.usage.cache_read.input_tokens": 60,
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-x",
+        "gen_ai.agent.name": "scout",
+        "gen_ai.conversation.id": "c-1",
+        "gen_ai.usage.input_tokens": 110,
+        "gen_ai.usage.output_tokens": 25,
+        "gen_ai.usage.cache_read.input_tokens": 60,
         "gen_ai.usage.cache_creation.input_tokens": 10,
-        "gen_ai.usage.reasoning.output_tokens": 5, "rxworker.run.id": run.id, "rxworker.run.status": "finished",
-    }  # fmt: skip
+        "gen_ai.usage.reasoning.output_tokens": 5,
+        "rxworker.run.id": run.id,
+        "rxworker.run.status": "finished",
+    }
     told = attributes(chat)
     assert 0 <= told.pop("gen_ai.response.time_to_first_chunk") < 10
     assert told == {
-        "gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-x",
-        "gen_ai.request.stream": True, "gen_ai.conversation.id": "c-1", "gen_ai.response.id": "response_2",
-        "gen_ai.response.model": "gpt-x", "gen_ai.response.finish_reasons": ("stop",), "gen_ai.usage.input_tokens": 100,
-        "gen_ai.usage.output_tokens": 20, "gen_ai.usage.cache_read.input_tokens": 60,
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-x",
+        "gen_ai.request.stream": True,
+        "gen_ai.conversation.id": "c-1",
+        "gen_ai.response.id": "response_2",
+        "gen_ai.response.model": "gpt-x",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 100,
+        "gen_ai.usage.output_tokens": 20,
+        "gen_ai.usage.cache_read.input_tokens": 60,
         "gen_ai.usage.cache_creation.input_tokens": 10,
-        "gen_ai.usage.reasoning.output_tokens": 5, "rxworker.turn": 2,
-    }  # fmt: skip
+        "gen_ai.usage.reasoning.output_tokens": 5,
+        "rxworker.turn": 2,
+    }
     assert attributes(spans["execute_tool look"]) == {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "look",
@@ -126,9 +145,15 @@ async def test_a_run_inside_a_run_is_a_child_of_the_call_that_began_it_and_is_tr
     model = ScriptedModel([call("scout", task="Look."), "Done."], model="outer-1")
     await Worker(model, tools=[scout], tracing=observer).run("Look.")
     assert received.tree() == [
-        "invoke_agent", "  chat outer-1", "  execute_tool scout", "    invoke_agent scout", "      chat inner-1",
-        "      execute_tool look", "      chat inner-1", "  chat outer-1",
-    ]  # fmt: skip
+        "invoke_agent",
+        "  chat outer-1",
+        "  execute_tool scout",
+        "    invoke_agent scout",
+        "      chat inner-1",
+        "      execute_tool look",
+        "      chat inner-1",
+        "  chat outer-1",
+    ]
     told = attributes(received.spans["invoke_agent scout"])
     assert told["gen_ai.provider.name"] == "gcp.gemini"
     assert told["gen_ai.request.model"] == "inner-1"
@@ -319,10 +344,13 @@ async def test_a_run_is_traced_by_calling_the_observer_also_late_and_only_once(r
     [
         ("1.37", {"gen_ai.usage.cache_read.input_tokens", "gen_ai.request.stream"}, set[str]()),
         ("1.41", set[str](), {"gen_ai.usage.cache_creation.input_tokens"}),
-        ("latest", {"gen_ai.usage.cache_creation.input_tokens"},
-         {"gen_ai.usage.cache_write.input_tokens", "gen_ai.request.stream"}),
+        (
+            "latest",
+            {"gen_ai.usage.cache_creation.input_tokens"},
+            {"gen_ai.usage.cache_write.input_tokens", "gen_ai.request.stream"},
+        ),
     ],
-)  # fmt: skip
+)
 async def test_the_names_are_those_of_the_chosen_version(
     received: Received, version: Semconv, absent: set[str], present: set[str]
 ) -> None:

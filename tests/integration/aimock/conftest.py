@@ -64,9 +64,12 @@ def aimock_server() -> Iterator[str]:
     port = free_port()
     options = ("--port", str(port), "--fixtures", str(FIXTURES), "--chunk-size", "8")
     process = subprocess.Popen(
-        [*find_command(), *options, "--strict", "--log-level", "warn"], stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        [*find_command(), *options, "--strict", "--log-level", "warn"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
     try:
         wait_until_it_listens(process, port)
         yield f"http://127.0.0.1:{port}"

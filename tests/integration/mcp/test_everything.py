@@ -156,15 +156,24 @@ async def test_an_image_reaches_both_providers(command: list[str], monkeypatch: 
 
 
 QUESTIONS: list[tuple[Reply, list[Decision], str]] = [
-    (call("trigger-elicitation-request"), [Approve({"name": "Ada", "titledMultipleSelectEnum": ["fish-2"]})],
-     "- Name: Ada"),
+    (
+        call("trigger-elicitation-request"),
+        [Approve({"name": "Ada", "titledMultipleSelectEnum": ["fish-2"]})],
+        "- Name: Ada",
+    ),
     (call("trigger-elicitation-request"), [Deny()], "User declined"),
     (call("trigger-url-elicitation", url="https://example.org/x"), [Approve()], "User completed"),
-    (call("trigger-url-elicitation", url="https://example.org/x", errorPath=True), [Approve(), Deny()],
-     "User declined"),
-    (call("trigger-url-elicitation", url="https://example.org/x", errorPath=True), [Deny()],
-     "the user has not visited the address that the server requires"),
-]  # fmt: skip
+    (
+        call("trigger-url-elicitation", url="https://example.org/x", errorPath=True),
+        [Approve(), Deny()],
+        "User declined",
+    ),
+    (
+        call("trigger-url-elicitation", url="https://example.org/x", errorPath=True),
+        [Deny()],
+        "the user has not visited the address that the server requires",
+    ),
+]
 
 
 async def test_its_questions_pause_the_run_until_they_are_answered(command: list[str]) -> None:

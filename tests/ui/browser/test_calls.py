@@ -45,9 +45,12 @@ WIDE = [{"id": n, "name": f"row {n}", "note": MARKUP if n == 7 else None} for n 
 DEEP: dict[str, Any] = {"big": 123, "a": {"b": {"c": [MARKUP] * 150}}, "z": [], "__proto__": {"x": 1}}
 results: dict[str, str] = {
     "tree": json.dumps(DEEP).replace("123", "12345678901234567890"),
-    "table": json.dumps(WIDE), "diff": DIFF, "broken": '{"a": 1', "deep": "[" * 100_000,
+    "table": json.dumps(WIDE),
+    "diff": DIFF,
+    "broken": '{"a": 1',
+    "deep": "[" * 100_000,
     "log": "\n".join(f"line {n} of the log" for n in range(2_000)),
-}  # fmt: skip
+}
 booked: list[dict[str, Any]] = []
 
 

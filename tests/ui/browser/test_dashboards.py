@@ -56,12 +56,17 @@ def calls(records: Observable[Record]) -> Observable[Span]:
 
 
 BOARD = Dashboard(
-    [panel("Status", status, view="state"), panel("Calls", count(ToolStart), alert=above(0), unit="calls"),
-     panel("By tool", count(ToolStart), view="bar", group=tool_of), panel("Course", count(BlockStart), view="area"),
-     panel("Lines", run_line(), view="table", group=run_of), panel("Lanes", calls, view="lane"),
-     panel("Broken", ops.map(broken))],
+    [
+        panel("Status", status, view="state"),
+        panel("Calls", count(ToolStart), alert=above(0), unit="calls"),
+        panel("By tool", count(ToolStart), view="bar", group=tool_of),
+        panel("Course", count(BlockStart), view="area"),
+        panel("Lines", run_line(), view="table", group=run_of),
+        panel("Lanes", calls, view="lane"),
+        panel("Broken", ops.map(broken)),
+    ],
     title="Desk",
-)  # fmt: skip
+)
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 
 

@@ -54,9 +54,12 @@ def page_tells(runs: Sequence[Sequence[Record]], **more: object) -> Any:
         **more,
     }
     done = subprocess.run(
-        [NODE, str(Path(__file__).parent / "fold_cli.mjs")], input=msgspec.json.encode(asked), capture_output=True,
-        timeout=50, check=False,
-    )  # fmt: skip
+        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
+        input=msgspec.json.encode(asked),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout)
 
@@ -417,9 +420,12 @@ def test_results_are_summed_up_as_in_the_terminal() -> None:
     )
     assert NODE is not None
     found = subprocess.run(
-        [NODE, "--input-type=module", "-e", script, (STATIC / "model/recognise.js").as_uri()], input=json.dumps(texts),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [NODE, "--input-type=module", "-e", script, (STATIC / "model/recognise.js").as_uri()],
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(found.stdout) == [outline_json(text) for text in texts]
     assert outline_json(texts[0]) == "2 rows \N{MULTIPLICATION SIGN} 3 columns: a, b, c"
 

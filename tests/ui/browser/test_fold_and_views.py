@@ -35,10 +35,18 @@ Shown = list[tuple[list[str], list[Item]]]
 
 PHASES = {"open": "open", "stopped": "done", "aborted": "stopped"}
 STATES = {
-    "writing": "open", "waiting": "waiting", "paused": "waiting", "running": "running", "done": "done",
-    "provider": "done", "failed": "failed", "skipped": "refused", "not run": "refused", "stopped": "stopped",
+    "writing": "open",
+    "waiting": "waiting",
+    "paused": "waiting",
+    "running": "running",
+    "done": "done",
+    "provider": "done",
+    "failed": "failed",
+    "skipped": "refused",
+    "not run": "refused",
+    "stopped": "stopped",
     "cut": "stopped",
-}  # fmt: skip
+}
 """The page's names for the phases of blocks and the states of calls, and those of the views."""
 
 
@@ -51,9 +59,12 @@ def page_shows(runs: Sequence[Sequence[Record]]) -> list[Shown]:
         "shown": True,
     }
     done = subprocess.run(
-        [NODE, str(Path(__file__).parent / "fold_cli.mjs")], input=msgspec.json.encode(request), capture_output=True,
-        timeout=50, check=False,
-    )  # fmt: skip
+        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
+        input=msgspec.json.encode(request),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()
     shown = msgspec.json.decode(done.stdout, type=list[Shown])
     for scopes in shown:

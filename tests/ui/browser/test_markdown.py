@@ -197,12 +197,21 @@ async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gate
 
 async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: Desk, gated: type[GatedModel]) -> None:
     texts = [
-        "https://bank.example/?evil.example", "evil.example is safe", "evil.example.com",
-        "https://bank.example@evil.example", "bank.example@evil.example/a", "https://bank.example:443@evil.example/",
+        "https://bank.example/?evil.example",
+        "evil.example is safe",
+        "evil.example.com",
+        "https://bank.example@evil.example",
+        "bank.example@evil.example/a",
+        "https://bank.example:443@evil.example/",
         "\u0435vil.example",  # a letter of another script
-        "evil.example:443", "https:evil.example", "evil.example@bank.example", "evil.example", "HTTPS://Evil.example",
-        "https://evil.example/b", "evil.example/c",
-    ]  # fmt: skip
+        "evil.example:443",
+        "https:evil.example",
+        "evil.example@bank.example",
+        "evil.example",
+        "HTTPS://Evil.example",
+        "https://evil.example/b",
+        "evil.example/c",
+    ]
     answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
     async with desk.asking(gated([say(answer)], free=True), status="finished") as page:
         await expect(page.locator(".markdown a")).to_have_count(len(texts))

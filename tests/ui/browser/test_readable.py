@@ -35,8 +35,11 @@ def test_the_page_and_the_terminal_change_the_same_characters() -> None:
     texts = [chr(code) for code in (*range(0x3000), *range(0xFE00, 0x10000), 0x1F680, 0xE0041)]
     done = subprocess.run(
         [NODE, "--input-type=module", "-e", READABLE, (STATIC / "model" / "format.js").as_uri()],
-        input=msgspec.json.encode(texts), capture_output=True, timeout=50, check=True,
-    )  # fmt: skip
+        input=msgspec.json.encode(texts),
+        capture_output=True,
+        timeout=50,
+        check=True,
+    )
     assert msgspec.json.decode(done.stdout) == [clean(text) for text in texts]
 
 

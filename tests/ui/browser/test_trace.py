@@ -62,8 +62,11 @@ async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Des
         events = await inspector.locator(".events li").all_text_contents()
         kinds = [event.split('"type":"')[1].split('"')[0] for event in events]
         assert [kind for kind in kinds if kind != "input_json_delta"] == [
-            "block_start", "block_stop", "tool_start", "tool_stop",
-        ]  # fmt: skip
+            "block_start",
+            "block_stop",
+            "tool_start",
+            "tool_stop",
+        ]
         await page.keyboard.press("Escape")
         assert await inspector.is_hidden()
         await page.locator("#lanes .attempt .lane-label").first.click()

@@ -168,10 +168,14 @@ class Terminal:
         command = ["-c", HURRIED] if hurried else command
         with _heard(signal.SIGINT, signal.SIGHUP), ExitStack() as files:
             self.process = subprocess.Popen(
-                [sys.executable, *command, *arguments], stdin=self._theirs, stdout=self._theirs,
-                stderr=files.enter_context(errors.open("wb")) if errors else self._theirs, start_new_session=True,
-                cwd=folder, env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
-            )  # fmt: skip
+                [sys.executable, *command, *arguments],
+                stdin=self._theirs,
+                stdout=self._theirs,
+                stderr=files.enter_context(errors.open("wb")) if errors else self._theirs,
+                start_new_session=True,
+                cwd=folder,
+                env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
+            )
         self.raw = ""
         self._data = b""
         self._seen = 0

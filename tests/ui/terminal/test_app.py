@@ -145,10 +145,15 @@ async def test_an_attempt_that_is_retracted_is_marked(open_app: Open) -> None:
 async def test_further_choices_stand_below_their_number(open_app: Open) -> None:
     text = BlockType.TEXT
     events: list[ResponseEvent] = [
-        Status(ResponseStatus.STARTED), BlockStart(0, text), TextDelta(0, "It is red."), BlockStart(1, text, choice=1),
-        TextDelta(1, "It is blue.", choice=1), BlockStop(0, text), BlockStop(1, text),
+        Status(ResponseStatus.STARTED),
+        BlockStart(0, text),
+        TextDelta(0, "It is red."),
+        BlockStart(1, text, choice=1),
+        TextDelta(1, "It is blue.", choice=1),
+        BlockStop(0, text),
+        BlockStop(1, text),
         Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN)),
-    ]  # fmt: skip
+    ]
     async with open_app(Worker(EventModel(events))) as person:
         await person.ask("Which colour?")
         rows = [line.strip() for line in person.screen.splitlines()]

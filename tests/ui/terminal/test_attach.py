@@ -26,11 +26,20 @@ PNG = b"\x89PNG\r\n\x1a\n\0"
 def folder(tmp_path: Path) -> Path:
     """Files of each sort."""
     files = {
-        "notes.txt": b"On Monday.", "main.rs": b"fn main() {}", "film.ts": b"export {}",
-        "my notes.md": "Grüße, 日本".encode(), "日本.txt": b"rain", "pond.png": PNG, "frog.wav": b"RIFF\0",
-        "report.pdf": b"%PDF-\0", "docs/a.md": b"a", ".env": b"KEY=1", "empty.txt": b"", "blob.bin": b"\xff\0\xfe",
+        "notes.txt": b"On Monday.",
+        "main.rs": b"fn main() {}",
+        "film.ts": b"export {}",
+        "my notes.md": "Grüße, 日本".encode(),
+        "日本.txt": b"rain",
+        "pond.png": PNG,
+        "frog.wav": b"RIFF\0",
+        "report.pdf": b"%PDF-\0",
+        "docs/a.md": b"a",
+        ".env": b"KEY=1",
+        "empty.txt": b"",
+        "blob.bin": b"\xff\0\xfe",
         "large.txt": b"x" * (MAX + 1),
-    }  # fmt: skip
+    }
     for name, data in files.items():
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -105,10 +114,22 @@ def test_two_at_signs_are_one_that_names_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "choices"),
-    [("Read @no", ["Read @notes.txt"]), ("@NO", ["@notes.txt"]), ("@my", ['@"my notes.md"']),
-     ('@"my', ['@"my notes.md"']), ("@d", ["@docs/"]), ("@docs/", ["@docs/a.md"]), ("@.e", ["@.env"]),
-     ("@.", ["@.env"]), ("@notes.txt", []), ("@nothing", []), ("@nothing/a", []), ("me@no", []), ("@no more", [])],
-)  # fmt: skip
+    [
+        ("Read @no", ["Read @notes.txt"]),
+        ("@NO", ["@notes.txt"]),
+        ("@my", ['@"my notes.md"']),
+        ('@"my', ['@"my notes.md"']),
+        ("@d", ["@docs/"]),
+        ("@docs/", ["@docs/a.md"]),
+        ("@.e", ["@.env"]),
+        ("@.", ["@.env"]),
+        ("@notes.txt", []),
+        ("@nothing", []),
+        ("@nothing/a", []),
+        ("me@no", []),
+        ("@no more", []),
+    ],
+)
 def test_a_path_is_completed(text: str, choices: list[str], folder: Path) -> None:
     assert [written for written, _ in complete_path(text, folder)] == choices
 

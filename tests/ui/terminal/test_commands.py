@@ -254,9 +254,12 @@ def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> N
         view.step(Record(seq, "r", turn, attempt, at, event))
     rows = trace_rows(view, 10.0)
     assert [(row.depth, row.name, row.note) for row in rows] == [
-        (0, "turn 1", "10.0 s"), (1, "response", "retracted"), (2, "text", "retracted"),
-        (1, "attempt 2", "first after 1.0 s"), (2, "⚙ look", "3.0 s"),
-    ]  # fmt: skip
+        (0, "turn 1", "10.0 s"),
+        (1, "response", "retracted"),
+        (2, "text", "retracted"),
+        (1, "attempt 2", "first after 1.0 s"),
+        (2, "⚙ look", "3.0 s"),
+    ]
     assert rows[3].bars[0] == Bar("wait", 3.0, 4.0)
     assert rows[4].bars == (Bar("write", 4.0, 5.0), Bar("run", 6.0, 9.0))
 

@@ -368,8 +368,11 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
         await person.sees("Two.")
         await person.rest()
         assert [message.text for message in person.app.session.current.conversation.messages] == [
-            "first", "One.", "second", "Two.",
-        ]  # fmt: skip
+            "first",
+            "One.",
+            "second",
+            "Two.",
+        ]
 
 
 async def test_what_is_typed_while_a_part_has_the_focus_goes_into_the_input(open_app: Open) -> None:

@@ -116,9 +116,13 @@ def test_a_provider_call_that_only_its_stop_names_is_not_run_here() -> None:
 def test_further_choices_are_marked() -> None:
     fold = Fold()
     fold.feed(
-        BlockStart(0, BlockType.TEXT), BlockStart(1, BlockType.TEXT, choice=1), TextDelta(0, "One"),
-        TextDelta(1, "Two", choice=1), TextDelta(2, "Three", choice=2), ThinkingDelta(3, "Hm", choice=1),
-    )  # fmt: skip
+        BlockStart(0, BlockType.TEXT),
+        BlockStart(1, BlockType.TEXT, choice=1),
+        TextDelta(0, "One"),
+        TextDelta(1, "Two", choice=1),
+        TextDelta(2, "Three", choice=2),
+        ThinkingDelta(3, "Hm", choice=1),
+    )
     assert [lane.choice for lane in fold.lanes] == [0, 1, 2, 1]
 
 
@@ -216,10 +220,13 @@ def test_messages_and_verdicts_of_hooks_and_messages_of_users_are_noted() -> Non
         HookMessage("clock", "debug", "late", {"at": 5}),
         HookVerdict("guard", "before_tool_call", "Skip", "too dangerous", "c1"),
         HookVerdict("guard", "on_message_send", "Cancel", "a password"),
-        HookVerdict("ask", "before_tool_call", "Pause"), MessageAdd((Message.user("git says"),), "git_status"),
-        MessageAdd((Message.user("Faster!"),), "send"), MessageAdd((Message.user("result"),), "tools"),
-        WatcherDetach("page", "OSError: gone"), Gap(3, 9),
-    )  # fmt: skip
+        HookVerdict("ask", "before_tool_call", "Pause"),
+        MessageAdd((Message.user("git says"),), "git_status"),
+        MessageAdd((Message.user("Faster!"),), "send"),
+        MessageAdd((Message.user("result"),), "tools"),
+        WatcherDetach("page", "OSError: gone"),
+        Gap(3, 9),
+    )
     assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
         ("note", "clock", 'late {"at":5}'),
         ("note", "guard", "Skip at before_tool_call"),  # the lane of the call shows the reason as its result

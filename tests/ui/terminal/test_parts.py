@@ -56,8 +56,13 @@ VALUES: list[Json] = [
 @pytest.mark.parametrize("value", VALUES, ids=ascii)
 def test_a_field_shows_what_a_terminal_would_hide_and_keeps_its_value(value: Json) -> None:
     kinds: dict[type, str] = {
-        str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object",
-    }  # fmt: skip
+        str: "string",
+        int: "integer",
+        float: "number",
+        bool: "boolean",
+        list: "array",
+        dict: "object",
+    }
     field = Field("a", value, {"type": kinds[type(value)]})
     assert _HIDDEN.search(field.text) is None
     for known in (field, Field("a", value), Field("a", value, {"type": [*kinds.values()]})):

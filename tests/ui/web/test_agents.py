@@ -31,9 +31,15 @@ def ag_ui(*texts: str, thread: str = "t-1", run_id: str = "r-1", **more: Any) ->
     roles = ("user", "assistant")
     messages = [{"id": str(n), "role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
     return {
-        "threadId": thread, "runId": run_id, "messages": messages, "tools": [], "context": [], "state": {},
-        "forwardedProps": {}, **more,
-    }  # fmt: skip
+        "threadId": thread,
+        "runId": run_id,
+        "messages": messages,
+        "tools": [],
+        "context": [],
+        "state": {},
+        "forwardedProps": {},
+        **more,
+    }
 
 
 async def stream(desk: Desk, method: str, path: str, body: Body | None = None) -> list[Any]:
@@ -166,9 +172,13 @@ async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(open
 async def test_what_cannot_be_read_or_is_empty_is_refused(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk("one")
     nothing: list[Body] = [
-        {}, ag_ui(), {"id": "c", "messages": []}, {"id": "", "messages": [said("a")]},
-        {"id": "c" * 1000, "messages": [said("a")]}, ag_ui("a", thread="t" * 1000),
-    ]  # fmt: skip
+        {},
+        ag_ui(),
+        {"id": "c", "messages": []},
+        {"id": "", "messages": [said("a")]},
+        {"id": "c" * 1000, "messages": [said("a")]},
+        ag_ui("a", thread="t" * 1000),
+    ]
     for body in nothing:
         assert (await desk.post(path, body))[0] == 400, body
     text = {"Content-Type": "text/plain"}

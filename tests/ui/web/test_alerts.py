@@ -20,10 +20,13 @@ from rxworker.ui.web import ServerOptions, Settings, WebServer
 from tests.ui.web.test_boards import user_of
 
 BOARD = Dashboard(
-    [panel("Begun", count(RunStart), alert=above(1)), panel("Ended", count(RunStop), alert=above(0), group=run_of),
-     panel("Running", in_flight, alert=above(0))],
+    [
+        panel("Begun", count(RunStart), alert=above(1)),
+        panel("Ended", count(RunStop), alert=above(0), group=run_of),
+        panel("Running", in_flight, alert=above(0)),
+    ],
     title="Watch",
-)  # fmt: skip
+)
 
 
 class Alerts:

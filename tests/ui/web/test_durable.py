@@ -234,9 +234,19 @@ async def test_it_is_read_only(client: Client, method: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["offset=", "offset=1", "offset=1_2", "offset=-2", "offset=-1&offset=-1", f"offset={offset(1, 1)},",
-     "offset=" + "\u0661" * 16 + "_" + "\u0661" * 16, "live=long-poll", "live=sse", "live=ever&offset=-1"],
-)  # fmt: skip
+    [
+        "offset=",
+        "offset=1",
+        "offset=1_2",
+        "offset=-2",
+        "offset=-1&offset=-1",
+        f"offset={offset(1, 1)},",
+        "offset=" + "\u0661" * 16 + "_" + "\u0661" * 16,
+        "live=long-poll",
+        "live=sse",
+        "live=ever&offset=-1",
+    ],
+)
 async def test_malformed_parameters_get_a_400(client: Client, log: EventLog, query: str) -> None:
     await begin(log, "run-1")
     assert (await client.get(f"/runs/run-1/stream?{query}")).status == 400

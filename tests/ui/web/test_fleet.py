@@ -114,8 +114,12 @@ async def test_runs_are_counted_by_status_worker_tenant_and_owner(stack: AsyncEx
     [rest] = [group for group in found["groups"] if group["worker"] == ""]
     assert rest["taken"]["tool_p95"] == pytest.approx(0.0975, abs=0.001)
     assert {row["id"]: row["cause"] for row in found["rows"]} == {
-        "run-5": "recovering", "run-4": "", "run-3": "", "run-2": "error", "run-1": "",
-    }  # fmt: skip
+        "run-5": "recovering",
+        "run-4": "",
+        "run-3": "",
+        "run-2": "error",
+        "run-1": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -318,10 +322,14 @@ async def test_the_panels_of_dashboards_are_metrics_and_so_are_tools_and_models(
         return {f"n{number}": float(number) for number in range(MAX_GROUPS + 50)}
 
     board = Dashboard(
-        [panel("Begun", count(RunStart), unit="runs"), panel("Odd", ops.map(odd), view="bar"),
-         panel("Broken", ops.map(lambda _: 1 / 0)), panel("Status", run_status, view="state")],
+        [
+            panel("Begun", count(RunStart), unit="runs"),
+            panel("Odd", ops.map(odd), view="bar"),
+            panel("Broken", ops.map(lambda _: 1 / 0)),
+            panel("Status", run_status, view="state"),
+        ],
         title="Desk",
-    )  # fmt: skip
+    )
     steps = [call("look", where="here") + call("look", where="there"), say("Done.")]
     prices = {"small": Prices(input=1.0, output=2.0)}
     async with MemoryLog() as log:

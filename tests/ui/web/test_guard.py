@@ -344,10 +344,17 @@ async def test_every_answer_carries_the_headers(open_desk: OpenDesk) -> None:
 def test_the_policy_allows_nothing_but_the_servers_own() -> None:
     policy = dict(p.strip().split(" ", 1) for p in HEADERS["Content-Security-Policy"].split(";"))
     assert policy == {
-        "default-src": "'none'", "script-src": "'self'", "style-src": "'self'", "img-src": "'self' data:",
-        "connect-src": "'self'", "font-src": "'self'", "manifest-src": "'self'", "base-uri": "'none'",
-        "form-action": "'none'", "frame-ancestors": "'none'",
-    }  # fmt: skip
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self' data:",
+        "connect-src": "'self'",
+        "font-src": "'self'",
+        "manifest-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
 
 
 async def test_text_of_a_model_or_a_user_is_never_html(open_desk: OpenDesk) -> None:
@@ -401,10 +408,22 @@ async def test_a_slow_client_delays_no_other_and_is_disconnected(open_desk: Open
 
 @pytest.mark.parametrize(
     "path",
-    ["static/../app.py", "static/..%2fapp.py", "static/%2e%2e/app.py", "static/%2e%2e%2fapp.py", "static/..%5capp.py",
-     "static//etc/passwd", "static/%2fetc%2fpasswd", "static/main.js%00.html", "static/main.js/", "static/__init__.py",
-     "static/", "static", "static/index.html"],
-)  # fmt: skip
+    [
+        "static/../app.py",
+        "static/..%2fapp.py",
+        "static/%2e%2e/app.py",
+        "static/%2e%2e%2fapp.py",
+        "static/..%5capp.py",
+        "static//etc/passwd",
+        "static/%2fetc%2fpasswd",
+        "static/main.js%00.html",
+        "static/main.js/",
+        "static/__init__.py",
+        "static/",
+        "static",
+        "static/index.html",
+    ],
+)
 async def test_no_path_leads_out_of_the_page(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk()
     head = f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".encode()

@@ -70,11 +70,22 @@ async def test_a_link_answers_the_routes_of_its_table_alone(open_desk: OpenDesk)
 
 @pytest.mark.parametrize(
     "path",
-    ["api/runs/OTHER/events", "api/boards/usage", "api/boards/usage?run=OTHER",
-     "api/boards/usage?run=RUN&conversation=CONVERSATION", "api/boards/usage?conversation=CONVERSATION",
-     "api/boards/usage/events?run=OTHER", "api/boards/runs/events", "api/runs?run=RUN", "api/runs/RUN",
-     "api/runs/RUN/requests/3", "api/nothing", "metrics", ""],
-)  # fmt: skip
+    [
+        "api/runs/OTHER/events",
+        "api/boards/usage",
+        "api/boards/usage?run=OTHER",
+        "api/boards/usage?run=RUN&conversation=CONVERSATION",
+        "api/boards/usage?conversation=CONVERSATION",
+        "api/boards/usage/events?run=OTHER",
+        "api/boards/runs/events",
+        "api/runs?run=RUN",
+        "api/runs/RUN",
+        "api/runs/RUN/requests/3",
+        "api/nothing",
+        "metrics",
+        "",
+    ],
+)
 async def test_a_link_to_a_run_shows_nothing_else(open_desk: OpenDesk, path: str) -> None:
     desk = await open_desk("one", "two")
     run, other = await desk.begin("a"), await desk.begin("b")

@@ -56,9 +56,17 @@ async def test_a_conversation_is_named_tagged_and_pinned_one_by_one(open_desk: O
 
 @pytest.mark.parametrize(
     "body",
-    [{"name": "a"}, {"title": None}, {"title": "a" * 121}, {"tags": "a"}, {"tags": ["a"] * 21}, {"title": "\0"},
-     {"pinned": "yes"}, []],
-)  # fmt: skip
+    [
+        {"name": "a"},
+        {"title": None},
+        {"title": "a" * 121},
+        {"tags": "a"},
+        {"tags": ["a"] * 21},
+        {"title": "\0"},
+        {"pinned": "yes"},
+        [],
+    ],
+)
 async def test_a_note_that_is_not_understood_is_refused(open_desk: OpenDesk, body: object) -> None:
     desk = await open_desk("one")
     run = await desk.begin()

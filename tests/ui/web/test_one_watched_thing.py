@@ -155,9 +155,14 @@ async def replace(scene: Scene) -> None:
 
 
 FAULTS: dict[str, Callable[[Scene], Awaitable[None]]] = {
-    "nothing": befall_nothing, "log error": break_log, "error of a function": break_function, "deleted": delete,
-    "pruned": prune, "replaced": replace, "foreign": befall_nothing,
-}  # fmt: skip
+    "nothing": befall_nothing,
+    "log error": break_log,
+    "error of a function": break_function,
+    "deleted": delete,
+    "pruned": prune,
+    "replaced": replace,
+    "foreign": befall_nothing,
+}
 
 
 def broken(_: Record) -> int:

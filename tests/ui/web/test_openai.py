@@ -170,12 +170,21 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ("chat/completions", {"model": "worker", "messages": HI, "n": 2}, 400),
     ("chat/completions", {"model": "worker", "messages": [{"role": "robot"}]}, 400),
     ("chat/completions", {"model": "worker", "messages": HI, "tools": [{"type": "x"}]}, 400),
-    ("chat/completions",
-     {"model": "worker", "messages": HI, "tools": [{"type": "function", "function": {"name": "wait"}}]}, 400),
-    ("chat/completions", {"model": "worker", "messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
-     400),
-    ("chat/completions", {"model": "worker", "messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]},
-     400),
+    (
+        "chat/completions",
+        {"model": "worker", "messages": HI, "tools": [{"type": "function", "function": {"name": "wait"}}]},
+        400,
+    ),
+    (
+        "chat/completions",
+        {"model": "worker", "messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
+        400,
+    ),
+    (
+        "chat/completions",
+        {"model": "worker", "messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}]},
+        400,
+    ),
     ("chat/completions", {"model": "worker", "messages": HI, "max_tokens": 0}, 400),
     ("chat/completions", {"model": "worker", "messages": HI, "tool_choice": "maybe"}, 400),
     ("responses", {"model": "nobody", "input": "hi"}, 404),
@@ -191,7 +200,7 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ("models", {}, 405),
     ("chat/completions", "{", 400),
     ("responses", '{"model":"' + "x" * 3000, 413),
-]  # fmt: skip
+]
 
 
 async def test_bad_requests_get_the_errors_of_the_protocol(open_desk: OpenDesk) -> None:

@@ -83,11 +83,17 @@ async def test_the_list_has_each_stream_with_its_schema(open_desk: OpenDesk) -> 
     assert stream.pop("epoch") > 0
     assert stream == {
         "name": "cost by tool",
-        "schema": {"title": "Cost", "type": "object",
-                   "properties": {"tool": {"type": "string"}, "dollars": {"type": "number"}},
-                   "required": ["tool", "dollars"]},
-        "keep": 3, "seq": 0, "status": "running", "reason": "",
-    }  # fmt: skip
+        "schema": {
+            "title": "Cost",
+            "type": "object",
+            "properties": {"tool": {"type": "string"}, "dollars": {"type": "number"}},
+            "required": ["tool", "dollars"],
+        },
+        "keep": 3,
+        "seq": 0,
+        "status": "running",
+        "reason": "",
+    }
 
 
 async def test_a_stream_has_its_newest_item(open_desk: OpenDesk) -> None:

@@ -52,9 +52,12 @@ async def test_with_a_token_it_listens_everywhere_and_goes_by_any_address() -> N
 
 def test_settings_that_make_no_sense_are_refused() -> None:
     bad: list[dict[str, Any]] = [
-        {"token": "short"}, {"max_runs": 0}, {"heartbeat": 0.0}, {"allowed_hosts": "localhost"},
+        {"token": "short"},
+        {"max_runs": 0},
+        {"heartbeat": 0.0},
+        {"allowed_hosts": "localhost"},
         {"allowed_hosts": ("10.0.0.1/8",)},
-    ]  # fmt: skip
+    ]
     for settings in bad:
         with pytest.raises(ConfigurationError):
             Settings(**settings)

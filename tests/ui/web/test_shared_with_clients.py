@@ -41,9 +41,16 @@ async def post(desk: Desk, path: str, body: Body) -> list[Any]:
 
 def ag_ui(*messages: Body, **more: Any) -> Body:
     return {
-        "threadId": "t-1", "runId": "r-1", "messages": list(messages), "tools": TOOLS, "context": [], "state": {},
-        "forwardedProps": {}, "protocolVersion": "1.0", **more,
-    }  # fmt: skip
+        "threadId": "t-1",
+        "runId": "r-1",
+        "messages": list(messages),
+        "tools": TOOLS,
+        "context": [],
+        "state": {},
+        "forwardedProps": {},
+        "protocolVersion": "1.0",
+        **more,
+    }
 
 
 def called(name: str, *ids: str) -> Body:

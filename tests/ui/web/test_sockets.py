@@ -196,12 +196,17 @@ async def test_a_place_that_the_run_has_not_come_to_is_refused(open_desk: OpenDe
 
 
 BAD = [
-    "{", "[]", '{"type":"dance"}', '{"type":"watch"}', '{"type":"watch","run":"r","after":-1}',
-    '{"type":"watch","run":"r","after":"1"}', '{"type":"watch","run":"r","delivery":"owl"}',
+    "{",
+    "[]",
+    '{"type":"dance"}',
+    '{"type":"watch"}',
+    '{"type":"watch","run":"r","after":-1}',
+    '{"type":"watch","run":"r","after":"1"}',
+    '{"type":"watch","run":"r","delivery":"owl"}',
     '{"type":"unwatch","run":"' + "r" * 1000 + '"}',
     '{"type":"watch","run":"r","name":"' + "n" * 1000 + '"}',
     "[" * 10_000,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", BAD)

@@ -321,8 +321,12 @@ async def test_a_run_that_was_put_back_goes_on_for_its_watchers(sites: Sites) ->
     assert is_gapless(frames)
     kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
     assert [kind for kind in kinds if kind.startswith("run_")] == [
-        "run_start", "run_abort", "run_requeue", "run_recover", "run_stop",
-    ]  # fmt: skip
+        "run_start",
+        "run_abort",
+        "run_requeue",
+        "run_recover",
+        "run_stop",
+    ]
 
 
 async def test_a_run_is_forked_and_goes_on_in_a_new_conversation(sites: Sites) -> None:
