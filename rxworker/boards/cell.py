@@ -52,7 +52,8 @@ Of numbers, all further ones are counted together as `OTHERS`; of others, those 
 MAX_KEPT = 300
 """The maximum number of groups of rows and texts.
 
-The one that has had no record for the longest time is dropped, and begins anew with its next one.
+The one that has had no record for the longest time is dropped, and begins anew with its next one. Records count that
+the panel is given, as for the order above: those that its operators read.
 """
 OTHERS = "others"
 MAX_EMITTED = 1_000_000

@@ -224,11 +224,16 @@ class Fold:
         readers = self._readers.get(kind)
         if readers is None:
             readers = self._readers[kind] = self._find(kind)
-        if not readers and not self.clock.has_due(time):
-            return
-        self.clock.note(time)
-        if kind not in self._readers:  # a timer has subscribed to more records
+        # A timer may subscribe to more records. What no panel reads moves no timers from their grid, as on a board
+        # that has run them before it came.
+        if readers:
+            self.clock.note(time)
+        elif self.clock.has_due(time):
+            self.clock.move_to(time)
+        if kind not in self._readers:
             readers = self._readers[kind] = self._find(kind)
+        if not readers:
+            return
         clock, dog = watchdog.clock, watchdog
         begun = clock() - dog.reported  # as `begin` does it, and `end`, since all panels come by here
         for name, cell in readers:
