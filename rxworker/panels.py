@@ -24,6 +24,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.cell import MAX_GROUPS, OTHERS
+from rxworker.boards.clock import LATEST
 from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, View, WorkerGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
@@ -169,12 +170,17 @@ def hour_of(record: Record) -> str:
     >>> hour_of(Record(1, "run-1", 0, 0, 3700.0, RunStop())), day_of(Record(1, "run-1", 0, 0, 3700.0, RunStop()))
     ('1970-01-01T01:00Z/PT1H', '1970-01-01T00:00Z/PT24H')
     """
-    return _interval(record.time // 3600, 3600)
+    return _interval(_dated(record) // 3600, 3600)
 
 
 def day_of(record: Record) -> str:
     """The day of a record, of UTC, as a group; see `hour_of`."""
-    return _interval(record.time // 86400, 86400)
+    return _interval(_dated(record) // 86400, 86400)
+
+
+def _dated(record: Record) -> float:
+    """The time of a record as the clock of a board has it: a wrong one may have no date."""
+    return min(max(0.0, record.time), LATEST)
 
 
 @lru_cache(maxsize=1024)

@@ -23,6 +23,7 @@ from rxworker.boards.dashboard import EVERY
 from rxworker.events import Event, Record, TextDelta, Usage
 from rxworker.operators import fold_sliding, rate
 from rxworker.operators.kernel import Source
+from rxworker.panels import day_of, hour_of
 from tests.whole import IS_WHOLE
 
 BEGAN = 1000.0
@@ -271,6 +272,9 @@ def test_a_moment_and_a_record_may_have_a_time_that_no_date_has(time: float) -> 
     assert (last.value, last.error) == (1 if not time < 0 else None, "")
     [last, _] = dashboard.at([record_at(time)])
     assert (last.value, last.error) == (1, "")
+    by_time = Dashboard([panel("By time", ops.map(seq_of), view="bar", group=(hour_of, day_of))])
+    [last] = by_time.at([record_at(BEGAN), record_at(time, 2)])
+    assert (bool(last.value), last.error) == (True, "")
 
 
 def test_a_timer_that_is_due_at_once_again_stops_its_panel_and_not_the_board() -> None:
