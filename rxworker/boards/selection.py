@@ -38,6 +38,8 @@ SelectedStatus: TypeAlias = Literal["", "finished", "failed", "cancelled", "stop
 
 MAX_RUNS = 10_000
 """The maximum number of runs that are known; of further ones the oldest are dropped."""
+SLACK = 60.0
+"""Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
 MAX_HELD = 200_000
 """The maximum number of records of runs that may be let in later; above it the oldest of these runs is left out."""
 
@@ -127,7 +129,7 @@ class Selection(Settings, frozen=True):
         row = info.row
         return (
             (self.since is None or info.updated >= self.since)
-            and (self.until is None or info.created < self.until)
+            and (self.until is None or info.created - SLACK < self.until)
             and self.labels.items() <= row.labels.items()
             and self.worker in ("", row.worker)
             and (not self.status or row.status in OPEN or self.status in (row.status, END_WORDS.get(row.cause)))

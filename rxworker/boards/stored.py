@@ -15,7 +15,7 @@ from reactivex.internal import noop
 
 from rxworker.boards.dashboard import TURN, Dashboard, Fold, Progress, StoredFirst
 from rxworker.boards.panel import AlertChange, PanelState
-from rxworker.boards.selection import EVERYTHING, Selection
+from rxworker.boards.selection import EVERYTHING, SLACK, Selection
 from rxworker.errors import LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand
@@ -27,9 +27,6 @@ from rxworker.operators import merge_runs
 from rxworker.operators.kernel import Call, SerialDisposable, Sink, connect
 
 logger = logging.getLogger("rxworker.boards")
-
-SLACK = 60.0
-"""Seconds that the first record of a run may be older than the run in the log, which is stored a little later."""
 
 
 async def fold_log(

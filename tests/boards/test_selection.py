@@ -303,6 +303,15 @@ async def test_a_run_of_before_the_range_is_shown_with_what_it_does_in_it() -> N
         assert state.value == 1
 
 
+async def test_a_run_that_is_stored_later_than_it_began_is_in_the_time_in_which_it_began() -> None:
+    async with MemoryLog() as log:
+        run = Worker(ScriptedModel(["Hello."]), log=log).run("?")
+        await run
+        info, began = await log.existing(run.id), (await anext(aiter(run))).time
+        for delay, is_in in [(0.5, True), (100.0, False)]:
+            assert Selection(until=began + 0.1).may_have(replace(info, created=began + delay)) is is_in
+
+
 def values(states: Sequence[Any]) -> dict[str, Any]:
     return {each.panel: (each.value, each.error) for each in states}
 
