@@ -50,6 +50,7 @@ class Makers:
 
     def __init__(self, fold: Fold, group: str = "") -> None:
         self._group = group
+        self._is_whole = False  # the group has values of its own, not only as a part of others
         self._runs: dict[str, MadeBy] = {}
         for cell in fold.cells.values():
             cell.on_made = self._note
@@ -59,7 +60,11 @@ class Makers:
         return [*self._runs.values()][: -most - 1 : -1]
 
     def _note(self, group: str, record: Record) -> None:
-        if self._group not in ("", group) and not group.startswith((f"{self._group}: ", f"{self._group}{BETWEEN}")):
+        if group and group == self._group and not self._is_whole:
+            self._is_whole = True  # those so far are of other groups, whose names begin alike
+            self._runs.clear()
+        parts = f"{self._group}: ", f"{self._group}{BETWEEN}"
+        if self._group not in ("", group) and (self._is_whole or not group.startswith(parts)):
             return
         before = self._runs.pop(record.run_id, None)
         self._runs[record.run_id] = MadeBy(

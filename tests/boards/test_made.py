@@ -11,7 +11,7 @@ from rxworker.boards import Dashboard, Panel, panel
 from rxworker.boards.dashboard import Fold
 from rxworker.boards.made import Makers
 from rxworker.events import Record, RunStart, RunStop, TextDelta, ToolStart
-from rxworker.messages import Prices
+from rxworker.messages import Conversation, Prices
 from rxworker.panels import RUNS, cost, count, label_of, model_of, run_of, tokens, tool_of
 from tests.boards.test_selection import record_some
 
@@ -81,3 +81,9 @@ async def test_a_row_of_a_table_leads_to_its_run() -> None:
     table = RUNS.panels[-1]
     for run in {each.run_id for each in records}:
         assert [each.run for each in makers_of(table, records, run).newest()] == [run]
+
+
+def test_a_group_does_not_lead_to_the_runs_of_one_whose_name_begins_alike() -> None:
+    start = [RunStart(Conversation(), labels={"tenant": name}) for name in ("acme: eu", "acme", "acme · eu")]
+    records = [Record(1, f"run-{at}", 1, 1, float(at), event) for at, event in enumerate(start)]
+    assert [each.run for each in makers_of(PANELS[4], records, "acme").newest()] == ["run-1"]
