@@ -50,7 +50,7 @@ from rxworker.events import (
     TurnStop,
     is_block_event,
 )
-from rxworker.events.deltas import BLOCK_EVENTS, EVENT_KINDS
+from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.framing import Decoder
 from rxworker.log.values import END_WORDS
 from rxworker.messages import Prices

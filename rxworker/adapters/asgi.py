@@ -23,8 +23,9 @@ from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web.api import SOCKET, routes_of
 from rxworker.ui.web.guard import add_headers
-from rxworker.ui.web.http.request import SUBPROTOCOL, Route, Settings, WebRequest, with_authorization
+from rxworker.ui.web.http.request import SUBPROTOCOL, Route, WebRequest, with_authorization
 from rxworker.ui.web.http.responses import ApiError
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.workers import Workers
 from rxworker.ui.web.state import ServerOptions, ServerState
 

@@ -30,7 +30,7 @@ from rxworker.hub.watcher import running_loop
 from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Scheduler, Sink, Stage
-from rxworker.tools.signature import schema_of
+from rxworker.tools.schema import schema_of
 
 A = TypeVar("A")
 

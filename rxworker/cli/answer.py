@@ -27,7 +27,8 @@ from rxworker.events import (
     Status,
 )
 from rxworker.run.run import Run
-from rxworker.ui.describe import clean, describe_call, describe_json, describe_result, describe_usage, one_line
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
 from rxworker.ui.terminal.lanes import TEXT_KINDS, TextKind
 from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.views import Tracker, changes

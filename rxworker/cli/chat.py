@@ -32,7 +32,7 @@ from rxworker.hooks.ready import terminal_hooks
 from rxworker.log import EventLog, open_log
 from rxworker.log.values import CONVERSATION
 from rxworker.transport import Model
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app_async
 from rxworker.ui.terminal.session import list_sessions, title_of_session

@@ -14,7 +14,7 @@ from rxworker.providers.openai_chat.dialects import Dialect
 from rxworker.providers.origin import maker_of
 from rxworker.providers.service import Service
 from rxworker.providers.takes import ANYTHING, TAKES, listed
-from rxworker.ui.describe import one_line
+from rxworker.ui.clean import one_line
 
 USUAL = {"anthropic": "anthropic", "openai": "openai-responses", "google": "gemini"}
 OTHERWISE = "openai-chat"

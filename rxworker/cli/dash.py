@@ -19,7 +19,7 @@ from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_sto
 from rxworker.cli.resolve import dashboard_of
 from rxworker.log import open_log
 from rxworker.redact import redact
-from rxworker.ui.describe import clean
+from rxworker.ui.clean import clean
 
 CLEAR = "\033[H\033[2J\033[3J"
 """Begins a terminal anew."""

@@ -14,7 +14,7 @@ from rxworker.events import Error, ResponseEvent
 from rxworker.messages import JsonObject
 from rxworker.messages.usage import Usage
 from rxworker.providers import Provider
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.views import CalledTool, Summary, summarise
 
 PIECE = 64 * 1024

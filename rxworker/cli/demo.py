@@ -34,7 +34,8 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import Anthropic
 from rxworker.run.run import Run
 from rxworker.testing import ReplayServer
-from rxworker.ui.describe import clean, describe_call, describe_json, describe_result, one_line, plural
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_call, describe_json, describe_result, plural
 from rxworker.ui.terminal.lanes import TEXT_KINDS
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.trace import BarKind, draw_bars, item_row

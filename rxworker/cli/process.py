@@ -25,7 +25,7 @@ from rxworker.adapters.logs import JsonFormatter, to_line
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
 from rxworker.redact import redact
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

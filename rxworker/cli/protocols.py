@@ -17,7 +17,7 @@ from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.cli.process import MISUSED, CommandError, misuse, run_until_stopped, write_error, write_line
 from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_object, name_of, settings_of
 from rxworker.log import open_log
-from rxworker.ui.describe import one_line
+from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
 
 NAME = "worker"

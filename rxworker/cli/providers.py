@@ -7,7 +7,7 @@ import difflib
 from rxworker.cli.process import MISUSED, CommandError
 from rxworker.providers import PROVIDERS
 from rxworker.providers.service import Service
-from rxworker.ui.describe import one_line
+from rxworker.ui.clean import one_line
 
 
 def provider_names() -> str:

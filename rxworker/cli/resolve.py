@@ -23,7 +23,7 @@ from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox
 from rxworker.tools.function import tool
 from rxworker.transport import Client, Model
-from rxworker.ui.describe import one_line
+from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def settings_of(
         CommandError: An option is wrong, or there is no token.
     """
     from rxworker.ui.web import Settings  # a chat needs no server
-    from rxworker.ui.web.http.request import is_loopback
+    from rxworker.ui.web.http.settings import is_loopback
 
     token = read_variable("--token-env", token_env)
     if token is None and not is_loopback(host):

@@ -22,7 +22,8 @@ from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, se
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.turn.result import Paused
-from rxworker.ui.describe import clean, describe_call, describe_message, one_line, plural
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_call, describe_message, plural
 from rxworker.views.amounts import money
 from rxworker.worker import QueuedWorker
 from rxworker.worker.queue import end_cancelled

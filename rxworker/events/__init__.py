@@ -17,7 +17,7 @@ from rxworker.events.block import (
     ToolUseMetadata,
 )
 from rxworker.events.custom import CustomEvent
-from rxworker.events.deltas import is_block_event
+from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
 from rxworker.events.pause import PausedCall, PauseState, Question
 from rxworker.events.turn import (

@@ -44,7 +44,7 @@ from reactivex.internal import default_error, noop
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, own
 from rxworker.events import Event, Record
-from rxworker.hub.history import Coalesce, Delivery, Reliable, take
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, take
 from rxworker.hub.registry import TIMED, TimedPipeline, WatcherRegistry, noted
 from rxworker.hub.watcher import Takes, Watcher, WatcherState, fail_stream, running_loop
 from rxworker.messages.settings import check_number

@@ -31,7 +31,8 @@ from reactivex import Observable, abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.events import Record
-from rxworker.hub.history import Delivery, History
+from rxworker.hub.delivery import Delivery
+from rxworker.hub.history import History
 from rxworker.hub.scheduler import Callback, Defer, FlushScheduler, ImmediateWatchers
 from rxworker.hub.watcher import DetachReporter, OnRaise, Takes, Watcher, WatcherState, fail_stream, running_loop
 from rxworker.messages.settings import check_plain

@@ -40,8 +40,10 @@ from reactivex import abc
 from reactivex.internal import noop
 
 from rxworker.events import Record
-from rxworker.events.deltas import DEFERRABLE, Deltas
-from rxworker.hub.history import Coalesce, Delivery, History, Item, Reliable, count, every_of, expand, held_for, take
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import DEFERRABLE
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, count, every_of, held_for, take
+from rxworker.hub.history import History, Item, expand
 from rxworker.hub.watcher import OnRaise, Watcher, WatcherState, end_stream, fail_stream, wake
 from rxworker.watchdog import watchdog
 

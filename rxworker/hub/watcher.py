@@ -26,7 +26,8 @@ from reactivex.internal import noop
 
 from rxworker.errors import RxWorkerError, as_exception, describe
 from rxworker.events import Record
-from rxworker.hub.history import Coalesce, Delivery, DropOldest, History, Latest, Reliable, count
+from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
+from rxworker.hub.history import History
 from rxworker.operators.kernel import Many, many
 
 A = TypeVar("A")

@@ -34,7 +34,8 @@ from rxworker.messages.content import (
     ToolCall,
     ToolResult,
 )
-from rxworker.messages.message import Conversation, Message, calls_of, pair
+from rxworker.messages.message import Conversation, Message
+from rxworker.messages.pairs import calls_of, pair
 from rxworker.messages.settings import check_plain
 from rxworker.messages.speech import user_speaks
 

@@ -33,7 +33,8 @@ from rxworker.messages.content import (
     ToolCall,
     ToolResult,
 )
-from rxworker.messages.message import Conversation, Message, PairedResult, calls_of, distinct_ids, pair
+from rxworker.messages.message import Conversation, Message
+from rxworker.messages.pairs import PairedResult, calls_of, distinct_ids, pair
 from rxworker.messages.settings import check_plain
 from rxworker.messages.speech import dangling_thoughts, has_source, is_blank, is_stray, is_thought, user_speaks
 

@@ -1,14 +1,15 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
+from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
-from rxworker.operators.expect import error_to_exception, fail_on_error, retry_before_first, time_out
 from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
 from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
-from rxworker.operators.hold_back import committed, hold_back, live
+from rxworker.operators.hold_back import hold_back
 from rxworker.operators.json import ToolInput, partial_json, partial_values, tool_calls, tool_inputs
 from rxworker.operators.mask import mask
 from rxworker.operators.order import map_async, quorum
 from rxworker.operators.pace import coalesce, merge_deltas, throttle
+from rxworker.operators.recovery import error_to_exception, fail_on_error, retry_before_first, time_out
 from rxworker.operators.runs import Records, merge_runs
 from rxworker.operators.select import events, only, records_of, reject, split_meta
 from rxworker.operators.spans import Link, Span, lineage, spans

@@ -20,7 +20,7 @@ from reactivex.internal import noop
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
-from rxworker.events.deltas import BLOCK_EVENTS, BLOCK_TYPE_OF, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, start_of
 from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
 from rxworker.operators.kernel import (
     Ending,

@@ -2,17 +2,11 @@
 
 Compatible servers and proxies send the words of other protocols than the one that they speak, in upper or lower case. A
 word that reports a cut response must therefore be known to every decoder: the calls of such a response never run.
-
-The numbers of a usage, wherever a protocol puts them.
 """
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import Any
-
-from rxworker.messages import JsonObject, StopKind
+from rxworker.messages import StopKind
 
 END_TURN, TOOL_USE, OTHER = StopKind.END_TURN, StopKind.TOOL_USE, StopKind.OTHER
 MAX_TOKENS, CONTENT_FILTER, MALFORMED = StopKind.MAX_TOKENS, StopKind.CONTENT_FILTER, StopKind.MALFORMED
@@ -83,46 +77,3 @@ def keeps_calls(raw: str | None) -> bool:
     (True, False)
     """
     return raw is None or known_kind(raw) in (None, *NORMAL)
-
-
-_NUMBERS = frozenset({int, type(None)})
-
-
-def numbers_in(raw: JsonObject, *paths: str) -> list[int | None]:
-    """The numbers at some paths, of one name or two; ``None`` for what is not there, and for what is not a number.
-
-    >>> numbers_in({"a": 1, "b": {"c": True, "d": "2"}}, "a", "b.c", "b.d", "e.f")
-    [1, None, 2, None]
-    """
-    found: list[Any] = []
-    for name, member in _places(paths):
-        value = raw.get(name)
-        found.append(value if not member else value.get(member) if isinstance(value, dict) else None)
-    return found if _NUMBERS.issuperset(map(type, found)) else [*map(_number, found)]
-
-
-def _number(value: object) -> int | None:
-    """A number of tokens. Some servers send a text, or a fraction, which counts as a whole token."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, float):
-        return math.ceil(value) if math.isfinite(value) else None
-    return value if type(value) is int else None  # a bool is an int, too, not a number
-
-
-@lru_cache(maxsize=64)  # a provider has one or two
-def _places(paths: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Each path in two: the name, and that of a member, empty for none."""
-    return [(name, member) for name, _, member in (path.partition(".") for path in paths)]
-
-
-def total(*numbers: int | None) -> int | None:
-    """The sum of the numbers that were sent; ``None`` if none was.
-
-    >>> total(1, None, 2), total(None)
-    (3, None)
-    """
-    return None if numbers.count(None) == len(numbers) else sum(filter(None, numbers))

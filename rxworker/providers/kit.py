@@ -8,15 +8,17 @@ from rxworker.framing import EventStreamDecoder, NdjsonDecoder, SseDecoder
 from rxworker.framing.sse import SseFrame
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.base import HttpRequest, Options, Provider, Request, ResponseDecoder
-from rxworker.providers.batch_decoder import BatchDecoder, unreadable
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.content import arguments
 from rxworker.providers.endpoint import base_address, checked_headers, current_secrets, endpoint, read_key
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.finish_reasons import numbers_in, stop_kind, total
+from rxworker.providers.finish_reasons import stop_kind
 from rxworker.providers.fit import with_extra
+from rxworker.providers.malformed import unreadable
 from rxworker.providers.openai_chat.dialects import Dialect
 from rxworker.providers.service import explain
+from rxworker.providers.usage import numbers_in, total
 
 __all__ = [
     # bytes to frames to events

@@ -49,8 +49,8 @@ from rxworker.messages import JsonObject, Message, OutputFormat, ToolCall, ToolM
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
+from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope
-from rxworker.turn.permit import expect
 from rxworker.turn.result import Paused, check_signatures
 
 RESERVED = 2.0

@@ -33,7 +33,7 @@ from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Document, Image, Json, Message, ToolMeta, ToolResult
 from rxworker.state import RunState, fold_run
 from rxworker.tools import Toolbox
-from rxworker.tools.signature import NAMED
+from rxworker.tools.schema import NAMED
 from rxworker.turn.context import RunContext, TurnScope, continues
 from rxworker.turn.result import RunResult, result_of
 

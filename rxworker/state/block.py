@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from rxworker import events
 from rxworker.events.block import BlockMetadata
-from rxworker.events.deltas import TextDeltas, start_of
+from rxworker.events.deltas import TextDeltas
+from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason
 
 C = TypeVar("C")

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from rxworker import events
-from rxworker.events.deltas import Deltas, is_meta
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import is_meta
 from rxworker.messages import StopKind, StopReason
 
 Faults: TypeAlias = Iterator[str]

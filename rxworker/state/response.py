@@ -10,7 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import BlockAbort, BlockStart, Error, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import BLOCK_EVENTS, TEXTS, Deltas
+from rxworker.events.deltas import TEXTS, Deltas
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Content, JsonObject, Message, ServerToolCall, ServerToolResult, StopReason
 from rxworker.state.block import BlockState, Pieces, step_block, step_texts
 from rxworker.state.content import content_of

@@ -52,9 +52,10 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
-from rxworker.events.deltas import BLOCK_EVENTS, Deltas
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
-from rxworker.messages.message import calls_made
+from rxworker.messages.pairs import calls_made
 from rxworker.messages.repair import NOT_RUN
 from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import SIZES, as_sum

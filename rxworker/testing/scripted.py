@@ -36,7 +36,7 @@ from rxworker.log.format import records_of
 from rxworker.messages import Conversation, Message
 from rxworker.messages.history import HEADING
 from rxworker.messages.settings import check_number, check_plain
-from rxworker.operators.expect import error_to_exception
+from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import Request
 from rxworker.state import RunState, step_run
 from rxworker.testing.reply import Reply, reply_events, to_reply

@@ -49,7 +49,8 @@ from rxworker.tools.base import (
 )
 from rxworker.tools.custom_types import JsonDecoder, adapt, explain
 from rxworker.tools.results import to_result
-from rxworker.tools.signature import Parameter, input_schema, parse_docstring, read_parameters, resolve
+from rxworker.tools.schema import input_schema
+from rxworker.tools.signature import Parameter, parse_docstring, read_parameters, resolve
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -25,7 +25,7 @@ from rxworker.tools.base import (
     reconcile_of,
 )
 from rxworker.tools.function import FunctionTool
-from rxworker.tools.mcp import check_schema
+from rxworker.tools.inline import check_schema
 from rxworker.tools.results import ErrorFormatter, format_error, to_result
 from rxworker.watchdog import call_watched
 

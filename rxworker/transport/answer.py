@@ -29,8 +29,8 @@ from reactivex import Observable, abc
 from rxworker.errors import HttpStatusError, ProviderError, RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.messages.settings import Settings, check_number, check_plain
-from rxworker.operators.expect import LOOKS
 from rxworker.operators.kernel import Sink, connect
+from rxworker.operators.recovery import LOOKS
 from rxworker.providers.base import HttpRequest, ResponseDecoder, resumable
 from rxworker.providers.batch_decoder import Part
 from rxworker.transport.base import PRESSURE

@@ -22,8 +22,8 @@ from rxworker.errors import ProviderError, RemoteProtocolError, RxWorkerError, T
 from rxworker.events import BlockAbort, Error, Opaque, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.events.meta import NO_RESPONSE, TRUNCATED
-from rxworker.operators.expect import error_to_exception
 from rxworker.operators.kernel import Operator, many, stage
+from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import Part
 

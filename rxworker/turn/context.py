@@ -39,7 +39,7 @@ from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.log.permissions import allowed_in
 from rxworker.messages import Conversation, JsonObject, Message, Prices, ToolCall, ToolResult
-from rxworker.messages.message import calls_made
+from rxworker.messages.pairs import calls_made
 from rxworker.messages.speech import is_blank
 from rxworker.providers import Options, Request
 from rxworker.providers.base import is_background

@@ -1,27 +1,16 @@
-"""The hooks of tool calls as operators: `permit` before the calls, and `revise` after them.
-
-The arguments of a worker, checked where they are given.
-"""
+"""The hooks of tool calls as operators: `permit` before the calls, and `revise` after them."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from rxworker.errors import (
-    ConfigurationError,
-    ExecutionFailedError,
-    HookError,
-    InvalidArgumentError,
-    LocalProtocolError,
-    RunAbortedError,
-)
+from rxworker.errors import ExecutionFailedError, HookError, InvalidArgumentError, RunAbortedError
 from rxworker.events import PausedCall, ToolOutput, ToolStart, ToolStop
 from rxworker.events.arguments import copy_arguments, decode_arguments
 from rxworker.events.pause import CLIENT_TOOL, QUESTION
@@ -30,12 +19,9 @@ from rxworker.hooks import Abort, Finish, HookContext, HookPoint, Hooks, Pause, 
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import REQUIRES_APPROVAL, Answer
 from rxworker.hooks.registry import names_in, numbered
-from rxworker.hub.watcher import running_loop
 from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.messages.settings import check_type
-from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Operator
-from rxworker.providers.base import hidden
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox
 from rxworker.tools.base import policy_of
 from rxworker.tools.calls import CallItem, FinishedCall, FinishedCalls, PendingCall, not_run
@@ -474,102 +460,3 @@ def shown(hooks: Hooks, event: ToolStop, hold: Callable[[int, ToolResult], None]
     if hold is not None:
         hold(event.place, result)
     return replace(event, result=None)
-
-
-def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> A:
-    """Check the type of a value, and return the value.
-
-    Raises:
-        ConfigurationError: The type is wrong; the message shows an example.
-
-    >>> expect("system", 5, str, "system='Be brief.'")
-    Traceback (most recent call last):
-    ...
-    rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
-    More: rxworker docs reference/worker
-    """
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{name} is {hidden(value)!r}; give it like this: {example}")
-    return value
-
-
-def optional(name: str, value: A | None, kind: type | tuple[type, ...], example: str) -> A | None:
-    """Check the type of a value that may be missing, and return the value.
-
-    Raises:
-        ConfigurationError: The type is wrong; the message shows an example.
-    """
-    return None if value is None else expect(name, value, kind, example)
-
-
-def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...]:
-    """The values as a tuple. A single value instead of a list is a common mistake.
-
-    Raises:
-        ConfigurationError: The value is not iterable.
-    """
-    try:
-        return tuple(values)
-    except TypeError as error:
-        message = f"{name} is {values!r}; give several of them: {example}"
-        raise ConfigurationError(message) from error
-
-
-def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
-    """Check that the operators can be applied.
-
-    Raises:
-        ConfigurationError: One is not an operator, or only makes one.
-    """
-    several = expect_several("operators", operators, "operators=[my_operator]")
-    for operator in several:
-        expect_operator(operator)
-    return several
-
-
-def expect_folder(workspace: str | Path) -> Path:
-    """Check that the workspace is a folder.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    folder = Path(expect("workspace", workspace, (str, Path), "workspace='notes'"))
-    if not folder.is_dir():
-        raise ConfigurationError(f"workspace={str(folder)!r} is not a folder: create it first")
-    return folder
-
-
-MAX_LABELS, LONGEST_LABEL = 32, 1000
-"""The maximum number of labels of a run, and of characters of a name or a text."""
-
-
-def expect_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """A copy of the labels.
-
-    Raises:
-        ConfigurationError: They are not texts by their names, there are more than `MAX_LABELS`, or one is longer than
-            `LONGEST_LABEL`.
-    """
-    example = "labels={'tenant': 'acme'}"
-    several = dict(expect("labels", {} if labels is None else labels, Mapping, example))
-    for name, value in several.items():
-        expect("a label's name", name, str, example)
-        expect(f"the label {name}", value, str, example)
-        if max(len(name), len(value)) > LONGEST_LABEL:
-            raise ConfigurationError(
-                f"the label {name:.40} has {max(len(name), len(value))} characters, of {LONGEST_LABEL}: labels are in "
-                "each list and in the first record of a run"
-            )
-    if len(several) > MAX_LABELS:
-        raise ConfigurationError(f"there are {len(several)} labels, of {MAX_LABELS}")
-    return several
-
-
-def check_no_loop(call: str, instead: str) -> None:
-    """Refuse to block a running event loop.
-
-    Raises:
-        LocalProtocolError: An event loop runs in this thread.
-    """
-    if running_loop() is not None:
-        raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")

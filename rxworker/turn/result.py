@@ -25,7 +25,7 @@ from rxworker.messages.settings import shared_fields
 from rxworker.messages.usage import Prices, Usage
 from rxworker.state import RunState
 from rxworker.tools.custom_types import JsonDecoder
-from rxworker.tools.signature import HINT, schema_of
+from rxworker.tools.schema import HINT, schema_of
 
 if TYPE_CHECKING:
     # A run without an output type is a ``Run``, and a resumed one may have any. Until Python 3.13 only the type checker

@@ -49,6 +49,7 @@ from rxworker.state.response import message_of
 from rxworker.tools.coroutines import CoroutineObservable, Emitter, pass_through
 from rxworker.turn.account import counting
 from rxworker.turn.apply import apply_operators, expect_observable
+from rxworker.turn.arguments import expect
 from rxworker.turn.call_tools import Told, call_tools, discard_early, end_calls, expect_told
 from rxworker.turn.compaction import compacted
 from rxworker.turn.context import (
@@ -66,7 +67,6 @@ from rxworker.turn.context import (
     let_watchers_act,
     next_request,
 )
-from rxworker.turn.permit import expect
 from rxworker.turn.respond import PARTS, begin_attempt, expect_end, respond
 from rxworker.turn.result import Output
 

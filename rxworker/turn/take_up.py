@@ -37,7 +37,8 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
-from rxworker.events.deltas import BLOCK_EVENTS, MERGEABLE, META_EVENTS, Deltas, Parts, adds_to_same, flatten
+from rxworker.events.deltas import Deltas, Parts, adds_to_same, flatten
+from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE, META_EVENTS
 from rxworker.operators.kernel import Sink, many, stage
 from rxworker.state import RunState
 

@@ -6,7 +6,7 @@ All methods that return an iterator yield the changes that follow.
 from __future__ import annotations
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop
-from rxworker.events.deltas import start_of
+from rxworker.events.kinds import start_of
 from rxworker.messages import StopReason
 from rxworker.state.open_blocks import OpenBlocks
 from rxworker.views.block_tracker import OpenBlock, ShownResponse

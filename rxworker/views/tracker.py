@@ -45,7 +45,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.events.deltas import BLOCK_EVENTS, HIDDEN
+from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall

@@ -3,7 +3,7 @@
 from rxworker.decisions import Decision, Decisions
 from rxworker.messages.message import Input
 from rxworker.resume.paused import load_paused, save_paused
-from rxworker.run.driver import repeat_turns
+from rxworker.run.loop import repeat_turns
 from rxworker.run.stream import RunStream
 from rxworker.turn.call_tools import call_tools
 from rxworker.turn.compact import Compact

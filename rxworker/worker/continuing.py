@@ -41,8 +41,8 @@ from rxworker.resume.stored import (
 )
 from rxworker.run.run import Beginning
 from rxworker.state.shared_state import checked_json
+from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope, continues
-from rxworker.turn.permit import expect
 from rxworker.turn.result import Output, Paused
 from rxworker.turn.take_up import OpenResponse
 from rxworker.worker.session_base import SessionBase, new_id

@@ -45,7 +45,7 @@ from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
 from rxworker.resume.paused import decide_command
 from rxworker.run.run import Beginning, Run, Tracing
-from rxworker.turn.permit import expect
+from rxworker.turn.arguments import expect
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.continuing import load_paused

@@ -23,7 +23,7 @@ from rxworker.run.stream import RunStream
 from rxworker.run.virtual import run_in
 from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, ToolCallCollector
-from rxworker.turn.permit import check_no_loop
+from rxworker.turn.arguments import check_no_loop
 from rxworker.turn.result import Paused, R, RunResult, T, output_of
 from rxworker.worker.continuing import ClaimFn, check_decision, decided, forked, load, recovered, resumed
 from rxworker.worker.session_base import SessionBase, new_id

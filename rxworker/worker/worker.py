@@ -5,8 +5,8 @@ from __future__ import annotations
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Json
 from rxworker.messages.settings import checks_arguments
+from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session, SessionVerbs
-from rxworker.worker.session_base import Definition
 
 
 @checks_arguments

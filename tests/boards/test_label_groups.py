@@ -19,7 +19,7 @@ from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import merge_runs
 from rxworker.panels import count, hour_of, label_of, tool_of, worker_of
 from rxworker.testing import ScriptedModel, call
-from rxworker.turn.permit import LONGEST_LABEL, MAX_LABELS
+from rxworker.turn.arguments import LONGEST_LABEL, MAX_LABELS
 from rxworker.ui.web import WebRequest, WebServer
 from rxworker.worker import submit
 

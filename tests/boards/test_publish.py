@@ -26,7 +26,7 @@ from reactivex.testing import TestScheduler
 from rxworker.boards import Keep, Published, publish
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Item, Latest, Reliable
-from rxworker.hub.history import held_for
+from rxworker.hub.delivery import held_for
 
 DETACH = Reliable(limit=8, when_full="detach")
 DELIVERIES: list[Delivery] = [DETACH, Reliable(limit=None), Coalesce(), Latest(), DropOldest(limit=3)]

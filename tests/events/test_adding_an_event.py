@@ -37,7 +37,7 @@ STEPS: Steps = {
         ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
         ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
     ],
-    "rxworker/events/deltas.py": [("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n")],
+    "rxworker/events/kinds.py": [("    EventKind(turn.RunPause),\n", ROW + "    EventKind(turn.RunPause),\n")],
     "rxworker/events/__init__.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
         ('    "RunStart",\n', '    "RunStart",\n    "BudgetWarning",\n'),
@@ -45,7 +45,7 @@ STEPS: Steps = {
 }
 STATE_STEPS: Steps = {
     **STEPS,
-    "rxworker/events/deltas.py": [
+    "rxworker/events/kinds.py": [
         (
             "    EventKind(turn.RunPause),\n",
             ROW.replace(", changes_state=False", "") + "    EventKind(turn.RunPause),\n",
@@ -117,7 +117,7 @@ def test_a_new_event_needs_these_files_and_no_other(copy: Path, steps: Steps) ->
 
 
 def test_a_new_event_without_a_row_fails(copy: Path) -> None:
-    kinds = copy / "rxworker/events/deltas.py"
+    kinds = copy / "rxworker/events/kinds.py"
     text = kinds.read_text(encoding="utf-8")
     rows = (ROW, ROW.replace(", changes_state=False", ""))
     kinds.write_text(text.replace(rows[0], "").replace(rows[1], ""), encoding="utf-8")

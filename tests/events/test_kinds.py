@@ -8,7 +8,7 @@ import pytest
 
 from rxworker.events import BlockEvent, Event
 from rxworker.events.block import BlockDelta, Delta
-from rxworker.events.deltas import EVENT_KINDS, EventKind
+from rxworker.events.kinds import EVENT_KINDS, EventKind
 from rxworker.events.meta import Meta
 from rxworker.events.turn import TurnEvent
 

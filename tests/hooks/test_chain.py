@@ -18,7 +18,7 @@ from rxworker.hooks import (
     ToolCallContext,
     Verdict,
     chain,
-    decorate,
+    legacy,
 )
 from rxworker.hooks.decorate import HookLike
 from rxworker.testing import NEVER, HookStub, ScriptedModel, call, call_context
@@ -149,8 +149,8 @@ def test_a_chain_is_of_hooks_of_one_point() -> None:
 
 async def test_an_end_within_a_chain_ends_the_run_with_the_hooks_name() -> None:
     @hook("OnTurnCompleted")
-    def fail(context: HookContext) -> decorate.LegacyError:
-        return decorate.LegacyError("not good enough")
+    def fail(context: HookContext) -> legacy.LegacyError:
+        return legacy.LegacyError("not good enough")
 
     worker = Worker(ScriptedModel(["Hm."]), hooks=[chain(fail, name="c", on_failure="continue")])
     with pytest.raises(RunAbortedError, match="by hook 'c/fail': not good enough"):

@@ -10,7 +10,7 @@ from rxworker import Paused, Worker, before_tool_call, hook, on_message_send, to
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.hooks import HookContext, MessageSendContext, Pause, Skip, ToolCallContext, first_turn
 from rxworker.hooks.base import AnyHook
-from rxworker.hooks.decorate import (
+from rxworker.hooks.legacy import (
     AddMessage,
     AddMessages,
     Complete,

@@ -7,7 +7,7 @@ from reactivex import operators as ops
 
 from rxworker import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.events import ConversationReplace, HookMessage, HookVerdict, LoopHold, MessageAdd
+from rxworker.events import ConversationReplace, CustomEvent, HookMessage, HookVerdict, LoopHold, MessageAdd
 from rxworker.hooks import (
     Abort,
     BeforeToolCallVerdict,
@@ -33,7 +33,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolRes
 from rxworker.tools import ClientTool
 from tests.hooks.asking import verdict_of
 
-ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace | LoopHold] = []
+ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace | LoopHold | CustomEvent] = []
 
 
 def call_context(name: str = "delete") -> ToolCallContext:

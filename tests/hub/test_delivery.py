@@ -24,9 +24,10 @@ from rxworker.events import (
     ToolProgress,
     Usage,
 )
-from rxworker.events.deltas import PASSING
+from rxworker.events.kinds import PASSING
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
-from rxworker.hub.history import BATCH, History, take
+from rxworker.hub.delivery import BATCH, take
+from rxworker.hub.history import History
 from rxworker.hub.watcher import Watcher
 
 START = BlockStart(0, BlockType.TEXT)

@@ -17,7 +17,7 @@ from reactivex.testing import TestScheduler
 
 from rxworker import Worker, tool, worker_tool
 from rxworker.events import Event, Gap, InputJsonDelta, Record, TextDelta, Usage, WatcherDetach
-from rxworker.events.deltas import PASSING
+from rxworker.events.kinds import PASSING
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable
 from rxworker.hub.hub import Reader as Reading
 from rxworker.state import RunState, fold_run

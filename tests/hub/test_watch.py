@@ -10,7 +10,7 @@ import pytest
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, DropOldest, Hub, Latest, Reliable
-from rxworker.hub.history import BATCH
+from rxworker.hub.delivery import BATCH
 
 
 def record(n: int) -> Record:

@@ -29,7 +29,7 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.events.deltas import start_of
+from rxworker.events.kinds import start_of
 from rxworker.operators import Block, group_blocks, only
 from rxworker.operators.kernel import Sink, Source, connect
 from rxworker.testing.marbles import Marbles

@@ -26,7 +26,7 @@ from rxworker.events import (
     TurnStart,
     Usage,
 )
-from rxworker.events.deltas import BLOCK_EVENTS, EVENT_KINDS
+from rxworker.events.kinds import BLOCK_EVENTS, EVENT_KINDS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.acp import AcpEncoder

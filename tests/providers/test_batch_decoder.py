@@ -16,7 +16,8 @@ from rxworker.events.deltas import Deltas, flatten
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse import SseFrame
 from rxworker.providers import OpenAIChat, OpenAIResponses
-from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, LenientDecoder, Part
+from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
+from rxworker.providers.malformed import LenientDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_responses import decode
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder

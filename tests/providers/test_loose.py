@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from rxworker.providers.batch_decoder import read_loosely
+from rxworker.providers.malformed import read_loosely
 
 
 class Inner(Struct):

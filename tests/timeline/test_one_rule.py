@@ -33,7 +33,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.events.deltas import is_block_event, start_of
+from rxworker.events.kinds import is_block_event, start_of
 from rxworker.operators import committed, fold_scope, group_blocks, hold_back, lines, live, mask, sentences
 from rxworker.operators.kernel import Operator, Source
 from rxworker.providers import PROVIDERS

@@ -22,9 +22,9 @@ from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext
-from rxworker.tools.mcp import check_schema
+from rxworker.tools.inline import check_schema
 from rxworker.tools.run import run_call
-from rxworker.tools.signature import schema_of
+from rxworker.tools.schema import schema_of
 from rxworker.turn.result import Output
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject
 from rxworker.tools import FunctionTool
-from rxworker.tools.signature import schema_of
+from rxworker.tools.schema import schema_of
 
 
 class Unit(enum.Enum):

@@ -1,4 +1,4 @@
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 
 
 def test_escape_sequences_become_pictures() -> None:

@@ -47,7 +47,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.block import ToolResultMetadata
-from rxworker.events.deltas import EVENT_KINDS, EventKind
+from rxworker.events.kinds import EVENT_KINDS, EventKind
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hub import Coalesce, Reliable
 from rxworker.messages import Conversation, Message, Refusal, Text, Thinking, ToolCall, ToolResult

@@ -12,7 +12,7 @@ from rxworker import Paused, Run, Worker, hook, on_message_send, on_turn_end, to
 from rxworker.errors import HookError, RunAbortedError, RxWorkerError
 from rxworker.events import AttemptStart, ConversationReplace, Record, RunStart
 from rxworker.hooks import Cancel, ContinueWithMessages, Hook, MessageSendContext, Pause, TurnEndContext
-from rxworker.hooks.decorate import LegacyError
+from rxworker.hooks.legacy import LegacyError
 from rxworker.messages import Message, validate
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call

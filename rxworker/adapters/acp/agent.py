@@ -27,8 +27,8 @@ from rxworker.messages.settings import check_plain
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import PROTOCOL_VERSION
 from rxworker.tools import Toolbox, mcp_tools
+from rxworker.worker.definition import Definition
 from rxworker.worker.session import Session
-from rxworker.worker.session_base import Definition
 from rxworker.worker.worker import Worker
 
 CWD = "cwd"

@@ -19,7 +19,7 @@ from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.redact import redact
-from rxworker.ui.describe import format_error, json_redactor
+from rxworker.ui.clean import format_error, json_redactor
 
 A = TypeVar("A")
 

@@ -53,7 +53,8 @@ from rxworker.redact import redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.turn.result import Output, answer_of
-from rxworker.ui.describe import clean, describe_call, describe_json, format_error, one_line
+from rxworker.ui.clean import clean, format_error, one_line
+from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.ui.web.runs.of_user import Runs

@@ -27,7 +27,7 @@ from rxworker.events import (
 from rxworker.events import Custom as CustomRecord
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
-from rxworker.messages.message import with_calls
+from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui import wire
 from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
 from rxworker.protocols.common import (

@@ -29,7 +29,7 @@ from rxworker.messages import (
 )
 from rxworker.protocols.common import decode_request, latest_from, media, tool_result
 from rxworker.providers import Options, ToolChoice
-from rxworker.tools.mcp import inlined
+from rxworker.tools.inline import inlined
 
 
 class OpenAIRequest(Struct, frozen=True):

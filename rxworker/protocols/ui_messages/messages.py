@@ -29,7 +29,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient, word
-from rxworker.messages.message import with_calls
+from rxworker.messages.pairs import with_calls
 from rxworker.protocols.common import (
     CallIds,
     InterruptReply,

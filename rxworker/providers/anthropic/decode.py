@@ -58,10 +58,11 @@ from rxworker.providers.anthropic.wire import (
     read_stop,
     read_usage,
 )
-from rxworker.providers.batch_decoder import BROKEN, UNREADABLE, Events, LenientDecoder, Part
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import CUT
 from rxworker.providers.failure import error_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
+from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder
 from rxworker.providers.takes import made_id
 
 TEXT_TYPES = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.usage import Usage
-from rxworker.providers.finish_reasons import numbers_in, stop_kind, total
+from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.usage import numbers_in, total
 
 
 def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReason | None:

@@ -39,11 +39,13 @@ from rxworker.framing.event_stream import EventStreamMessage
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_object, objects_in, read_repaired, word
 from rxworker.messages.usage import Usage
-from rxworker.providers.batch_decoder import Events, Heads, read_loosely
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import Failure, classify, read_failure
-from rxworker.providers.finish_reasons import keeps_calls, numbers_in, stop_kind, total
+from rxworker.providers.finish_reasons import keeps_calls, stop_kind
+from rxworker.providers.malformed import Heads, read_loosely
 from rxworker.providers.takes import made_id
+from rxworker.providers.usage import numbers_in, total
 
 
 def read_usage(raw: JsonObject) -> Usage:

@@ -48,18 +48,7 @@ from rxworker.framing.decoder import MAX_FRAME
 from rxworker.framing.sse import STRAY, SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, read_repaired
-from rxworker.providers.batch_decoder import (
-    BROKEN,
-    DONE,
-    UNREADABLE,
-    Events,
-    LenientDecoder,
-    Part,
-    frame_failure,
-    garbage_failure,
-    read_loosely,
-    stream_failure,
-)
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
@@ -82,6 +71,16 @@ from rxworker.providers.gemini.wire import (
     read_stop,
     read_usage,
     text_of,
+)
+from rxworker.providers.malformed import (
+    BROKEN,
+    DONE,
+    UNREADABLE,
+    LenientDecoder,
+    frame_failure,
+    garbage_failure,
+    read_loosely,
+    stream_failure,
 )
 from rxworker.providers.takes import made_id
 

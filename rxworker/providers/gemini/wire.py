@@ -30,7 +30,8 @@ from rxworker.events.arguments import member_path
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import word
 from rxworker.messages.usage import Usage
-from rxworker.providers.finish_reasons import numbers_in, stop_kind, total
+from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.usage import numbers_in, total
 
 CALL = "functionCall"
 LENGTH = "length"

@@ -19,7 +19,7 @@ from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import read_json, word
-from rxworker.providers.batch_decoder import EventDecoder, Events
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.gemini.wire import merge_usage
@@ -38,6 +38,7 @@ from rxworker.providers.gemini_interactions.wire import (
     read_stop,
     read_usage,
 )
+from rxworker.providers.malformed import EventDecoder
 from rxworker.providers.takes import made_id
 
 ERROR = "error"

@@ -11,12 +11,13 @@ from msgspec import Struct
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.base import HttpRequest, ResumableDecoder
-from rxworker.providers.batch_decoder import UNREADABLE, BackgroundDecoder
+from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.endpoint import vertex_place
 from rxworker.providers.gemini.provider import GoogleService, google_url
 from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDecoder
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.wire import numbers
+from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.service import Draft
 
 PATH = "/interactions"

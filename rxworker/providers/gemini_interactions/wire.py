@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.usage import Usage
 from rxworker.providers.failure import NO_REASON, Failure, read_failure
-from rxworker.providers.finish_reasons import numbers_in, total
+from rxworker.providers.usage import numbers_in, total
 
 FAILED, CANCELLED = "failed", "cancelled"
 CONTINUES = "requires_continuation"

@@ -37,11 +37,13 @@ from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json
 from rxworker.messages.usage import Usage
-from rxworker.providers.batch_decoder import BROKEN, UNREADABLE, Events, LenientDecoder, read_loosely
+from rxworker.providers.batch_decoder import Events
 from rxworker.providers.failure import Failure
 from rxworker.providers.failure import read_failure as read_any
-from rxworker.providers.finish_reasons import numbers_in, stop_kind
+from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.malformed import BROKEN, UNREADABLE, LenientDecoder, read_loosely
 from rxworker.providers.takes import made_id
+from rxworker.providers.usage import numbers_in
 
 
 def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:

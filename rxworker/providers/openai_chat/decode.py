@@ -19,19 +19,18 @@ from rxworker.events.deltas import add_deltas, gather
 from rxworker.framing.sse import SseFrame, datas_of, has_event
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import as_object, read_json
-from rxworker.providers.batch_decoder import (
+from rxworker.providers.batch_decoder import Events, Part
+from rxworker.providers.error_table import FINISH_REASONS
+from rxworker.providers.failure import Failure, error_failure
+from rxworker.providers.malformed import (
     BROKEN,
     DONE,
     UNREADABLE,
-    Events,
     LenientDecoder,
-    Part,
     frame_failure,
     garbage_failure,
     read_loosely,
 )
-from rxworker.providers.error_table import FINISH_REASONS
-from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.wire import (
     NO_GROWTH,

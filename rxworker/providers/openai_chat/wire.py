@@ -17,7 +17,8 @@ from msgspec import Struct
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import read_repaired
 from rxworker.messages.usage import Usage
-from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, numbers_in, stop_kind
+from rxworker.providers.finish_reasons import CUT, NORMAL, known_kind, stop_kind
+from rxworker.providers.usage import numbers_in
 
 STOP_SEQUENCE = StopKind.STOP_SEQUENCE
 

@@ -33,10 +33,11 @@ from rxworker.framing.sse import SseFrame, datas_of
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.messages.lenient_json import as_object, json_text, read_json, word
 from rxworker.messages.usage import Usage
-from rxworker.providers.batch_decoder import DONE, EventDecoder, Events, Part, named_event
+from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import NO_REASON, Failure, error_failure, read_failure
-from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind, numbers_in
+from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
+from rxworker.providers.malformed import DONE, EventDecoder, named_event
 from rxworker.providers.openai_responses.item import (
     CALLS,
     CONTENT,
@@ -59,6 +60,7 @@ from rxworker.providers.openai_responses.item import (
 )
 from rxworker.providers.openai_responses.wire import RESPONSE, WireEvent, WireResponse, decode_event
 from rxworker.providers.takes import made_id
+from rxworker.providers.usage import numbers_in
 
 # What becomes of an item by its type; any other is an `Item`.
 SORTS = {MESSAGE: TextItem, REASONING: TextItem, FUNCTION_CALL: CallItem, CUSTOM_CALL: CallItem}

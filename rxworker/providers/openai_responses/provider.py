@@ -10,9 +10,10 @@ from msgspec import Struct
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json
 from rxworker.providers.base import HttpRequest, ResumableDecoder
-from rxworker.providers.batch_decoder import UNREADABLE, BackgroundDecoder
+from rxworker.providers.batch_decoder import BackgroundDecoder
 from rxworker.providers.encode_cache import LIFETIMES, cache_settings, takes_breakpoints
 from rxworker.providers.endpoint import host_of
+from rxworker.providers.malformed import UNREADABLE
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder, numbers
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode, encode_tool
 from rxworker.providers.service import Draft, OpenAIService

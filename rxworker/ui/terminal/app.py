@@ -41,7 +41,7 @@ from textual.screen import ModalScreen
 from rxworker.boards import Dashboard
 from rxworker.panels import USAGE
 from rxworker.transport import Model
-from rxworker.ui.describe import clean
+from rxworker.ui.clean import clean
 from rxworker.ui.terminal.bars import Quit, usage_line
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen

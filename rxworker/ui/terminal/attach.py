@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Audio, Document, Image, Message
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 
 MAX = 5_000_000
 """Bytes of a file that is attached; the page takes as many."""

@@ -24,7 +24,8 @@ from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
 from rxworker.messages import Prices
 from rxworker.messages.usage import Usage
-from rxworker.ui.describe import clean, describe_usage, one_line, plural
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_usage, plural
 from rxworker.ui.terminal.attach import escape, is_name
 from rxworker.ui.terminal.themes import app_of
 from rxworker.views.amounts import money

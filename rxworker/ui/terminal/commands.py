@@ -19,7 +19,8 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerErro
 from rxworker.log import export_run
 from rxworker.messages import Conversation, Text, ToolCall, ToolResult
 from rxworker.resume.stored import read_run
-from rxworker.ui.describe import clean, describe_call, describe_parts, describe_result, one_line
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_call, describe_parts, describe_result
 from rxworker.ui.terminal.bars import Choice, Composer, Quit
 from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import (

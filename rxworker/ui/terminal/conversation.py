@@ -31,7 +31,7 @@ from rxworker.hub import WatcherState
 from rxworker.log import RunInfo
 from rxworker.messages import Message
 from rxworker.panels import USAGE
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.attach import attach, complete_path
 from rxworker.ui.terminal.bars import Choice, CommandMenu, Composer, Quit, TwoEnds, count_line, usage_line, who_line
 from rxworker.ui.terminal.commands import Commands, parse_command
@@ -42,7 +42,7 @@ from rxworker.ui.terminal.session import SessionStatus, TerminalSession
 from rxworker.ui.terminal.themes import app_of
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision
-from rxworker.worker.session_base import Definition
+from rxworker.worker.definition import Definition
 
 PLACES: dict[SessionStatus, str] = {
     "ready": "Type a message, or / for commands. Enter sends.",

@@ -26,7 +26,7 @@ from rxworker.events.pause import Question
 from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools.reports import FileEdit
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.form import Form, fields_of

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from rxworker.messages import JsonObject
 from rxworker.tools.reports import FileEdit, PlanStep
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 
 StyledLine: TypeAlias = tuple[str, str]
 """The name of a style, and a line."""

@@ -20,7 +20,7 @@ from textual.widgets import Static, TextArea
 
 from rxworker.events.form import LIMITS
 from rxworker.messages import Json, JsonObject
-from rxworker.ui.describe import clean, one_line
+from rxworker.ui.clean import clean, one_line
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -15,15 +15,8 @@ import msgspec
 from rxworker import events
 from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
-from rxworker.ui.describe import (
-    clean,
-    describe_arguments,
-    describe_json,
-    describe_parts,
-    describe_sources,
-    one_line,
-    plural,
-)
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources, plural
 from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
 from rxworker.views.changes import StepClose
 from rxworker.views.run_view import OVER, ItemStage

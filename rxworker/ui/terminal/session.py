@@ -47,7 +47,8 @@ from rxworker.run.run import Run
 from rxworker.state import RunState
 from rxworker.transport import Client, Model
 from rxworker.turn.result import Paused
-from rxworker.ui.describe import clean, one_line, plural
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import plural
 from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.views import RunView
 from rxworker.worker import Decision

@@ -13,7 +13,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from rxworker.events import BlockType
-from rxworker.ui.describe import one_line
+from rxworker.ui.clean import one_line
 from rxworker.views import AttemptView, BlockView, CallView, RunView
 from rxworker.views.amounts import duration
 

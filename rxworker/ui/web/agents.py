@@ -25,7 +25,7 @@ from rxworker.decisions import Answer, Dismiss, PendingCalls, assign
 from rxworker.errors import ConfigurationError, DecisionError
 from rxworker.events import Record, RunAbort, RunResume, RunStart
 from rxworker.messages import Conversation, Message, ToolMeta, ToolResult, repair
-from rxworker.messages.message import calls_made
+from rxworker.messages.pairs import calls_made
 from rxworker.protocols.common import CallIds, RunRequest, WatchedRun, decisions_of
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.registry import UI_PROTOCOLS, UiProtocol

@@ -25,7 +25,7 @@ from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
 from rxworker.providers.models import currency_of
 from rxworker.resume.stored import TITLE
-from rxworker.ui.describe import json_redactor
+from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter

@@ -34,7 +34,7 @@ from rxworker.errors import (
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.boards.links import PREFIX, Links
-from rxworker.ui.web.http.request import Handler, Hosts, Settings, WebRequest, is_own_origin
+from rxworker.ui.web.http.request import Handler, WebRequest
 from rxworker.ui.web.http.responses import (
     CONTENT_SECURITY_POLICY,
     PROBES,
@@ -45,6 +45,7 @@ from rxworker.ui.web.http.responses import (
     text_response,
 )
 from rxworker.ui.web.http.responses import error_response as json_error_response
+from rxworker.ui.web.http.settings import Hosts, Settings, is_own_origin
 from rxworker.watchdog import call_watched
 
 

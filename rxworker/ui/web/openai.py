@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from rxworker.events import RunResume
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.messages.message import calls_made
+from rxworker.messages.pairs import calls_made
 from rxworker.messages.usage import Usage, less
 from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.openai import (

@@ -24,8 +24,9 @@ from rxworker.ui.web.boards.boards import Boards
 from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
-from rxworker.ui.web.http.request import Settings, Shown, WebRequest
+from rxworker.ui.web.http.request import Shown, WebRequest
 from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
 from rxworker.ui.web.runs.of_user import Runs
 from rxworker.ui.web.runs.store import OnRun, RunStore

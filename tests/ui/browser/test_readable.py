@@ -13,7 +13,7 @@ import pytest
 import rxworker.ui.web
 from rxworker import tool
 from rxworker.testing import call, say, think
-from rxworker.ui.describe import clean
+from rxworker.ui.clean import clean
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

@@ -20,7 +20,7 @@ from rxworker.testing import ScriptedModel, say, stall
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, make_app
 from rxworker.ui.web.guard import HEADERS
-from rxworker.ui.web.http.request import Hosts, is_own_origin
+from rxworker.ui.web.http.settings import Hosts, is_own_origin
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

@@ -53,7 +53,7 @@ from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
 from rxworker.run.run import Run
-from rxworker.ui.describe import json_redactor
+from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry, without_labels
 from rxworker.ui.web.runs.of_user import Runs

@@ -33,8 +33,9 @@ from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, Branch, Marks, PauseSummary, RunSummary, pause_of, records_message
 from rxworker.providers.models import cost_of
 from rxworker.run.run import Run
-from rxworker.ui.describe import json_redactor
-from rxworker.ui.web.http.request import Settings, WebRequest
+from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.http.request import WebRequest
+from rxworker.ui.web.http.settings import Settings
 from rxworker.worker.session import Session
 from rxworker.worker.worker import Worker
 

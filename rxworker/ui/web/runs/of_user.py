@@ -28,9 +28,9 @@ from rxworker.ui.web.runs.search import MAX_SEARCHED, FoundRun, RunQuery, texts_
 from rxworker.ui.web.runs.store import RunFeed, RunStore
 from rxworker.ui.web.runs.workers import WorkerInfo, WorkerSource
 from rxworker.worker import Decisions, session_of
+from rxworker.worker.definition import Definition
 from rxworker.worker.queue import QueuedSession
 from rxworker.worker.session import Session
-from rxworker.worker.session_base import Definition
 
 MAX_UNREAD = 32
 """The maximum number of messages that wait to be added to a run's conversation."""

@@ -28,7 +28,7 @@ from rxworker.transport import Client
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry
 from rxworker.worker import QueuedWorker
-from rxworker.worker.session_base import Definition
+from rxworker.worker.definition import Definition
 
 Doubt: TypeAlias = Literal["nested", "worker", "process", "hooks", "model", "tools", "form"]
 

@@ -24,8 +24,8 @@ from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message
 from rxworker.resume.stored import TITLE
 from rxworker.run.run import Run
-from rxworker.ui.web.http.request import Settings
 from rxworker.ui.web.http.responses import ApiError, log_error, logger
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, RunEntry, StoredMarks, branch_in, marked_row
 from rxworker.worker import callbacks
 from rxworker.worker.callbacks import Callback

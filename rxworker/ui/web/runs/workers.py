@@ -14,7 +14,7 @@ from rxworker.messages.settings import check_plain
 from rxworker.providers.models import prices_of
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError
-from rxworker.worker.session_base import Definition
+from rxworker.worker.definition import Definition
 from rxworker.worker.worker import Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]

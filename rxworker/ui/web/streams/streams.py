@@ -19,8 +19,9 @@ from rxworker.log import Replica
 from rxworker.protocols import PING_COMMENT, SSE_HEADERS, retry_frame
 from rxworker.protocols.socket import DeliveryName
 from rxworker.run.run import Run
-from rxworker.ui.web.http.request import ResponseStream, Settings, WebRequest
+from rxworker.ui.web.http.request import ResponseStream, WebRequest
 from rxworker.ui.web.http.responses import ApiError, log_error
+from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import Clients, RunEntry
 from rxworker.ui.web.runs.store import RunStore
 
