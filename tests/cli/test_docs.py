@@ -129,7 +129,7 @@ QUESTIONS = [
     ("retry limit", "how-to/errors-and-retries#rate-limits-and-overload-429-503-529"),
     ("queue with tenants", "how-to/several-machines#tenants-and-priorities"),
     ("RunRow", "reference/log"),
-    ("zzz-unknown sentences", "reference/operators#sentences"),
+    ("zzz-unknown sentences", "how-to/text#lines-and-sentences"),
 ]
 
 
