@@ -47,6 +47,11 @@ def live() -> Operator[A, A]:
     --a--d--r--a--d--e--|      a AttemptStart, d delta, r AttemptRetract, e COMPLETED
     [ live() ]
     --a--d--r--a--d--e--|
+
+    >>> from reactivex import of
+    >>> from rxworker.events import TextDelta
+    >>> of(TextDelta(0, "Rain.")).pipe(live()).subscribe(lambda event: print(event.text)) and None
+    Rain.
     """
     return observing(_pass_on, "live()")
 

@@ -242,6 +242,13 @@ def rate(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Operator
 
     Raises:
         ConfigurationError: The window has no width. As ``on_error``: an item is not a number, or there is no scheduler.
+
+    >>> from reactivex import of
+    >>> from reactivex.scheduler import HistoricalScheduler
+    >>> of(4, 8).pipe(rate(4.0, HistoricalScheduler())).subscribe(print) and None
+    1.0
+    3.0
+    0.0
     """
     return slide(seconds, scheduler, partial(_Rate, seconds), "rate", ends_empty=True)
 

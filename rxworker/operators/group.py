@@ -235,6 +235,14 @@ def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
     Args:
         step: The next state, from the state and an event of the block. It must not change the state it is given.
         seed: The state before the first event, the same for every block.
+
+    >>> from reactivex import of
+    >>> from rxworker.events import BlockType, TextDelta
+    >>> events = of(BlockStart(0, BlockType.TEXT), TextDelta(0, "Rain."), BlockStop(0, BlockType.TEXT))
+    >>> def count(number: int, event: BlockEvent) -> int:
+    ...     return number + 1
+    >>> events.pipe(group_blocks(), fold_scope(count, 0)).subscribe(print) and None
+    3
     """
     return _follow_each(step, seed, "fold_scope(...)", every=False)
 

@@ -83,6 +83,13 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
 
     Args:
         choice: The index of the choice whose text is emitted, if the request has several.
+
+    >>> from reactivex import of
+    >>> from rxworker.events import TextDelta
+    >>> texts = of(TextDelta(0, '{"city": "Ky'), TextDelta(0, 'oto"}'))
+    >>> texts.pipe(partial_values()).subscribe(print) and None
+    {'city': 'Ky'}
+    {'city': 'Kyoto'}
     """
     expect_choice("partial_values", choice)
 

@@ -94,6 +94,12 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
 
     Raises:
         ConfigurationError: The time is not a number from 0 up. As ``on_error``: there is no scheduler.
+
+    >>> from reactivex import of
+    >>> from reactivex.scheduler import HistoricalScheduler
+    >>> texts = of(TextDelta(0, "Ra"), TextDelta(0, "in."))
+    >>> texts.pipe(coalesce(0.05, HistoricalScheduler())).subscribe(lambda event: print(event.text)) and None
+    Rain.
     """
     check_number("coalesce(seconds)", seconds)
     expect_scheduler("coalesce(...)", scheduler, optional=True)

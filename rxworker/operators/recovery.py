@@ -139,6 +139,15 @@ def time_out(
 
     Raises:
         ConfigurationError: A time is not a number from 0 up. As ``on_error``: there is no scheduler.
+
+    >>> from reactivex.scheduler import HistoricalScheduler
+    >>> from reactivex.subject import Subject
+    >>> clock, source = HistoricalScheduler(), Subject[str]()
+    >>> def show(error: Exception) -> None:
+    ...     print(type(error).__name__)
+    >>> _ = source.pipe(time_out(5.0, 60.0, clock)).subscribe(print, show)
+    >>> clock.advance_by(10.0)
+    TransportTimeoutError
     """
     check_number("time_out(first)", first, optional=True)
     check_number("time_out(idle)", idle, optional=True)
@@ -219,6 +228,13 @@ def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
 
     The end comes after the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
     source itself end with an error, that one becomes the exception's ``__cause__``.
+
+    >>> from reactivex import of
+    >>> events = of(Error("overloaded", "try later"), Status(ResponseStatus.FAILED))
+    >>> events.pipe(fail_on_error()).subscribe(print, lambda error: print("raised:", error.message)) and None
+    Error(...)
+    Status(...)
+    raised: try later
     """
     return observing(_watch, "fail_on_error()", takes_events=True)
 

@@ -169,6 +169,16 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
 
     Raises:
         ConfigurationError: One is not an operator.
+
+    >>> from reactivex import of
+    >>> from reactivex import operators as ops
+    >>> from rxworker.events import TextDelta
+    >>> from rxworker.messages.usage import Usage
+    >>> def name_of(event: object) -> str:
+    ...     return type(event).__name__
+    >>> both = split_meta(ops.map(name_of), ops.filter(lambda event: False))
+    >>> of(TextDelta(0, "Rain."), Usage(3, 2)).pipe(both).subscribe(print) and None
+    Usage
     """
     expect_operator(meta)
     expect_operator(blocks)

@@ -97,6 +97,10 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
 
     Args:
         choice: The index of the choice, if a response has several choices.
+
+    >>> from reactivex import of
+    >>> of(ThinkingDelta(0, "Hm."), TextDelta(1, "Rain.")).pipe(thinking_deltas()).subscribe(print) and None
+    Hm.
     """
     return _texts(ThinkingDelta, choice, "thinking_deltas()")
 
