@@ -41,6 +41,7 @@ class RecordClock(HistoricalScheduler):
 
     Attributes:
         seconds: The time, in seconds since the epoch.
+        waiting: The timers that have not run.
 
     >>> clock = RecordClock()
     >>> _ = clock.schedule_relative(5.0, lambda *_: print("rings"))
@@ -58,6 +59,7 @@ class RecordClock(HistoricalScheduler):
         self._moment = 0.0
         self._grid = timedelta()
         self._runs = 0
+        self.waiting = self._queue.items
         self._next: ScheduledItem | None = None
         self._next_due = 0.0
 

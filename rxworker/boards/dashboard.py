@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar, cast
@@ -175,6 +176,7 @@ class Fold:
             them.
 
     Attributes:
+        take: Takes the next record; it is left out, if it is not selected.
         clock: The clock of all panels.
         cells: The panels by their names.
         selection: Which records it takes.
@@ -190,6 +192,9 @@ class Fold:
         self._selecting = Selecting(selection) if selection.filters_runs else None
         self._since = float("-inf") if selection.since is None else selection.since
         self._until = NEVER if selection.until is None else selection.until
+        self._is_part = selection.since is not None or selection.until is not None
+        selecting = self._selecting
+        self.take = self._take if selecting is None else partial(self._take_selected, selecting)
         self._readers: dict[type[object], tuple[tuple[str, Cell], ...]] = {}
         self._last = 0.0
         for cell in self.cells.values():
@@ -200,25 +205,22 @@ class Fold:
         """The alerts so far, in the order of their times."""
         return tuple(sorted(self._alerts, key=attrgetter("time")))
 
-    def take(self, record: Record) -> None:
-        """Take the next record; it is left out, if it is not selected."""
-        if self._selecting is None:
-            self._take(record)
-        else:
-            found = self._selecting.feed(record)
-            if found:  # what was held counts from now on, as on a board that has shown the time until now
-                self.clock.note(min(record.time, self._until))
-            for each in found:
-                self._take(each)
+    def _take_selected(self, selecting: Selecting, record: Record) -> None:
+        found = selecting.feed(record)
+        if found:  # what was held counts from now on, as on a board that has shown the time until now
+            self.clock.note(min(record.time, self._until))
+        for each in found:
+            self._take(each)
 
     def _take(self, record: Record) -> None:
         time = record.time
-        if time < self._since:
-            for cell in self.cells.values():
-                cell.pass_by(record)
-            return
-        if time >= self._until < NEVER:
-            return
+        if self._is_part:
+            if time < self._since:
+                for cell in self.cells.values():
+                    cell.pass_by(record)
+                return
+            if time >= self._until < NEVER:
+                return
         self._last = time
         kind = record.event.__class__
         readers = self._readers.get(kind)
@@ -228,22 +230,26 @@ class Fold:
         # that has run them before it came.
         if readers:
             self.clock.note(time)
+        elif not self.clock.waiting:
+            return
         elif self.clock.has_due(time):
             self.clock.move_to(time)
         if kind not in self._readers:
             readers = self._readers[kind] = self._find(kind)
         if not readers:
             return
-        clock, dog = watchdog.clock, watchdog
-        begun = clock() - dog.reported  # as `begin` does it, and `end`, since all panels come by here
+        clock, limit = watchdog.clock, watchdog.limit
+        begun = clock()  # as `begin` does it, and `end`, since all panels come by here
         for name, cell in readers:
+            reported = watchdog.reported
             cell.take(record)
-            ended = clock() - dog.reported
-            if ended - begun > dog.limit:
-                dog.end(begun, "panel", name)
-                ended = dog.begin()
+            ended = clock()
+            if ended - begun > limit:
+                watchdog.end(begun - reported, "panel", name)
+                ended = clock()
             begun = ended
-        self.clock.move_to(time)  # what the pipelines have scheduled for this moment
+        if self.clock.waiting:
+            self.clock.move_to(time)  # what the pipelines have scheduled for this moment
 
     def _find(self, kind: type[object]) -> tuple[tuple[str, Cell], ...]:
         """The panels that take notice of the records of these events."""
