@@ -15,6 +15,6 @@ def test_a_record_that_no_panel_reads_costs_a_small_part_of_one_that_is_read() -
     command = [sys.executable, str(Path(__file__).with_name("boards.py")), "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
-    unread, usage, *_ = [float(each) for each in re.findall(r"([\d.]+) µs", done.stdout)]
-    # Usual is 0.02: 0.08 of 4 µs.
+    unread, _, usage, *_ = [float(each) for each in re.findall(r"([\d.]+) µs", done.stdout)]
+    # Usual is 0.025; it was 0.1 when each panel was given each record.
     assert unread / usage < 0.06, done.stdout
