@@ -488,7 +488,7 @@ def cost(prices: Mapping[str, Prices] | None = None) -> Operator[Record, float |
     As soon as there are tokens of a model whose prices are not known, it is a `Partial` that names the model.
 
     Args:
-        prices: The prices by the names of models; see `rxworker.providers.prices_of`.
+        prices: The prices by the names of models; see `rxworker.providers.models.prices_of`.
     """
 
     def pipeline(records: Observable[Record]) -> Observable[float | Partial]:
