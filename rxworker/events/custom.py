@@ -70,10 +70,16 @@ def event_name(kind: type[CustomEvent]) -> str:
     """The name of the events of a class.
 
     Raises:
-        ConfigurationError: The class has no ``tag``.
+        ConfigurationError: The class has no ``tag``, or one that may be that of an event of the library in a protocol
+            for clients.
     """
     tag = kind.__struct_config__.tag
+    example = f'class {kind.__name__}(CustomEvent, frozen=True, tag="acme.{kind.__name__.lower()}")'
     if not isinstance(tag, str):
-        example = f'class {kind.__name__}(CustomEvent, frozen=True, tag="acme.{kind.__name__.lower()}")'
         raise ConfigurationError(f"the event {kind.__name__} has no name: write {example}")
+    owner, dot, _ = tag.partition(".")
+    if not dot or owner in ("", "rxworker"):  # those of the library, as clients get them
+        raise ConfigurationError(
+            f"the event {kind.__name__} is called {tag!r:.60}: begin it with a name of yours, {example}"
+        )
     return tag

@@ -35,6 +35,14 @@ class Other(CustomEvent, frozen=True, tag="acme.other"):
     pass
 
 
+class Ours(CustomEvent, frozen=True, tag="rxworker.tool_result"):
+    pass
+
+
+class Dotless(CustomEvent, frozen=True, tag="message"):
+    pass
+
+
 class Nameless(CustomEvent, frozen=True):
     value: float = 1.0
 
@@ -161,6 +169,8 @@ def test_data_that_do_not_fit_the_class_are_an_error() -> None:
 
 WRONG: list[tuple[CustomEvent, str]] = [
     (Nameless(), "write class Nameless"),
+    (Ours(), "'rxworker.tool_result': begin it with a name of yours"),
+    (Dotless(), "'message': begin it with a name of yours"),
     (Score(cast("Any", object())), "acme.score has no JSON form"),
     (Score(cast("Any", "high")), "acme.score does not fit Score: Expected `float`, got `str`"),
     (Score(float("nan")), "acme.score does not fit Score: Expected `float`, got `null`"),
