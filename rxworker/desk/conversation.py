@@ -26,9 +26,8 @@ from rxworker.log.values import CONVERSATION, OPEN
 from rxworker.messages import Message
 from rxworker.messages.message import Input
 from rxworker.resume.stored import LoadedRun, read_run
-from rxworker.run.run import Run
+from rxworker.run.run import Run, end_of
 from rxworker.turn.result import Paused
-from rxworker.worker.queue import end_of
 from rxworker.worker.session import Session
 
 

@@ -25,10 +25,10 @@ from rxworker.log.values import OPEN, Command, RunRow, resumed_id
 from rxworker.messages import Message
 from rxworker.messages.settings import awaited
 from rxworker.resume.stored import row_of
-from rxworker.run.run import Run
+from rxworker.run.run import Run, end_of
 from rxworker.turn.journal import NOT_WAITING
 from rxworker.turn.result import Paused
-from rxworker.worker.queue import QueuedSession, QueuedWorker, end_cancelled, end_of
+from rxworker.worker.queue import QueuedSession, QueuedWorker, end_cancelled
 from rxworker.worker.session import Session, session_of
 
 RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]

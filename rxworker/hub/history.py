@@ -127,7 +127,7 @@ class History:
     def unseen(self, after: int) -> Iterable[Record]:
         """The same, with the first entry cut to the records after this number."""
         entries = self.entries(after)
-        if isinstance(entries, list) and not (entries and entries[0].first <= after):
+        if isinstance(entries, list) and (not entries or entries[0].covers == 1):
             return entries  # of the tail, as nearly always
         rest = iter(entries)
         first = next(rest, None)

@@ -151,8 +151,8 @@ def encode_json(value: object) -> bytes:
     '{"half":"�","what":"(complex)"}'
     """
     try:
-        return encode_lenient(value)
-    except (TypeError, ValueError, RecursionError):
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
         plain: Json = msgspec.to_builtins(value, enc_hook=_placeholder, str_keys=True)
         return encode_lenient(plain)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -45,7 +45,7 @@ from rxworker.hooks.registry import names_in, numbered
 from rxworker.log.format import upgrade_pause
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
-from rxworker.messages import JsonObject, Message, OutputFormat, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import JsonObject, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
 from rxworker.tools import Toolbox
@@ -235,7 +235,9 @@ def resume_turn(
             arguments of one do not fit its tool.
         ConfigurationError: An argument has the wrong type.
     """
-    _check_kinds(paused, given.decisions, given.add)
+    decisions = cast("object", given.decisions)
+    if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
+        expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     check_signatures(paused.pending, paused.signatures)
     pause, added = paused.pause, given.add
     decided = decide(PendingCalls.of(pause), given.decisions)
@@ -370,11 +372,3 @@ def _has_results(paused: Paused[object]) -> bool:
         if message.tool_results:
             return True
     return False
-
-
-def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> None:
-    expect("paused", paused, Paused, "worker.resume(load_paused(data))")
-    if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
-        expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
-    for message in added:
-        expect("a message of add", message, Message, "add=[Message.user('...')]")

@@ -626,3 +626,9 @@ def request_of(run: Run[object], turn: int, conversation: Conversation) -> tuple
     context = run._context
     request = next_request(context, context.sent.get(turn, conversation).sent)
     return request, turn > context.journal.turn - KEPT_TURNS
+
+
+async def end_of(run: Run[object]) -> None:
+    """Wait for the end of a run. Its errors are in its records."""
+    with suppress(Exception):
+        await run

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import selectors
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from functools import partial
@@ -143,14 +142,12 @@ def run_in(scheduler: abc.SchedulerBase | None, main: Coroutine[object, object, 
         return runner.run(main)
 
 
-def scheduler_of_run(scheduler: abc.SchedulerBase | None) -> abc.SchedulerBase:
+def scheduler_of_run(scheduler: abc.SchedulerBase) -> abc.SchedulerBase:
     """The clock of a run that begins in the running loop, for a worker with this scheduler.
 
     Raises:
         LocalProtocolError: The scheduler has virtual time, and the running loop has not.
     """
-    if scheduler is None:
-        return loop_clock()
     if not isinstance(scheduler, VirtualTimeScheduler):
         return scheduler
     loop = asyncio.get_running_loop()
@@ -160,8 +157,3 @@ def scheduler_of_run(scheduler: abc.SchedulerBase | None) -> abc.SchedulerBase:
         "this worker has a scheduler in virtual time, which the running event loop does not follow: use "
         "worker.run_sync(...), or rxworker.testing.play(main(), scheduler)"
     )
-
-
-def record_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The clock of the records of a run in this loop."""
-    return loop.time if isinstance(loop, VirtualLoop) else time.time

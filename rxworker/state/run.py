@@ -220,7 +220,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         **carried,
         calls=_placed(event.conversation, event.pause),
         base=event.conversation,
-        spent=as_sum(event.usage) if event.usage.total_tokens > SIZES[0] else event.usage,
+        spent=as_sum(event.usage) if (event.usage.input_tokens or 0) > SIZES[0] else event.usage,
         spent_by_model=event.usage_by_model,
     )
 
@@ -238,7 +238,7 @@ def _run_pause(state: RunState, event: RunPause) -> RunState:
 
 def _placed(conversation: Conversation, pause: PauseState) -> tuple[CallState, ...]:
     """The calls that wait, and those that have a result already, in the order of the calls."""
-    made = calls_made(conversation)
+    made = calls_made(conversation) if pause.refused else ()
     calls = [CallState(each.place, each.call) for each in pause.calls]
     for place, result in pause.refused.items():
         call = made[place] if place < len(made) else ToolCall(result.tool_use_id, result.name, {})

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -53,7 +53,7 @@ from rxworker.transport import Model, Retry
 from rxworker.turn.commands import CommandReader
 from rxworker.turn.compact import Compact
 from rxworker.turn.journal import Journal, Mailbox, PauseRequest
-from rxworker.turn.limits import Budget, Limits, check_priced
+from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
 from rxworker.turn.result import Output
 from rxworker.turn.take_up import OpenResponse
 from rxworker.watchdog import watchdog
@@ -166,7 +166,6 @@ class RunSettings:
             itself.
         takes_up: Whether a response that goes on at the service may be continued: not if the application has a stage of
             its own for it.
-        prices: The prices of the model's tokens: those of the limits, or else those that the model has as ``prices``.
         map_input: Changes each message that is sent to the worker, before it is recorded.
     """
 
@@ -183,8 +182,15 @@ class RunSettings:
     stages: Sequence[TurnStage]
     starts_early: bool
     takes_up: bool
-    prices: Prices | None
     map_input: Callable[[Message], Message] | None
+
+    @cached_property
+    def prices(self) -> Prices | None:
+        """The prices of the model's tokens: those of the limits, else those that the model has as ``prices``.
+
+        Of a model without that attribute those of the table of models.
+        """
+        return self.limits.prices or model_prices(self.model)
 
     def mapped(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Messages that were sent to the worker, as ``map_input`` has changed them.

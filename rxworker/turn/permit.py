@@ -247,7 +247,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
         """Emit at once the results that are known, and at the end what is found for the other calls."""
         toolbox, scope, calls = self._toolbox, self._scope, self._taken
         allowed: list[PausedCall] = []
-        ask = self._hooks.operator(BEFORE, self._emit)
+        ask = self._hooks.operator(BEFORE, self._emit) if self._hooks.at(BEFORE) else None
         for number, each in enumerate(calls):
             tool = toolbox.get(each.call.name)
             if tool is None and scope.early is not None and scope.early.has_begun(each):
@@ -277,17 +277,18 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
         self._end(allowed)
 
     async def _find(
-        self, each: PausedCall, tool: Tool, ask: ContextOperator[HookContext]
+        self, each: PausedCall, tool: Tool, ask: ContextOperator[HookContext] | None
     ) -> PausedCall | PendingCall | None:
-        """What the hooks find for one call; ``None`` if its result is known, and emitted."""
+        """What is found for one call by the hooks, if there are any; ``None`` if its result is known, and emitted."""
         call, place, hooks, scope = each.call, each.place, self._hooks, self._scope
-        context = ToolCallContext(
-            call=call,
-            tool=tool,
-            spared=frozenset(each.spared),
-            granted=None if scope.allows is None else partial(scope.allows, call.name),
-            **scope.input_of(self._toolbox),
-        )
+        needs_approval, why = policy_of(tool).requires_approval, f"{call.name} requires approval"
+        granted = None if scope.allows is None else partial(scope.allows, call.name)
+        if ask is None:
+            if not needs_approval or each.is_approved or (granted is not None and await granted(REQUIRES_APPROVAL)):
+                return each
+            return PendingCall(PausedCall(place, call, begun=each.begun), REQUIRES_APPROVAL, why, is_required=True)
+        spared = frozenset(each.spared)
+        context = ToolCallContext(call=call, tool=tool, spared=spared, granted=granted, **scope.input_of(self._toolbox))
         answer = await pass_through(ask, context)
         hook, allowed = context.hook, replace(each, call=context.call)
         match answer:
@@ -310,13 +311,13 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
                 pass
             case HookContext():
                 if (
-                    not policy_of(tool).requires_approval
+                    not needs_approval
                     # A person has approved exactly these arguments.
                     or (each.is_approved and signature_of(allowed.call) == signature_of(call))
                     or await context.allows(REQUIRES_APPROVAL)
                 ):
                     return allowed
-                hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
+                hook, reason = REQUIRES_APPROVAL, why
             case _:  # what is not understood lets no call run
                 text = f"hook {hook!r} answered {answer!r:.80}, which is not a verdict about a call"
                 raise HookError(text, hook=hook, point=BEFORE.value, kind="verdict")

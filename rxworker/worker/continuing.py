@@ -41,7 +41,6 @@ from rxworker.resume.stored import (
 )
 from rxworker.run.run import Beginning
 from rxworker.state.shared_state import checked_json
-from rxworker.turn.arguments import expect
 from rxworker.turn.context import TurnScope, continues
 from rxworker.turn.result import Output, Paused
 from rxworker.turn.take_up import OpenResponse
@@ -60,7 +59,6 @@ def _check_performs(session: SessionBase) -> None:
 def check_decision(session: SessionBase, waiting: Paused[object], given: Decided) -> None:
     """Refuse at once, before anything is stored, a decision that does not fit a paused run."""
     _check_performs(session)
-    expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
     resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
     granted_by(PendingCalls.of(waiting.pause), given)
     session._check_waits(waiting.run_id)
@@ -89,7 +87,6 @@ def resumed(
         held: The claim of the run that resumes it, if the caller has claimed it.
     """
     _check_performs(session)
-    expect("paused", waiting, Paused, "worker.resume(load_paused(data))")
     if output is None and session.paused is not None and session.paused.run_id == waiting.run_id:
         output = session._paused_output
     if output is None and waiting.output_format is not None:

@@ -17,7 +17,7 @@ from rxworker.events import Event
 from rxworker.hooks import Hooks
 from rxworker.hooks.decorate import HookLike
 from rxworker.log.base import EventLog
-from rxworker.messages import Conversation, Json, Message, Prices
+from rxworker.messages import Conversation, Json, Message
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Operator
 from rxworker.providers import Options, Provider
@@ -32,7 +32,7 @@ from rxworker.transport.client import as_model
 from rxworker.turn.arguments import expect, expect_folder, expect_labels, expect_operators, expect_several, optional
 from rxworker.turn.compact import Compact
 from rxworker.turn.context import ResponseOperator, RunSettings, StageName, TurnStage
-from rxworker.turn.limits import Budget, Limits, check_priced, model_prices
+from rxworker.turn.limits import Budget, Limits, check_priced
 from rxworker.turn.stages import STAGES, stages_of
 
 # Values that never change: all workers share one of each.
@@ -57,14 +57,8 @@ class Definition(RunSettings):
     """The part of a `Worker` that its sessions read: everything but their verbs."""
 
     priority = 0  # of its runs, where they are queued
-
-    @property
-    def prices(self) -> Prices | None:  # pyright: ignore[reportIncompatibleVariableOverride] - a run keeps those with which it has begun
-        """The prices of the model's tokens: those of the limits, else those that the model has as ``prices``.
-
-        Of a model without that attribute those of the table of models.
-        """
-        return self.limits.prices or model_prices(self.model)
+    # Not kept, since the next run may have another model.
+    prices = property(RunSettings.prices.func)  # pyright: ignore[reportAssignmentType] - it has the same values
 
     def __init__(
         self,

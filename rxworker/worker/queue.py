@@ -44,7 +44,7 @@ from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import checks_arguments
 from rxworker.providers import Request
 from rxworker.resume.paused import decide_command
-from rxworker.run.run import Beginning, Run, Tracing
+from rxworker.run.run import Beginning, Run, Tracing, end_of
 from rxworker.turn.arguments import expect
 from rxworker.turn.result import Output, output_of
 from rxworker.worker.callbacks import Callback
@@ -608,9 +608,3 @@ def _cap(tenant_cap: int | Mapping[str, int] | None, tenant: str) -> int | None:
     if not tenant or tenant_cap is None or isinstance(tenant_cap, int):
         return tenant_cap if tenant and isinstance(tenant_cap, int) else None
     return tenant_cap.get(tenant)
-
-
-async def end_of(run: Run[object]) -> None:
-    """Wait for the end of a run. Its errors are in its records."""
-    with suppress(Exception):
-        await run

@@ -16,7 +16,7 @@ from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim
 from rxworker.messages import Json, Message
 from rxworker.messages.message import Input, to_messages
-from rxworker.messages.settings import check_plain
+from rxworker.messages.settings import check_plain, check_type
 from rxworker.operators.kernel import Unstaged
 from rxworker.run.run import Run
 from rxworker.run.stream import RunStream
@@ -183,6 +183,7 @@ class SessionVerbs:
             SessionBusyError: A run of this session has not ended.
         """
         check_plain("claim", claim)
+        check_type("paused", paused, Paused, "worker.resume(load_paused(data))", optional=True)
         self.session._check_free("resume")
         waiting = self.session.paused if paused is None else paused
         if waiting is None:

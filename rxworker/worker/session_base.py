@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -22,7 +23,6 @@ from rxworker.errors import ConfigurationError, LocalProtocolError, SessionBusyE
 from rxworker.events import Record, RunAbort, RunStart
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub.history import History
-from rxworker.hub.watcher import running_loop
 from rxworker.log.base import EventLog
 from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
@@ -30,10 +30,11 @@ from rxworker.log.values import CONVERSATION, RunInfo, RunRow, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.resume.stored import LoggedRun, digests_of, title_of
 from rxworker.run.run import Beginning, Run
-from rxworker.run.virtual import record_clock, scheduler_of_run
+from rxworker.run.virtual import VirtualLoop, scheduler_of_run
 from rxworker.state import RunState, step_run
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.transport.base import ACCOUNT
+from rxworker.transport.clock import loop_clock
 from rxworker.turn.account import RunAccount
 from rxworker.turn.arguments import expect, expect_several, optional
 from rxworker.turn.context import RunContext, TurnScope, settings_of
@@ -284,7 +285,7 @@ class SessionBase:
 
     def _mapped(self, add: Sequence[Message]) -> tuple[Message, ...]:
         """The messages that are added to a paused run, as they are sent."""
-        several = expect_several("add", add, ADD)
+        several = expect_several("add", add, ADD) if add else ()
         for message in several:
             expect("a message of add", message, Message, ADD)
         return self.worker.mapped(several)
@@ -340,12 +341,13 @@ class SessionBase:
         # A run in the loop of another thread is counted, and is otherwise on its own.
         is_here = around is not None and around.context.journal.hub.loop is loop
         outer = around.context if around is not None and is_here else None
+        clock = loop.time if isinstance(loop, VirtualLoop) else time.time
         context = RunContext(
             worker=settings_of(worker),
             timeline=self.timeline,
             options=worker.options,
-            scheduler=scheduler_of_run(worker.scheduler),
-            journal=Journal(run_id or new_id(), clock=record_clock(loop), loop=loop),
+            scheduler=loop_clock() if worker.scheduler is None else scheduler_of_run(worker.scheduler),
+            journal=Journal(run_id or new_id(), clock, loop),
             parents=() if outer is None else outer.line,
             budgets=_budgets(worker.budget, outer),
         )
@@ -397,10 +399,12 @@ class SessionBase:
         self._paused_output = None if self.paused is None else context.output
 
     def _check_free(self, call: str) -> None:
-        if running_loop() is None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
             in_script = "worker.run_sync(...)" if call == "run" else f"worker.in_script(worker.{call}, ...)"
             message = f"worker.{call}() needs a running event loop; in a script use {in_script}"
-            raise LocalProtocolError(message)
+            raise LocalProtocolError(message) from None
         current = self._current
         if current is None or current.done():
             return

@@ -7,8 +7,9 @@ import itertools
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -197,11 +198,8 @@ async def test_a_run_goes_on_behind_its_past(desk: Desk, gated: type[GatedModel]
 def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let so many seconds be between two records of a run, without a wait."""
     now = itertools.count(1e9, seconds)
-
-    def clock(_loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-        return lambda: next(now)
-
-    monkeypatch.setattr("rxworker.worker.session_base.record_clock", clock)
+    clock = SimpleNamespace(time=lambda: next(now))
+    monkeypatch.setattr("rxworker.worker.session_base.time", clock)
 
 
 async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -100,16 +100,16 @@ async def read_body(request: WebRequest) -> bytes:
         # A small compressed body may expand to a large one.
         raise ApiError(415, "encoded", "send the body as it is, without Content-Encoding")
     most, seconds = request.max_body, request.body_seconds
-    too_large = ApiError(413, "too_large", f"the body may have at most {most} bytes")
+    too_large = partial(ApiError, 413, "too_large", f"the body may have at most {most} bytes")
     if (request.content_length or 0) > most:
-        raise too_large
+        raise too_large()
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
             async for piece in request.body():
                 body += piece
                 if len(body) > most:
-                    raise too_large
+                    raise too_large()
     except TimeoutError:
         raise ApiError(408, "too_slow", f"the body has to arrive within {seconds:g} s") from None
     except ValueError:
