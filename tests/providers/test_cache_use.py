@@ -66,32 +66,31 @@ def change_between(before: HttpRequest, now: HttpRequest) -> Any:
     return step_cache(step_cache(CacheUse(), before), now).change
 
 
-def option(**values: Any) -> Callable[[Asked], None]:
-    def change(asked: Asked) -> None:
-        asked.options = msgspec.structs.replace(asked.options, **values)
-
-    return change
+Change = Callable[[Asked], None]
 
 
-def system(text: str) -> Callable[[Asked], None]:
-    def change(asked: Asked) -> None:
-        asked.system = text
-
-    return change
+def changed(name: str, value: object) -> Change:
+    return lambda asked: setattr(asked, name, value)
 
 
-def tools(*several: ToolMeta) -> Callable[[Asked], None]:
-    def change(asked: Asked) -> None:
-        asked.tools = [*several]
-
-    return change
+def option(**values: Any) -> Change:
+    return lambda asked: setattr(asked, "options", msgspec.structs.replace(asked.options, **values))
 
 
-def message(at: int, new: Message) -> Callable[[Asked], None]:
-    def change(asked: Asked) -> None:
-        asked.messages[at] = new
+def system(text: str) -> Change:
+    return changed("system", text)
 
-    return change
+
+def tools(*several: ToolMeta) -> Change:
+    return changed("tools", [*several])
+
+
+def provider(new: Provider) -> Change:
+    return changed("provider", new)
+
+
+def message(at: int, new: Message) -> Change:
+    return lambda asked: asked.messages.__setitem__(at, new)
 
 
 def drop(asked: Asked) -> None:
@@ -99,145 +98,87 @@ def drop(asked: Asked) -> None:
     del asked.messages[1:3]
 
 
-def provider(new: Provider) -> Callable[[Asked], None]:
-    def change(asked: Asked) -> None:
-        asked.provider = new
-
-    return change
-
-
 OLD = (Text("I look."), ToolCall("c0", "look", {"b": "y", "a": "x"}))
 TIMED = "It is {}. Be careful and brief."
-Row = tuple[Provider, Callable[[Asked], None], Callable[[Asked], None] | None, str, str, bool]
-# The provider, what the second request changed, what the first had, and the part, the place and whether a time has
-# changed.
-BREAKERS: dict[str, Row] = {
-    "another model": (ANTHROPIC, provider(Anthropic("n", api_key="k")), None, "model", "model", False),
-    "another model in the address": (GEMINI, provider(Gemini("n", api_key="k")), None, "model", "url", False),
-    "another region": (
-        BEDROCK,
-        provider(Bedrock("anthropic.claude-sonnet-4-6", region="eu-west-1", api_key="k")),
-        None,
-        "model",
-        "url",
-        False,
-    ),
-    "a tool more": (ANTHROPIC, tools(LOOK, LISTEN, ToolMeta("new", "", schema())), None, "tools", "tools[2]", False),
-    "a tool less": (RESPONSES, tools(LOOK), None, "tools", "tools[1]", False),
-    "tools in another order": (CHAT, tools(LISTEN, LOOK), None, "tools", "tools[0].function.name", False),
-    "a tool with another description": (
-        BEDROCK,
-        tools(ToolMeta("look", "Look!", schema("a", "b")), LISTEN),
-        None,
-        "tools",
-        "tools[0].toolSpec.description",
-        False,
-    ),
-    "a schema in another order": (
-        ANTHROPIC,
-        tools(ToolMeta("look", "Look.", schema("b", "a")), LISTEN),
-        None,
-        "tools",
-        "tools[0].input_schema.properties",
-        False,
-    ),
-    "a date in a tool": (
-        OLLAMA,
-        tools(ToolMeta("look", "Since 2026-11-02", schema()), LISTEN),
-        tools(ToolMeta("look", "Since 2026-11-01", schema()), LISTEN),
-        "tools",
-        "tools[0].function.description",
-        True,
-    ),
-    "another system text": (ANTHROPIC, system("Be careful and long."), None, "system", "system[0].text", False),
-    "another system text in a message": (
-        CHAT,
-        system("Be bold."),
-        None,
-        "system",
-        "messages[0].content[0].text",
-        False,
-    ),
-    "another system text of Gemini": (GEMINI, system("Be bold."), None, "system", "systemInstruction[0].text", False),
-    "a date and time in the system text": (
-        ANTHROPIC,
-        system(TIMED.format("2026-11-26T02:12:17Z")),
-        system(TIMED.format("2026-11-26T02:12:09Z")),
-        "system",
-        "system[0].text",
-        True,
-    ),
-    "the hour in the system text": (
-        RESPONSES,
-        system(TIMED.format("10:00")),
-        system(TIMED.format("9:59")),
-        "system",
-        "instructions[0].text",
-        True,
-    ),
-    "seconds since the epoch in the system text": (
-        BEDROCK,
-        system(TIMED.format("1795661538")),
-        system(TIMED.format("1795661537")),
-        "system",
-        "system[0].text",
-        True,
-    ),
-    "a day in the system text": (
-        CHAT,
-        system(TIMED.format("Friday, 27 November")),
-        system(TIMED.format("Thursday, 26 November")),
-        "system",
-        "messages[0].content[0].text",
-        True,
-    ),
-    "thinking": (ANTHROPIC, option(thinking="high"), None, "option", "output_config", False),
-    "another choice of tools": (CHAT, option(extra={"tool_choice": "none"}), None, "option", "tool_choice", False),
-    "an edited message": (
-        ANTHROPIC,
-        message(0, Message.user("What is the climate like?")),
-        None,
-        "message",
-        "messages[0].content[0].text",
-        False,
-    ),
+NORTH = Bedrock("anthropic.claude-sonnet-4-6", region="eu-west-1", api_key="k")
+CUT = message(2, Message.user(ToolResult("c0", "It...", name="look")))
+OTHER_ORDER = tools(ToolMeta("look", "Look.", schema("b", "a")), LISTEN)
+OTHER_WORDS = tools(ToolMeta("look", "Look!", schema("a", "b")), LISTEN)
+# The provider, what the second request changed, the part and the place.
+BREAKERS: dict[str, tuple[Provider, Change, str, str]] = {
+    "another model": (ANTHROPIC, provider(Anthropic("n", api_key="k")), "model", "model"),
+    "another model in the address": (GEMINI, provider(Gemini("n", api_key="k")), "model", "url"),
+    "another region": (BEDROCK, provider(NORTH), "model", "url"),
+    "a tool more": (ANTHROPIC, tools(LOOK, LISTEN, ToolMeta("new", "", schema())), "tools", "tools[2]"),
+    "a tool less": (RESPONSES, tools(LOOK), "tools", "tools[1]"),
+    "tools in another order": (CHAT, tools(LISTEN, LOOK), "tools", "tools[0].function.name"),
+    "a tool with another description": (BEDROCK, OTHER_WORDS, "tools", "tools[0].toolSpec.description"),
+    "a schema in another order": (ANTHROPIC, OTHER_ORDER, "tools", "tools[0].input_schema.properties"),
+    "another system text": (ANTHROPIC, system("Be careful and long."), "system", "system[0].text"),
+    "another system text in a message": (CHAT, system("Be bold."), "system", "messages[0].content[0].text"),
+    "another system text of Gemini": (GEMINI, system("Be bold."), "system", "systemInstruction[0].text"),
+    "thinking": (ANTHROPIC, option(thinking="high"), "option", "output_config"),
+    "another choice of tools": (CHAT, option(extra={"tool_choice": "none"}), "option", "tool_choice"),
+    "an edited message": (ANTHROPIC, message(0, Message.user("How?")), "message", "messages[0].content[0].text"),
     "arguments in another order": (
         ANTHROPIC,
         message(1, Message("assistant", OLD, provider="anthropic")),
-        None,
         "message",
         "messages[1].content[1].input",
-        False,
     ),
-    "a result that was cut": (
+    "a result that was cut": (RESPONSES, CUT, "message", "input[3]"),
+    "a result of the Interactions protocol": (STEPS, CUT, "message", "input[3]"),
+    "a conversation that was trimmed": (GEMINI, drop, "message", "contents[1].parts[1]"),
+}
+# The provider, what the first request had, what the second has, the part and the place.
+TIMES: dict[str, tuple[Provider, Change, Change, str, str]] = {
+    "a date in a tool": (
+        OLLAMA,
+        tools(ToolMeta("look", "Since 2026-11-01", schema()), LISTEN),
+        tools(ToolMeta("look", "Since 2026-11-02", schema()), LISTEN),
+        "tools",
+        "tools[0].function.description",
+    ),
+    "a date and time in the system text": (
+        ANTHROPIC,
+        system(TIMED.format("2026-11-26T02:12:09Z")),
+        system(TIMED.format("2026-11-26T02:12:17Z")),
+        "system",
+        "system[0].text",
+    ),
+    "the hour in the system text": (
         RESPONSES,
-        message(2, Message.user(ToolResult("c0", "It...", name="look"))),
-        None,
-        "message",
-        "input[3]",
-        False,
+        system(TIMED.format("9:59")),
+        system(TIMED.format("10:00")),
+        "system",
+        "instructions[0].text",
     ),
-    "a result of the Interactions protocol": (
-        STEPS,
-        message(2, Message.user(ToolResult("c0", "It...", name="look"))),
-        None,
-        "message",
-        "input[3]",
-        False,
+    "seconds since the epoch in the system text": (
+        BEDROCK,
+        system(TIMED.format("1795661537")),
+        system(TIMED.format("1795661538")),
+        "system",
+        "system[0].text",
     ),
-    "a conversation that was trimmed": (GEMINI, drop, None, "message", "contents[1].parts[1]", False),
+    "a day in the system text": (
+        CHAT,
+        system(TIMED.format("Thursday, 26 November")),
+        system(TIMED.format("Friday, 27 November")),
+        "system",
+        "messages[0].content[0].text",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", BREAKERS)
+@pytest.mark.parametrize("name", [*BREAKERS, *TIMES])
 def test_what_a_request_changed_of_the_one_before_is_named(name: str) -> None:
-    model, change, was, part, path, is_time = BREAKERS[name]
+    model, *changes, part, path = TIMES.get(name) or BREAKERS[name]
     before, now = Asked(model, 2), Asked(model, 3)
-    if was:
-        was(before)
-    change(now)
+    if name in TIMES:
+        changes.pop(0)(before)
+    changes.pop()(now)
     found = change_between(before.sent(), now.sent())
-    assert (found.part, found.is_time) == (part, is_time)
+    assert (found.part, found.is_time) == (part, name in TIMES)
     assert found.path.startswith(path)
     assert found.before != found.now
     assert found.path in str(found)

@@ -143,49 +143,42 @@ def text(words: str, **members: Any) -> JsonObject:
     return {"type": "text", "text": words, **members}
 
 
+def step(kind: str, *deltas: JsonObject, index: int = 0, **members: Any) -> list[JsonObject]:
+    """The events of a step from its start to its stop."""
+    return [start(index, kind, **members), *deltas, stop(index)]
+
+
+def texts(*pieces: str, index: int = 0) -> list[JsonObject]:
+    """The events of an output of text."""
+    return step("model_output", *(delta(index, "text", text=piece) for piece in pieces), index=index)
+
+
+def thought(*summary: JsonObject, **members: Any) -> JsonObject:
+    return {"type": "thought", **({"summary": [*summary]} if summary else {}), **members}
+
+
+SEALED = delta(0, "thought_signature", signature="AAAA")
+PARTS = delta(0, "text", text="a"), new_of(0, PICTURE), delta(0, "text", text="b"), new_of(0, SPEECH)
 # The events of the steps, the blocks that they become, and the steps that are sent back.
 STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]] = {
-    "text": (
-        [start(0, "model_output"), delta(0, "text", text="Hel"), delta(0, "text", text="lo"), stop(0)],
-        (Text("Hello"),),
-        [output(text("Hello"))],
-    ),
+    "text": (texts("Hel", "lo"), (Text("Hello"),), [output(text("Hello"))]),
     "a text that came with its start": (
-        [start(0, "model_output", content=[text("Hel")]), delta(0, "text", text="lo"), stop(0)],
+        step("model_output", delta(0, "text", text="lo"), content=[text("Hel")]),
         (Text("Hello"),),
         [output(text("Hello"))],
     ),
     "two outputs": (
-        [
-            start(0, "model_output"),
-            delta(0, "text", text="a"),
-            stop(0),
-            start(1, "model_output"),
-            delta(1, "text", text="b"),
-            stop(1),
-        ],
+        [*texts("a"), *texts("b", index=1)],
         (Text("a"), Text("b")),
         [output(text("a")), output(text("b"))],
     ),
     "a text with sources": (
-        [
-            start(0, "model_output"),
-            delta(0, "text", text="Hi"),
-            delta(0, "text_annotation_delta", annotations=[SOURCE]),
-            stop(0),
-        ],
+        [*texts("Hi")[:-1], delta(0, "text_annotation_delta", annotations=[SOURCE]), stop(0)],
         (Text("Hi", (SOURCE,)),),
         [output(text("Hi", annotations=[SOURCE]))],
     ),
     "texts, a picture and speech in one output, which is signed": (
-        [
-            start(0, "model_output", signature="sig"),
-            delta(0, "text", text="a"),
-            new_of(0, PICTURE),
-            delta(0, "text", text="b"),
-            new_of(0, SPEECH),
-            stop(0),
-        ],
+        step("model_output", *PARTS, signature="sig"),
         (
             Text("a", echo={"step": {"signature": "sig"}}),
             Image(echo={"content": PICTURE, "joins": True}),
@@ -195,47 +188,41 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [{"signature": "sig", **output(text("a"), PICTURE, text("b"), SPEECH)}],
     ),
     "a thought": (
-        [
-            start(0, "thought", signature=""),
+        step(
+            "thought",
             delta(0, "thought_summary", content={"text": "Hm"}),
             delta(0, "thought_summary", content=text(".")),
-            delta(0, "thought_signature", signature="AAAA"),
-            stop(0),
-        ],
+            SEALED,
+            signature="",
+        ),
         (Thinking("Hm.", "AAAA"),),
-        [{"type": "thought", "summary": [text("Hm.")], "signature": "AAAA"}],
+        [thought(text("Hm."), signature="AAAA")],
     ),
-    "a thought without a summary": (
-        [start(0, "thought"), delta(0, "thought_signature", signature="AAAA"), stop(0)],
-        (Thinking("", "AAAA"),),
-        [{"type": "thought", "signature": "AAAA"}],
-    ),
+    "a thought without a summary": (step("thought", SEALED), (Thinking("", "AAAA"),), [thought(signature="AAAA")]),
     "a thought that came with its start": (
-        [start(0, "thought", summary=[text("Hm")], signature="AAAA", new=1), stop(0)],
+        step("thought", summary=[text("Hm")], signature="AAAA", new=1),
         (Thinking("Hm", "AAAA", {"step": {"new": 1}}),),
-        [{"type": "thought", "summary": [text("Hm")], "signature": "AAAA", "new": 1}],
+        [thought(text("Hm"), signature="AAAA", new=1)],
     ),
     "a thought with a picture": (
-        [start(0, "thought"), delta(0, "thought_summary", content=PICTURE), stop(0)],
+        step("thought", delta(0, "thought_summary", content=PICTURE)),
         (Thinking("", None, {"step": {"summary": [PICTURE]}}),),
-        [{"type": "thought", "summary": [PICTURE]}],
+        [thought(PICTURE)],
     ),
     "a call": (
-        [
-            start(0, "function_call", id="c1", name="look", arguments={}),
+        step(
+            "function_call",
             delta(0, "arguments_delta", arguments='{"at":'),
             delta(0, "arguments_delta", arguments='"sky"}'),
-            stop(0),
-        ],
+            id="c1",
+            name="look",
+            arguments={},
+        ),
         (LOOK,),
         [CALL],
     ),
     "a call that came with its start, and is signed": (
-        [
-            start(0, "function_call", id="c1", name="look", arguments={"at": "sky"}),
-            delta(0, "thought_signature", signature="AAAA"),
-            stop(0),
-        ],
+        step("function_call", SEALED, id="c1", name="look", arguments={"at": "sky"}),
         (ToolCall("c1", "look", {"at": "sky"}, {"step": {"signature": "AAAA"}}),),
         [{**CALL, "signature": "AAAA"}],
     ),
@@ -267,43 +254,25 @@ STEPS: dict[str, tuple[list[JsonObject], tuple[Content, ...], list[JsonObject]]]
         [SEARCH, FOUND],
     ),
     "a step of an unknown kind": (
-        [start(0, "dream", a=1), delta(0, "dream", b=[2]), stop(0)],
+        step("dream", delta(0, "dream", b=[2]), a=1),
         (OpaqueBlock("dream", {"step": {"type": "dream", "a": 1, "b": [2]}}),),
         [{"type": "dream", "a": 1, "b": [2]}],
     ),
     "deltas without a start": (
-        [
-            delta(0, "thought_summary", content=text("Hm")),
-            delta(0, "thought_signature", signature="AAAA"),
-            stop(0),
-            delta(1, "text", text="Hi"),
-            stop(1),
-        ],
+        [delta(0, "thought_summary", content=text("Hm")), SEALED, stop(0), *texts("Hi", index=1)[1:]],
         (Thinking("Hm", "AAAA"), Text("Hi")),
-        [{"type": "thought", "summary": [text("Hm")], "signature": "AAAA"}, output(text("Hi"))],
+        [thought(text("Hm"), signature="AAAA"), output(text("Hi"))],
     ),
-    "a step that has no stop": (
-        [start(0, "model_output"), delta(0, "text", text="Hi")],
-        (Text("Hi"),),
-        [output(text("Hi"))],
-    ),
-    "a start that is sent again": (
-        [
-            start(0, "model_output"),
-            delta(0, "text", text="Hel"),
-            start(0, "model_output"),
-            delta(0, "text", text="lo"),
-            stop(0),
-        ],
-        (Text("Hello"),),
-        [output(text("Hello"))],
-    ),
+    "a step that has no stop": (texts("Hi")[:-1], (Text("Hi"),), [output(text("Hi"))]),
+    "a start that is sent again": ([*texts("Hel")[:-1], *texts("lo")], (Text("Hello"),), [output(text("Hello"))]),
     "arguments that came with the start and after it": (
-        [
-            start(0, "function_call", id="c1", name="look", arguments={"at": "sea"}),
+        step(
+            "function_call",
             delta(0, "arguments_delta", arguments='{"at":"sky"}'),
-            stop(0),
-        ],
+            id="c1",
+            name="look",
+            arguments={"at": "sea"},
+        ),
         (LOOK,),
         [CALL],
     ),

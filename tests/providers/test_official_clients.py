@@ -117,19 +117,12 @@ CALLED = (
     Message.user(ToolResult("call_0001", "blue")),
 )
 FUNCTION = {"name": "look", "description": "Look at it.", "parameters": ARGUMENTS}
+DECLARED = {"name": "look", "description": "Look at it.", "parametersJsonSchema": ARGUMENTS}
 TOOLS: dict[str, dict[str, Any]] = {
     "chat": {"tools": [{"type": "function", "function": FUNCTION}]},
     "responses": {"tools": [{"type": "function", "strict": False, **FUNCTION}]},
     "messages": {"tools": [{"name": "look", "description": "Look at it.", "input_schema": ARGUMENTS}]},
-    "gemini": {
-        "tools": [
-            {
-                "functionDeclarations": [
-                    {"name": "look", "description": "Look at it.", "parametersJsonSchema": ARGUMENTS}
-                ]
-            }
-        ]
-    },
+    "gemini": {"tools": [{"functionDeclarations": [DECLARED]}]},
     "ollama": {"tools": [{"type": "function", "function": FUNCTION}]},
 }
 
@@ -138,15 +131,44 @@ def with_tools(**more: dict[str, Any]) -> dict[str, Any]:
     return {protocol: tools | more.get(protocol, {}) for protocol, tools in TOOLS.items()}
 
 
+def turn(role: str, content: Any, **members: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, **members}
+
+
+def geminis(role: str, *parts: Any) -> dict[str, Any]:
+    """A turn of Gemini's."""
+    return {"role": role, "parts": [*parts]}
+
+
+HELLO = turn("user", "Hi")
+# A call and its result in each protocol; Gemini's says that the call is of another model.
+LOOKS = {"name": "look", "arguments": '{"at":"sky"}'}
+CHAT_CALL = {"id": "call_0001", "type": "function", "function": LOOKS}
+RESPONSES_CALL = {"type": "function_call", "call_id": "call_0001", **LOOKS}
+CLAUDES_CALL = {"type": "tool_use", "id": "call_0001", "name": "look", "input": {"at": "sky"}}
+CLAUDES_RESULT = {"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}
+GEMINIS_CALL = {
+    "functionCall": {"name": "look", "args": {"at": "sky"}},
+    "thoughtSignature": "skip_thought_signature_validator",
+}
+GEMINIS_RESULT = {"functionResponse": {"name": "look", "response": {"output": "blue"}}}
+OLLAMAS_CALL = {"function": {"name": "look", "arguments": {"at": "sky"}}}
+# A picture in each protocol.
+PNG_URL = f"data:image/png;base64,{PNG}"
+CHAT_PICTURE = {"type": "image_url", "image_url": {"url": PNG_URL}}
+RESPONSES_PICTURE = {"type": "input_image", "image_url": PNG_URL, "detail": "auto"}
+CLAUDES_PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+GEMINIS_PICTURE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+
 INTENTS: dict[str, Intent] = {
     "text": Intent(asked()),
     "system": Intent(
         asked(system="Be brief."),
-        chat={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
+        chat={"messages": [turn("system", "Be brief."), HELLO]},
         responses={"instructions": "Be brief."},
         messages={"system": "Be brief."},
-        gemini={"system_instruction": {"role": "user", "parts": [{"text": "Be brief."}]}},
-        ollama={"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]},
+        gemini={"system_instruction": geminis("user", {"text": "Be brief."})},
+        ollama={"messages": [turn("system", "Be brief."), HELLO]},
     ),
     "tools": Intent(asked(tools=(LOOK,)), **with_tools()),
     "result": Intent(
@@ -154,110 +176,42 @@ INTENTS: dict[str, Intent] = {
         **with_tools(
             chat={
                 "messages": [
-                    {"role": "user", "content": "Hi"},
-                    {
-                        "role": "assistant",
-                        "content": None,
-                        "tool_calls": [
-                            {
-                                "id": "call_0001",
-                                "type": "function",
-                                "function": {"name": "look", "arguments": '{"at":"sky"}'},
-                            }
-                        ],
-                    },
-                    {"role": "tool", "tool_call_id": "call_0001", "content": "blue"},
+                    HELLO,
+                    turn("assistant", None, tool_calls=[CHAT_CALL]),
+                    turn("tool", "blue", tool_call_id="call_0001"),
                 ]
             },
             responses={
                 "input": [
-                    {"role": "user", "content": "Hi"},
-                    {"type": "function_call", "call_id": "call_0001", "name": "look", "arguments": '{"at":"sky"}'},
+                    HELLO,
+                    RESPONSES_CALL,
                     {"type": "function_call_output", "call_id": "call_0001", "output": "blue"},
                 ]
             },
-            messages={
-                "messages": [
-                    {"role": "user", "content": "Hi"},
-                    {
-                        "role": "assistant",
-                        "content": [{"type": "tool_use", "id": "call_0001", "name": "look", "input": {"at": "sky"}}],
-                    },
-                    {
-                        "role": "user",
-                        "content": [{"type": "tool_result", "tool_use_id": "call_0001", "content": "blue"}],
-                    },
-                ]
-            },
+            messages={"messages": [HELLO, turn("assistant", [CLAUDES_CALL]), turn("user", [CLAUDES_RESULT])]},
             gemini={
                 "contents": [
-                    {"role": "user", "parts": [{"text": "Hi"}]},
-                    {
-                        "role": "model",
-                        "parts": [
-                            {
-                                "functionCall": {"name": "look", "args": {"at": "sky"}},
-                                "thoughtSignature": "skip_thought_signature_validator",
-                            }
-                        ],  # the call is of another model
-                    },
-                    {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "blue"}}}]},
+                    geminis("user", {"text": "Hi"}),
+                    geminis("model", GEMINIS_CALL),
+                    geminis("user", GEMINIS_RESULT),
                 ]
             },
             ollama={
                 "messages": [
-                    {"role": "user", "content": "Hi"},
-                    {
-                        "role": "assistant",
-                        "content": "",
-                        "tool_calls": [{"function": {"name": "look", "arguments": {"at": "sky"}}}],
-                    },
-                    {"role": "tool", "content": "blue", "tool_name": "look"},
+                    HELLO,
+                    turn("assistant", "", tool_calls=[OLLAMAS_CALL]),
+                    turn("tool", "blue", tool_name="look"),
                 ]
             },
         ),
     ),
     "image": Intent(
         asked(Message.user("See:", Image(data=PNG))),
-        chat={
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "See:"},
-                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-                    ],
-                }
-            ]
-        },
-        responses={
-            "input": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "input_text", "text": "See:"},
-                        {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"},
-                    ],
-                }
-            ]
-        },
-        messages={
-            "messages": [
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "text", "text": "See:"},
-                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
-                    ],
-                }
-            ]
-        },
-        gemini={
-            "contents": [
-                {"role": "user", "parts": [{"text": "See:"}, {"inlineData": {"mimeType": "image/png", "data": PNG}}]}
-            ]
-        },
-        ollama={"messages": [{"role": "user", "content": "See:", "images": [PNG]}]},
+        chat={"messages": [turn("user", [{"type": "text", "text": "See:"}, CHAT_PICTURE])]},
+        responses={"input": [turn("user", [{"type": "input_text", "text": "See:"}, RESPONSES_PICTURE])]},
+        messages={"messages": [turn("user", [{"type": "text", "text": "See:"}, CLAUDES_PICTURE])]},
+        gemini={"contents": [geminis("user", {"text": "See:"}, GEMINIS_PICTURE)]},
+        ollama={"messages": [turn("user", "See:", images=[PNG])]},
     ),
     "limit": Intent(
         asked(max_tokens=100),
@@ -315,14 +269,13 @@ INTENTS: dict[str, Intent] = {
     ),
 }
 
-HELLO = [{"role": "user", "content": "Hi"}]
 # What a request of ours always has, and a program of the official client has to write.
 BASE: dict[str, dict[str, Any]] = {
-    "chat": {"messages": HELLO, "stream": True, "stream_options": {"include_usage": True}},
-    "responses": {"input": HELLO, "stream": True, "store": False, "include": ["reasoning.encrypted_content"]},
-    "messages": {"messages": HELLO, "stream": True, "max_tokens": 8192},
-    "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
-    "ollama": {"messages": HELLO, "stream": True},
+    "chat": {"messages": [HELLO], "stream": True, "stream_options": {"include_usage": True}},
+    "responses": {"input": [HELLO], "stream": True, "store": False, "include": ["reasoning.encrypted_content"]},
+    "messages": {"messages": [HELLO], "stream": True, "max_tokens": 8192},
+    "gemini": {"contents": [geminis("user", {"text": "Hi"})]},
+    "ollama": {"messages": [HELLO], "stream": True},
 }
 
 
@@ -382,18 +335,9 @@ def compatible(base: str, theirs: str) -> Host:
     )
 
 
+OBJECT_ALONE = f"Answer with JSON that conforms to this JSON schema: {msgspec.json.encode(SCHEMA).decode()}"
 NO_SCHEMAS: dict[str, dict[str, Any]] = {
-    "output": {
-        "response_format": {"type": "json_object"},
-        "messages": [
-            {
-                "role": "system",
-                "content": "Answer with JSON that conforms to this JSON schema: "
-                + msgspec.json.encode(SCHEMA).decode(),
-            },
-            *HELLO,
-        ],
-    }
+    "output": {"response_format": {"type": "json_object"}, "messages": [turn("system", OBJECT_ALONE), HELLO]}
 }
 NEWER = {"limit": {"max_tokens": None, "max_completion_tokens": 100}}
 # https://docs.z.ai/guides/capabilities/stream-tool

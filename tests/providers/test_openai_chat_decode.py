@@ -132,149 +132,78 @@ def test_a_stop_sequence_is_reported_where_the_server_reports_it() -> None:
     assert status.stop_reason == StopReason(StopKind.STOP_SEQUENCE, "stop", "END")
 
 
-# pieces, the calls they make, what is odd about them
-DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], str]] = [
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-            tool(index=0, id="", function={"arguments": ":1}"}),
-        ],
-        [("a", "f", {"x": 1})],
-        "an empty id does not overwrite",
+def part(index: int | None, id: str | None, name: str | None = None, arguments: Any = None) -> dict[str, Any]:  # noqa: A002
+    """A piece of a call; what is ``None`` is absent."""
+    function = {"name": name, "arguments": arguments}
+    members = {"index": index, "id": id, "function": {key: it for key, it in function.items() if it is not None}}
+    return tool(**{key: it for key, it in members.items() if it is not None})
+
+
+def with_reason(part: dict[str, Any], finish: str) -> dict[str, Any]:
+    return chunk(part["choices"][0]["delta"], finish)
+
+
+OF_OLD = [chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})]
+X1: list[tuple[str | None, str, Any]] = [("a", "f", {"x": 1})]
+# What is odd about the pieces, the pieces, and the calls that they make.
+DIALECTS: dict[str, tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]]]] = {
+    "an empty id does not overwrite": ([part(0, "a", "f", '{"x"'), part(0, "", None, ":1}")], X1),
+    "id and name again": ([part(0, "a", "f", '{"x"'), part(0, "a", "f", ":1}")], X1),
+    "the index starts at 1": ([part(1, "a", "f", "{}")], [("a", "f", {})]),
+    "index 0 for every call": ([part(0, "a", "f", "{}"), part(0, "b", "f", "{}")], [("a", "f", {}), ("b", "f", {})]),
+    "no index": (
+        [part(None, "a", "f", '{"x"'), part(None, None, None, ":1}"), part(None, "b", "g", "{}")],
+        [*X1, ("b", "g", {})],
     ),
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-            tool(index=0, id="a", function={"name": "f", "arguments": ":1}"}),
-        ],
-        [("a", "f", {"x": 1})],
-        "id and name again",
+    "no index, alternating ids": (
+        [part(None, "a", "f", '{"x"'), part(None, "b", "g", "{}"), part(None, "a", None, ":1}")],
+        [*X1, ("b", "g", {})],
     ),
-    ([tool(index=1, id="a", function={"name": "f", "arguments": "{}"})], [("a", "f", {})], "the index starts at 1"),
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": "{}"}),
-            tool(index=0, id="b", function={"name": "f", "arguments": "{}"}),
-        ],
-        [("a", "f", {}), ("b", "f", {})],
-        "index 0 for every call",
-    ),
-    (
-        [
-            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
-            tool(function={"arguments": ":1}"}),
-            tool(id="b", function={"name": "g", "arguments": "{}"}),
-        ],
-        [("a", "f", {"x": 1}), ("b", "g", {})],
-        "no index",
-    ),
-    (
-        [
-            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
-            tool(id="b", function={"name": "g", "arguments": "{}"}),
-            tool(id="a", function={"arguments": ":1}"}),
-        ],
-        [("a", "f", {"x": 1}), ("b", "g", {})],
-        "no index, alternating ids",
-    ),
-    (
-        [
-            tool(index=0, function={"name": "f", "arguments": '{"x": 1}'}),
-            tool(index=0, function={"name": "f", "arguments": {"x": 2}}),
-        ],
+    "whole calls without ids, arguments as an object": (
+        [part(0, None, "f", '{"x": 1}'), part(0, None, "f", {"x": 2})],
         [(None, "f", {"x": 1}), (None, "f", {"x": 2})],
-        "whole calls without ids, arguments as an object",
     ),
-    (
-        [
-            tool(index=0, id="a", function={"arguments": '{"x"'}),
-            tool(index=0, function={"name": "f", "arguments": ":1}"}),
-        ],
-        [("a", "f", {"x": 1})],
-        "the name comes late",
+    "the name comes late": ([part(0, "a", None, '{"x"'), part(0, None, "f", ":1}")], X1),
+    "an empty finish reason with every piece": (
+        [with_reason(part(None, "a", "f", '{"x"'), ""), with_reason(part(None, None, None, ":1}"), "")],
+        X1,
     ),
-    (
-        [
-            chunk({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""),
-            chunk({"tool_calls": [{"function": {"arguments": ":1}"}}]}, ""),
-        ],
-        [("a", "f", {"x": 1})],
-        "an empty finish reason with every piece",
+    "whole calls that share an id": (
+        [part(None, "a", "f", '{"x": 1}'), part(None, "a", "f", '{"x": 2}')],
+        [*X1, ("a", "f", {"x": 2})],
     ),
-    (
-        [
-            tool(id="a", function={"name": "f", "arguments": '{"x": 1}'}),
-            tool(id="a", function={"name": "f", "arguments": '{"x": 2}'}),
-        ],
-        [("a", "f", {"x": 1}), ("a", "f", {"x": 2})],
-        "whole calls that share an id",
-    ),
-    (
-        [
-            tool(id="a", function={"name": "f", "arguments": '{"x":'}),
-            tool(id="a", function={"name": "f", "arguments": "{}"}),
-            tool(id="a", function={"name": "f", "arguments": "}"}),
-        ],
+    "id and name again, and a piece that is whole by itself": (
+        [part(None, "a", "f", '{"x":'), part(None, "a", "f", "{}"), part(None, "a", "f", "}")],
         [("a", "f", {"x": {}})],
-        "id and name again, and a piece that is whole by itself",
     ),
-    (
+    "a new id and the name with every piece": (
         [
-            tool(index=0, id="a", function={"name": "f", "arguments": '{"x": "}'}),
-            tool(index=0, id="b", function={"name": "f", "arguments": '\\"", "y": '}),
-            tool(index=0, id="c", function={"name": "f", "arguments": "{}"}),
-            tool(index=0, id="d", function={"name": "f", "arguments": "}"}),
+            part(0, "a", "f", '{"x": "}'),
+            part(0, "b", "f", '\\"", "y": '),
+            part(0, "c", "f", "{}"),
+            part(0, "d", "f", "}"),
         ],
         [("a", "f", {"x": '}"', "y": {}})],
-        "a new id and the name with every piece",
     ),
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
-            tool(index=0, id="b", function={"name": "f", "arguments": '{"x": 1}'}),
-        ],
-        [("a", "f", {"x": 1})],
-        "a new id and the name with every piece, the first without arguments",
+    "the same, the first without arguments": ([part(0, "a", "f", ""), part(0, "b", "f", '{"x": 1}')], X1),
+    "two calls like that": (
+        [part(0, "a", "f", '{"x"'), part(0, "b", "f", ":1}"), part(0, "c", "f", '{"x"'), part(0, "d", "f", ":2}")],
+        [*X1, ("c", "f", {"x": 2})],
     ),
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
-            tool(index=0, id="b", function={"name": "f", "arguments": ":1}"}),
-            tool(index=0, id="c", function={"name": "f", "arguments": '{"x"'}),
-            tool(index=0, id="d", function={"name": "f", "arguments": ":2}"}),
-        ],
-        [("a", "f", {"x": 1}), ("c", "f", {"x": 2})],
-        "two calls like that",
-    ),
-    (
-        [
-            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
-            tool(index=0, id="b", function={"name": "f", "arguments": ""}),
-            tool(index=0, id="c", function={"name": "g", "arguments": '{"x":'}),
-            tool(index=0, function={"arguments": "1}"}),
-        ],
+    "index 0 for every call, some without arguments": (
+        [part(0, "a", "f", ""), part(0, "b", "f", ""), part(0, "c", "g", '{"x":'), part(0, None, None, "1}")],
         [("a", "f", {}), ("b", "f", {}), ("c", "g", {"x": 1})],
-        "index 0 for every call, some without arguments",
     ),
-    (
-        [tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})],
-        [("a", "f", ["x"])],
-        "arguments that are not an object",
-    ),
-    ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
-    (
-        [chunk({"function_call": {"name": "f", "arguments": "{"}}), chunk({"function_call": {"arguments": "}"}})],
-        [(None, "f", {})],
-        "the function call of old",
-    ),
-]
+    "arguments that are not an object": ([part(0, "a", "f", ["x"])], [("a", "f", ["x"])]),
+    "no arguments": ([part(0, "a", "f")], [("a", "f", {})]),
+    "the function call of old": (OF_OLD, [(None, "f", {})]),
+}
 
 
-@pytest.mark.parametrize(("pieces", "expected", "odd"), DIALECTS, ids=[row[2] for row in DIALECTS])
-def test_calls_are_distinguished(
-    pieces: list[dict[str, Any]], expected: list[tuple[str | None, str, Any]], odd: str
-) -> None:
-    assert calls(*pieces) == expected, odd
+@pytest.mark.parametrize("odd", DIALECTS)
+def test_calls_are_distinguished(odd: str) -> None:
+    pieces, expected = DIALECTS[odd]
+    assert calls(*pieces) == expected
 
 
 def test_made_ids_are_unique() -> None:
