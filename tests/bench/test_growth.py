@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 import msgspec
 import pytest
@@ -140,43 +141,32 @@ def test_the_same_task_is_always_the_same_work(work_of: Callable[[Task], int]) -
 # framing
 
 
-SSE = {  # what stands before, what comes again and again, what stands behind
-    "one long line": (b"data: ", b"x", b"\n\n"),
-    "one long line in a frame of many": (b"data: 1\n\nevent: long\ndata: ", b"x", b"\n\n"),
-    "many lines": (b"", b"data: 12345678\n", b"\n"),
-    "lines that end with CR": (b"", b"data: 12345678\r", b"\r"),
-    "lines that end with both": (b"", b"data: 12345678\r\n", b"\r\n"),
-    "a comment": (b":", b"x", b"\n\n"),
-    "stray lines": (b"", b"{what is this}\n", b"\n"),
-    "many frames": (b"", b"event: some\ndata: 1234\n\n", b""),
-    "never an end": (b"data: 1\n", b"x", b""),
+# The decoder, what stands before, what comes again and again, what stands behind.
+Shape = tuple[Callable[[], Decoder[bytes, object]], bytes, bytes, bytes]
+stray_too = partial(SseDecoder, stray=True)
+SHAPES: dict[str, Shape] = {
+    "sse, one long line": (stray_too, b"data: ", b"x", b"\n\n"),
+    "sse, one long line in a frame of many": (stray_too, b"data: 1\n\nevent: long\ndata: ", b"x", b"\n\n"),
+    "sse, many lines": (stray_too, b"", b"data: 12345678\n", b"\n"),
+    "sse, lines that end with CR": (stray_too, b"", b"data: 12345678\r", b"\r"),
+    "sse, lines that end with both": (stray_too, b"", b"data: 12345678\r\n", b"\r\n"),
+    "sse, a comment": (stray_too, b":", b"x", b"\n\n"),
+    "sse, stray lines": (stray_too, b"", b"{what is this}\n", b"\n"),
+    "sse, many frames": (stray_too, b"", b"event: some\ndata: 1234\n\n", b""),
+    "sse, never an end": (stray_too, b"data: 1\n", b"x", b""),
+    "ndjson, one long line": (NdjsonDecoder, b'"', b"x", b'"\n'),
+    "ndjson, many lines": (NdjsonDecoder, b"", b'{"a": 1}\n', b""),
+    "ndjson, empty lines": (NdjsonDecoder, b"", b"\r\n", b""),
+    "ndjson, never an end": (NdjsonDecoder, b"", b"x", b""),
 }
-NDJSON = {
-    "one long line": (b'"', b"x", b'"\n'),
-    "many lines": (b"", b'{"a": 1}\n', b""),
-    "empty lines": (b"", b"\r\n", b""),
-    "never an end": (b"", b"x", b""),
-}
-Shape = tuple[bytes, bytes, bytes]
 
 
-def shaped(shape: Shape, n: int) -> bytes:
-    before, again, behind = shape
-    return before + again * (n // len(again) + 1) + behind
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_framing_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
+    make, before, again, behind = shape
 
-
-@pytest.mark.parametrize("shape", SSE.values(), ids=SSE)
-def test_sse_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
-        return feeding(SseDecoder(stray=True), bytewise(shaped(shape, n)))
-
-    assert_linear(prepare, 1_500)
-
-
-@pytest.mark.parametrize("shape", NDJSON.values(), ids=NDJSON)
-def test_ndjson_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return feeding(NdjsonDecoder(), bytewise(shaped(shape, n)))
+        return feeding(make(), bytewise(before + again * (n // len(again) + 1) + behind))
 
     assert_linear(prepare, 1_500)
 
@@ -192,22 +182,6 @@ def test_many_frames_in_one_chunk(make: Callable[[], Decoder[bytes, object]], as
 
 
 # decoding
-
-
-@REPLIES
-def test_decoding_anthropic(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return feeding(Anthropic("model").decoder(), anthropic_frames(make(n)))
-
-    assert_linear(prepare)
-
-
-@REPLIES
-def test_decoding_openai_chat(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return feeding(OpenAIChat("model").decoder(), openai_chat_frames(make(n)))
-
-    assert_linear(prepare)
 
 
 def sse(*told: Json) -> list[bytes]:
@@ -259,15 +233,6 @@ def test_decoding_the_others(name: str, assert_linear: AssertLinear) -> None:
 
     def prepare(n: int) -> Task:
         return feeding(decoder(), told(n))
-
-    assert_linear(prepare)
-
-
-@REPLIES
-def test_summing_up(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-        return lambda: summarise(told)
 
     assert_linear(prepare)
 
@@ -334,16 +299,6 @@ OPERATORS: dict[str, Operator[Event, object]] = {
 }
 
 
-@REPLIES
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_operators(operator: Operator[Event, object], make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-        return lambda: reactivex.from_iterable(told).pipe(operator).subscribe()
-
-    assert_linear(prepare)
-
-
 def test_the_events_of_records(assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         told = records(reply_events(texts(n)))
@@ -352,59 +307,52 @@ def test_the_events_of_records(assert_linear: AssertLinear) -> None:
     assert_linear(prepare)
 
 
-@REPLIES
-def test_looking_at_the_arguments_whenever_a_member_is_whole(make: MakeReply, assert_linear: AssertLinear) -> None:
+# replies of all kinds
+
+
+def decoding_anthropic(reply: Reply) -> Task:
+    return feeding(Anthropic("model").decoder(), anthropic_frames(reply))
+
+
+def decoding_openai_chat(reply: Reply) -> Task:
+    return feeding(OpenAIChat("model").decoder(), openai_chat_frames(reply))
+
+
+def of_events(work: Callable[[Sequence[ResponseEvent]], object]) -> Callable[[Reply], Task]:
+    return lambda reply: partial(work, reply_events(reply))
+
+
+def through(operator: Operator[Event, object]) -> Callable[[Reply], Task]:
+    return of_events(lambda told: reactivex.from_iterable(told).pipe(operator).subscribe())
+
+
+def folding_a_response(told: Sequence[ResponseEvent]) -> None:
+    assert message_of(reduce(step_response, told, ResponseState()), "some") is not None
+
+
+def members_when_whole(source: Observable[Event]) -> Observable[object]:
     """The views share what they show; only who asks for the members pays for them."""
-
-    def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-        return lambda: reactivex.from_iterable(told).pipe(tool_inputs(), ops.to_list()).subscribe()
-
-    assert_linear(prepare)
+    return source.pipe(tool_inputs(), ops.to_list())
 
 
-@REPLIES
-def test_merging_deltas(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-        return lambda: merge_deltas(told)
-
-    assert_linear(prepare)
-
-
-# folds
+WORK: dict[str, Callable[[Reply], Task]] = {
+    "decoding anthropic": decoding_anthropic,
+    "decoding openai_chat": decoding_openai_chat,
+    "summing up": of_events(summarise),
+    "merging deltas": of_events(merge_deltas),
+    "folding a response": of_events(folding_a_response),
+    "folding a run": lambda reply: partial(fold_run, records(reply_events(reply))),
+    "looking for faults": of_events(lint),
+    "looking at the arguments whenever a member is whole": through(members_when_whole),
+    **{f"the operator {name}": through(operator) for name, operator in OPERATORS.items()},
+}
 
 
 @REPLIES
-def test_folding_a_response(make: MakeReply, assert_linear: AssertLinear) -> None:
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_a_reply_of_twice_the_size(work: Callable[[Reply], Task], make: MakeReply, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-
-        def fold() -> None:
-            state = ResponseState()
-            for event in told:
-                state = step_response(state, event)
-            assert message_of(state, "some") is not None
-
-        return fold
-
-    assert_linear(prepare)
-
-
-@REPLIES
-def test_folding_a_run(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        told = records(reply_events(make(n)))
-        return lambda: fold_run(told)
-
-    assert_linear(prepare)
-
-
-@REPLIES
-def test_looking_for_faults(make: MakeReply, assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        told = reply_events(make(n))
-        return lambda: lint(told)
+        return work(make(n))
 
     assert_linear(prepare)
 

@@ -149,12 +149,6 @@ def test_a_recording_gives_its_reasons(path: Path) -> None:
 # --- text, thoughts and seals
 
 
-def test_parts_are_added_and_not_cumulative() -> None:
-    summary = summary_of(piece({"text": "one "}, {"text": "two "}), piece({"text": "two"}, stop="STOP"))
-    assert summary.text == "one two two"
-    assert summary.block_types == ("text",)
-
-
 def test_whatever_may_be_absent_may_be_absent_or_null() -> None:
     events = events_of(
         {"candidates": [{}]},

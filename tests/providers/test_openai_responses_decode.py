@@ -642,29 +642,6 @@ def test_a_response_that_failed_has_that_as_its_reason() -> None:
     assert stop_of(NESTED) is None
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "retryable"),
-    [
-        ("server_error", "server", True),
-        ("rate_limit_exceeded", "rate_limit", True),
-        ("insufficient_quota", "quota", False),
-        ("invalid_prompt", "invalid_request", False),
-        ("invalid_image_url", "invalid_request", False),
-        ("image_too_large", "invalid_request", False),
-        ("bio_policy", "permission", False),
-        ("vector_store_timeout", "timeout", True),
-        ("context_length_exceeded", "context_length", False),
-        ("novelty", "unknown", False),
-    ],
-)
-def test_the_code_of_an_error_names_the_remedy(code: str, kind: str, retryable: bool) -> None:
-    failed = last("failed", error={"code": code, "message": "no"})
-    for end in (event("error", code=code, message="no"), failed):
-        error = summarise(decode(CREATED, end)).error
-        assert error is not None
-        assert (error.code, error.kind, error.retryable) == (code, kind, retryable)
-
-
 def test_a_failure_without_a_reason_is_an_error_all_the_same() -> None:
     error = summarise(decode(CREATED, last("failed", error=None))).error
     assert error == Error("failed", "the provider gave no reason")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,104 +22,10 @@ from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import ReplayServer, ServedResponse, lint
 from rxworker.transport import Client, Retry
 
-CHAT: Any = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "m",
-    "choices": [
-        {
-            "index": 0,
-            "message": {
-                "role": "assistant",
-                "content": "It is sunny.",
-                "reasoning_content": "Look first.",
-                "refusal": None,
-                "tool_calls": [
-                    {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"city":"Rome"}'}}
-                ],
-            },
-            "finish_reason": "tool_calls",
-        }
-    ],
-    "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
-}
-MESSAGE: Any = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "content": [
-        {"type": "thinking", "thinking": "Look first.", "signature": "sig"},
-        {"type": "text", "text": "It is sunny."},
-        {"type": "tool_use", "id": "call_1", "name": "look", "input": {"city": "Rome"}},
-    ],
-    "stop_reason": "tool_use",
-    "stop_sequence": None,
-    "usage": {"input_tokens": 3, "output_tokens": 4},
-}
-RESPONSE: dict[str, Any] = {
-    "id": "resp_1",
-    "object": "response",
-    "status": "completed",
-    "error": None,
-    "model": "m",
-    "output": [
-        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Look first."}]},
-        {
-            "type": "message",
-            "id": "msg_1",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": "It is sunny.", "annotations": []}],
-        },
-        {
-            "type": "function_call",
-            "id": "fc_1",
-            "call_id": "call_1",
-            "name": "look",
-            "arguments": '{"city":"Rome"}',
-            "status": "completed",
-        },
-    ],
-    "usage": {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
-}
-GENERATED: Any = {
-    "candidates": [
-        {
-            "content": {
-                "role": "model",
-                "parts": [
-                    {"text": "Look first.", "thought": True},
-                    {"text": "It is sunny."},
-                    {"functionCall": {"id": "call_1", "name": "look", "args": {"city": "Rome"}}},
-                ],
-            },
-            "finishReason": "STOP",
-        }
-    ],
-    "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 4},
-    "modelVersion": "m",
-    "responseId": "r",
-}
-INTERACTION: Any = {
-    "id": "v1_1",
-    "object": "interaction",
-    "status": "requires_action",
-    "model": "m",
-    "steps": [
-        {"type": "thought", "summary": [{"type": "text", "text": "Look first."}]},
-        {"type": "model_output", "content": [{"type": "text", "text": "It is sunny."}]},
-        {"type": "function_call", "id": "call_1", "name": "look", "arguments": {"city": "Rome"}},
-    ],
-    "usage": {"total_input_tokens": 3, "total_output_tokens": 4},
-}
+# One answer in each protocol.
+RECORDED = Path(__file__).parents[1] / "recordings" / "whole_answers.jsonl"
 ANSWERS: dict[str, Any] = {
-    "openai_chat": CHAT,
-    "anthropic": MESSAGE,
-    "openai_responses": RESPONSE,
-    "gemini": GENERATED,
-    "gemini_interactions": INTERACTION,
+    row["protocol"]: row["answer"] for row in map(msgspec.json.decode, RECORDED.read_bytes().splitlines())
 }
 
 
