@@ -335,6 +335,28 @@ async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
         assert await asyncio.gather(*watching) == [list(range(1, 22))] * 400
 
 
+async def test_who_reads_from_memory_reads_on_when_that_is_given_up(
+    nats_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list, and the end of a run, are followed in memory as long as there is a follower; other tasks read too."""
+    async with NatsLog(nats_address, patience=5.0) as log:
+        claim = await begun(log)
+        listing = asyncio.create_task(log.list())
+        await until(lambda: log._index)
+        assert [row.run_id for row in await log._changed_since(0, 9)] == [RUN]
+        assert [info.run_id for info in await listing] == [RUN]
+
+        following = log.follow(RUN)
+        await anext(following)
+        tail = log._tails[RUN]
+        monkeypatch.setattr(tail, "_receive", bool)  # it takes each message, and keeps none
+        await log.append(claim, entries(1, 1), after=1)
+        reading = asyncio.ensure_future(anext(log.read(RUN, 1)))
+        await until(lambda: tail._reached._waiting)
+        await following.aclose()
+        assert (await reading).last == 2
+
+
 # Servers that are killed
 
 

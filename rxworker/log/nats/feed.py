@@ -72,7 +72,7 @@ class Feed(ABC):
         self._heard = 0.0
         self._watchdog: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._is_closed = self._is_current = self._is_due = False
+        self.is_closed = self._is_current = self._is_due = False
         self._ready = asyncio.Event()
         self._reached = Milestones()
         self.start()
@@ -96,7 +96,7 @@ class Feed(ABC):
 
     def start(self) -> None:
         """Make a consumer that continues after the last message."""
-        if self._is_closed:
+        if self.is_closed:
             return
         self._is_current = False
         if self._starting is not None and not self._starting.done():
@@ -114,9 +114,10 @@ class Feed(ABC):
             await self._connection.arrival(self._ready.wait(), f"the stream {self._stream}")
 
     async def close(self) -> None:
-        """Delete the consumer."""
-        self._is_closed = True
+        """Delete the consumer. What waits for a message ends, and reads elsewhere."""
+        self.is_closed = True
         self._ready.set()
+        self._reached.reach(1 << 62)
         if self._watchdog is not None:
             self._watchdog.cancel()
         if self._starting is not None and not self._starting.done():
@@ -137,7 +138,7 @@ class Feed(ABC):
 
     async def _start(self) -> None:
         pause = 0.02
-        while not self._is_closed:
+        while not self.is_closed:
             try:
                 self._is_due = False
                 await self._leave()
@@ -296,7 +297,7 @@ class Tail(Feed):
         """
         await self.ready()
         number = self.expected
-        if self.last >= number or self.owner is None or self.owner.is_deleted:
+        if self.is_closed or self.last >= number or self.owner is None or self.owner.is_deleted:
             return
         what = f"record {number} of {self.run_id}, which is stored,"
         await self._connection.arrival(self._reached.add(number), what)

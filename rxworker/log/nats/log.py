@@ -117,7 +117,7 @@ class Index(Feed):
     async def _catch_up(self) -> None:
         last = await self._session.read_time()
         await self.ready()
-        if self._seq < last:
+        if self._seq < last and not self.is_closed:
             await self._connection.arrival(self._reached.add(last), "the list of runs")
 
     def _stored(self, revision: int, row: Listed) -> StoredRow:
@@ -361,7 +361,11 @@ class NatsLog(EventLog):
     async def _list(
         self, status: StoredStatus | None, before: str, limit: int, *, is_empty: bool = False
     ) -> list[StoredRow]:
-        return await (await self._rows()).list(status, before, limit, is_empty)
+        while True:
+            index = await self._rows()
+            rows = await index.list(status, before, limit, is_empty)
+            if self.is_closed or not index.is_closed:  # as `_changed_since` does while others read it
+                return rows
 
     async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
         if ALL_RUNS in self.followers.runs:
@@ -395,7 +399,7 @@ class NatsLog(EventLog):
         if tail.error is not None:
             raise LogError(str(tail.error))
         # The replica that it follows may be behind, and not have the owner yet.
-        is_known = tail.owner is not None and not tail.owner.is_deleted
+        is_known = not tail.is_closed and tail.owner is not None and not tail.owner.is_deleted
         kept = tail.after(after, limit) if is_known else None
         return await self._read_stream(session, run_id, after) if kept is None else kept
 
