@@ -16,6 +16,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
+from rxworker.lazy import getter, modules_of
+
 if TYPE_CHECKING:
     from rxworker.decisions import Answer, Approve, ApproveAlways, Deny
     from rxworker.hooks.decorate import after_tool_call, before_tool_call, hook, on_abort, on_message_send, on_turn_end
@@ -42,17 +44,7 @@ _NAMES = {
     "rxworker.worker.session": "Session",
     "rxworker.worker.worker": "Worker",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise _missing(name)
-    value: object = getattr(importlib.import_module(module), name)
-    globals()[name] = value
-    return value
-
+_MODULE_OF = modules_of(_NAMES)
 
 # Where else a name may be: the package that a program imports it from.
 _PACKAGES = (
@@ -82,6 +74,9 @@ def _missing(name: str) -> Exception:
     # Python replaces an AttributeError in an import by an error of its own, without the hint.
     is_import = sys._getframe(2).f_code.co_name == "_handle_fromlist"
     return (ImportError if is_import and "; " in text else AttributeError)(text)
+
+
+__getattr__ = getter(__name__, _MODULE_OF, _missing)
 
 
 def __dir__() -> list[str]:

@@ -30,7 +30,6 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_number, check_type
 from rxworker.providers.service import retry_after
 from rxworker.transport import Retry
-from rxworker.transport.session import proxy_for, shared_session, unchanged
 
 logger = logging.getLogger("rxworker.boards")
 
@@ -161,6 +160,8 @@ class Webhook:
 
     async def _post(self, id_: str, body: bytes) -> TransportError | None:
         """Send a request; gives why it has failed."""
+        from rxworker.transport.session import proxy_for, shared_session, unchanged  # it imports aiohttp
+
         now = str(int(time.time()))
         headers = {
             "Content-Type": "application/json",

@@ -3,6 +3,9 @@
 A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
 """
 
+from typing import TYPE_CHECKING
+
+from rxworker.lazy import getter
 from rxworker.testing.hooks import (
     NEVER,
     HookStub,
@@ -17,12 +20,17 @@ from rxworker.testing.lint import check_balanced, checked_records, ensure_balanc
 from rxworker.testing.marbles import Marbles, play
 from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
 from rxworker.testing.scripted import RequestChangedError, Script, ScriptedModel, ScriptExhaustedError
-from rxworker.testing.server import ReplayServer, ServedResponse
 from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.gemini import gemini_frames
 from rxworker.testing.wire.ollama import ollama_frames
 from rxworker.testing.wire.openai_chat import openai_chat_frames
 from rxworker.testing.wire.openai_responses import openai_responses_frames
+
+if TYPE_CHECKING:
+    from rxworker.testing.server import ReplayServer, ServedResponse
+
+# What imports aiohttp.
+__getattr__ = getter(__name__, dict.fromkeys(("ReplayServer", "ServedResponse"), "rxworker.testing.server"))
 
 __all__ = [
     # what a model answers

@@ -46,7 +46,6 @@ from rxworker.redact import without_secrets
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import ACCOUNT, Model, Transport, service_of
 from rxworker.transport.clock import LoopClock, loop_clock
-from rxworker.transport.http import HttpTransport
 
 logger = logging.getLogger("rxworker.transport")
 
@@ -129,7 +128,11 @@ class Client:
         check_type("timeouts", timeouts, Timeouts, "timeouts=Timeouts(idle=30)", optional=True)
         check_number("max_frame", max_frame, least=1, whole=True, optional=True)
         self.provider = provider
-        self.transport = transport or HttpTransport()
+        if transport is None:
+            from rxworker.transport.http import HttpTransport  # it imports aiohttp
+
+            transport = HttpTransport()
+        self.transport = transport
         self.retry = retry or Retry()
         self.timeouts = timeouts or Timeouts()
         self.max_frame = max_frame

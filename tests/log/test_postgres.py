@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import textwrap
 import time
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -519,19 +516,3 @@ def test_a_user_without_rights_is_named(postgres: PostgresServer) -> None:
     address = postgres.new_address().replace("rx@", "guest@")
     with pytest.raises(LogError, match="Grant the user CREATE on the database"):
         open_log(address)
-
-
-def test_the_library_is_needed_for_these_addresses_alone() -> None:
-    code = """
-    import sys
-    import rxworker, rxworker.log
-    assert "psycopg" not in sys.modules
-    sys.modules["psycopg"] = None
-    from rxworker.errors import ConfigurationError
-    try:
-        rxworker.log.open_log("postgresql://localhost/runs")
-    except ConfigurationError as error:
-        print(error)
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)
-    assert "pip install '/path/to/the/checkout[postgres]'" in done.stdout
