@@ -59,8 +59,8 @@ def _counting(call: Callable[..., Any], counts: Counter[str], name: str) -> Call
     return counting
 
 
-async def count(address: str, processes: int, runs: int, *, burst: bool = False) -> Cost:
-    """Submit runs to processes that wait, one after the other, or all at once."""
+async def count(address: str, processes: int, runs: int, together: int = 0) -> list[Cost]:
+    """Submit runs to processes that wait, one after the other, and then so many all at once."""
     counts: Counter[str] = Counter()
     # Who looks by itself is counted by the second, not by the run.
     by_itself = (mock.patch.object(recover, "LOOK", LEASE), mock.patch.object(sqlite, "SELDOM", 10**9))
@@ -73,18 +73,18 @@ async def count(address: str, processes: int, runs: int, *, burst: bool = False)
             desk = await stack.enter_async_context(open_log(address, lease=LEASE))
             await _one(desk, "to warm up")
             await _quiet(counts)
-            counts.clear()
-            if burst:
-                await asyncio.gather(*(_one(desk, f"run {n}") for n in range(runs)))
-            else:
-                for n in range(runs):
-                    await _one(desk, f"run {n}")
-            await _quiet(counts)
+            costs: list[Cost] = []
+            for some, at_once in [(runs, 1), (together, together)] if together else [(runs, 1)]:
+                counts.clear()
+                for _ in range(some // at_once):
+                    await asyncio.gather(*(_one(desk, f"run {n}") for n in range(at_once)))
+                await _quiet(counts)
+                woken = counts["_await_call"]  # each that was woken waits again
+                costs.append(Cost(counts.total() / some, woken / some))
             for task in working:
                 task.cancel()
             await asyncio.wait(working)
-            woken = counts["_await_call"]  # each that was woken waits again
-            return Cost(counts.total() / runs, woken / runs)
+            return costs
 
 
 async def _one(desk: EventLog, text: str) -> None:
@@ -96,14 +96,14 @@ async def _quiet(counts: Counter[str]) -> None:
     """Wait until no process does anything."""
     before = -1
     while before != (before := counts.total()):  # noqa: ASYNC110 - other tasks count
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
 
 
 async def main(address: str, *processes: str) -> None:
     """Print a table."""
     print("processes  calls of the store a run  woken a run")
     for number in processes or ("2", "8", "32"):
-        cost = await count(address, int(number), 20)
+        [cost] = await count(address, int(number), 20)
         print(f"{number:>9}  {cost.statements:24.1f}  {cost.woken:11.1f}")
 
 

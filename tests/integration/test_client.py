@@ -146,7 +146,9 @@ def test_the_types_are_those_of_python() -> None:
 @pytest.mark.timeout(3 * PATIENCE)
 def test_a_program_compiles_against_the_types(installed: Path) -> None:
     compiler = installed / "node_modules/typescript/bin/tsc"
-    flags = "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false"
+    flags = (
+        "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false --skipDefaultLibCheck"
+    )
     done = subprocess.run(
         ["node", str(compiler), *flags.split(), "use.ts", "use.tsx"],
         cwd=installed, capture_output=True, text=True, timeout=2 * PATIENCE,
@@ -190,7 +192,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
     first: Subject[int] = Subject()
     second: Subject[int] = Subject()
     worker = Worker(ScriptedModel(["Hello!"]))
-    async with WebServer(worker, port=0) as server, line_to(server.url, [1500] * 6) as line:
+    async with WebServer(worker, port=0) as server, line_to(server.url, [1500] * 3) as line:
         url = f"http://127.0.0.1:{line.port}/"
         published = publish("numbers", first, type=int, keep="all")
         serving = server.publish(published)

@@ -19,6 +19,7 @@ from rxworker.protocols import end_frame, sse_frame
 from rxworker.testing import ScriptedModel, say
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.streams import streams
 
 HERE = Path(__file__).parent / "native_clients"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
@@ -140,16 +141,19 @@ async def line_to(url: str, cuts: list[int]) -> AsyncGenerator[Line, None]:
 
 
 def talking(wait: asyncio.Event) -> Worker:
-    """It answers when somebody is there to hear it, and takes some seconds, in two hundred pieces."""
+    """It answers when somebody is there to hear it, and takes a second, in two hundred pieces."""
 
     async def hold(context: object) -> None:
         await wait.wait()
 
-    model = ScriptedModel([say(TEXT, chunk=4)], delay=0.02)
+    model = ScriptedModel([say(TEXT, chunk=4)], delay=0.005)
     return Worker(model, hooks=[on_message_send(hold)])
 
 
-async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_away(node: str) -> None:
+async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_away(
+    node: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "RETRY", 50)
     begin = asyncio.Event()
     async with WebServer(lambda: talking(begin), port=0) as server:
         run = server.state.runs.start("go")
