@@ -13,7 +13,7 @@ import pytest
 from rxworker import Worker, before_tool_call, on_message_send, tool
 from rxworker.boards import Dashboard, panel
 from rxworker.events import LoopHold, Record, RunStart
-from rxworker.hooks.contexts import MessageSendContext, ToolCallContext
+from rxworker.hooks.context import MessageSendContext, ToolCallContext
 from rxworker.hub import Coalesce
 from rxworker.messages import Message
 from rxworker.panels import count

@@ -25,8 +25,7 @@ from reactivex import Observable, abc
 from rxworker.errors import ConfigurationError, as_exception
 from rxworker.events import Event, Record
 from rxworker.hub import Coalesce, Delivery, Hub, Item, Reliable, Watch
-from rxworker.hub.registry import WatcherClock
-from rxworker.hub.watcher import running_loop
+from rxworker.hub.watcher import WatcherClock, running_loop
 from rxworker.messages import JsonObject
 from rxworker.messages.settings import check_number, check_plain
 from rxworker.operators.kernel import Scheduler, Sink, Stage

@@ -2,8 +2,14 @@
 
 from rxworker.hooks.base import Hook, enabled_by, first_turn
 from rxworker.hooks.command import CommandError, CommandResult, run_command
-from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
+from rxworker.hooks.context import (
+    AbortContext,
+    HookContext,
+    MessageSendContext,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+)
 from rxworker.hooks.decorate import (
     SupportsAfterToolCall,
     SupportsBeforeToolCall,

@@ -29,8 +29,14 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.base import FAILURES, MATCHED, AnyHook, Hook, HookFunction, HookSettings
-from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import AbortContext, MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
+from rxworker.hooks.context import (
+    AbortContext,
+    HookContext,
+    MessageSendContext,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+)
 from rxworker.hooks.legacy import LegacyFunction, understood
 from rxworker.hooks.operator import ContextOperator, OperatorFunction
 from rxworker.hooks.points import (

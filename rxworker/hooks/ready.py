@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rxworker.hooks.base import Hook, Matcher, Unmatched
-from rxworker.hooks.contexts import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
+from rxworker.hooks.context import MessageSendContext, ToolCallContext, ToolResultContext, TurnEndContext
 from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
 from rxworker.messages import Json, JsonObject, Message, Text
 

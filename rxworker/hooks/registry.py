@@ -26,8 +26,7 @@ from typing import Any, TypeAlias, Unpack, cast
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError, describe, message_of, nearest
 from rxworker.events import HookVerdict, LoopHold
 from rxworker.hooks.base import AnyHook, Hook, HookSettings
-from rxworker.hooks.context import HookContext
-from rxworker.hooks.contexts import CallContext, ToolCallContext, ToolResultContext, odd_message
+from rxworker.hooks.context import CallContext, HookContext, ToolCallContext, ToolResultContext, odd_message
 from rxworker.hooks.decorate import HookLike, hooks_of
 from rxworker.hooks.operator import ContextOperator
 from rxworker.hooks.points import (

@@ -5,7 +5,8 @@ A hot observable with memory that isolates its watchers from each other.
 
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.history import Item
-from rxworker.hub.hub import Hub, Watch, Watchers, iterate
+from rxworker.hub.hub import Hub, Watch, Watchers
+from rxworker.hub.iterate import iterate
 from rxworker.hub.watcher import WatcherState
 
 __all__ = [

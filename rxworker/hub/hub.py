@@ -18,37 +18,416 @@ event loop.
 
 The hub belongs to one thread, that of its event loop; a `Watch` may be used in any thread.
 
-How a program watches a run: `Watch` for its records, and `iterate` for any other observable.
-
-A watcher that takes its records itself: ``async for`` over a `Watch`, and ``for`` in another thread.
-
-Theory of operation. The history belongs to the thread of the hub's event loop. A reader in another thread, or on
-another event loop, has each of its steps made on the hub's loop, and receives a list. When the run has ended or that
-loop is closed, nothing is written any more, and the reader reads what is left directly: it does not wait for a loop
-that is about to close.
+A reader takes its records itself: ``async for`` over a `Watch`, and ``for`` in another thread. The history belongs to
+the thread of the hub's event loop. A reader in another thread, or on another event loop, has each of its steps made on
+the hub's loop, and receives a list. When the run has ended or that loop is closed, nothing is written any more, and the
+reader reads what is left directly: it does not wait for a loop that is about to close.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+import logging
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from itertools import count
+from types import TracebackType
+from typing import Any, TypeVar, cast
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 from reactivex.internal import default_error, noop
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, own
 from rxworker.events import Event, Record
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, take
-from rxworker.hub.registry import TIMED, TimedPipeline, WatcherRegistry, noted
-from rxworker.hub.watcher import Takes, Watcher, WatcherState, fail_stream, running_loop
-from rxworker.messages.settings import check_number
-from rxworker.operators.kernel import Scheduler, Sink, Stage, check_observer, connect
+from rxworker.hub.history import History
+from rxworker.hub.scheduler import Callback, Defer, FlushScheduler, ImmediateWatchers
+from rxworker.hub.watcher import (
+    OnRaise,
+    Takes,
+    Watcher,
+    WatcherClock,
+    WatcherState,
+    fail_stream,
+    noted,
+    raise_from_loop,
+    running_loop,
+)
+from rxworker.messages.settings import check_number, check_plain
+from rxworker.operators.kernel import Both, Call, Scheduler, SerialDisposable, Sink, Stage, check_observer, connect
+
+A = TypeVar("A")
+
+reporters: list[OnRaise] = []
+"""Called for each watcher that has raised, of every hub of the process; for `rxworker.testing`."""
+
+logger = logging.getLogger("rxworker.hub")
+
+
+class DetachReporter:
+    """Reports the watchers that have raised and are detached.
+
+    Args:
+        on_detach: Called with the name of the watcher, and what it raised.
+        loop: The event loop of the hub, if any.
+        history: The records of the hub, which name the run.
+
+    Attributes:
+        on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop
+            at once.
+    """
+
+    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None, history: History) -> None:
+        self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
+        self._on_detach = on_detach
+        self._loop = loop
+        self._history = history
+
+    def report(self, name: str, error: BaseException) -> None:
+        """Report that a watcher has raised. Raises nothing: the code that pushed the record did not cause it.
+
+        Args:
+            name: The watcher's name.
+            error: The exception that it raised.
+        """
+        try:
+            logger.warning(
+                "watcher %s has raised and is detached",
+                name,
+                exc_info=error,
+                extra={"watcher": name, "run": self._run_id()},
+            )
+            for reporter in tuple(reporters):
+                reporter(name, error)
+            if self._on_detach is not None:
+                self._on_detach(name, error)
+        except BaseException as failure:
+            with suppress(BaseException):
+                logger.warning(
+                    "on_detach has raised, called for watcher %s",
+                    name,
+                    exc_info=failure,
+                    extra={"watcher": name, "run": self._run_id()},
+                )
+            if not isinstance(error, KeyboardInterrupt):
+                error = failure
+        if not isinstance(error, KeyboardInterrupt):
+            return
+        if self.on_interrupt is not None:
+            self.on_interrupt(error)
+        elif self._loop is not None:
+            raise_from_loop(self._loop, error)
+
+    def _run_id(self) -> str:
+        return next((record.run_id for record in self._history.records(0)), "")
+
+
+class Hub(Stage[Record]):
+    """The records of a run: hot, with memory, and with watchers that are kept apart.
+
+    Args:
+        on_detach: Called with the name of a watcher that has raised, and what it raised.
+        defer: Calls a function a little later, when the code that pushes has finished; by default in the next turn of
+            the event loop that the hub was made on, and at once without one.
+        loop: The running event loop, where the caller has it.
+        scheduler: The clock of watchers with a pace; by default the event loop's.
+        keep: How many of the newest records it keeps for watchers that come later; ``None`` for all. A watcher that is
+            behind has more of them held for it: as many as its delivery allows it to be behind, or 1,024.
+
+    Attributes:
+        history: The records so far.
+        loop: The event loop that it was made on, if any.
+        pushes: Locked until it has ended; for other threads, which wait by `wait_until_over`.
+        flush_scheduler: Serves the watchers that are not pushed to at once.
+        detach_reporter: Reports the watchers that have raised.
+        ended: Whether it has ended.
+        error: The error with which it ended; ``None`` if there is none.
+        error_trace: Its traceback then.
+        watched: Whether it ever had a watcher.
+
+    Example:
+        >>> from rxworker.events import TextDelta
+        >>> hub = Hub()
+        >>> hub.push(Record(1, "r", 1, 1, 0.0, TextDelta(0, "hi")))
+        >>> _ = hub.subscribe(lambda record: print(record.seq))
+        1
+        >>> hub.push(Record(2, "r", 1, 1, 0.0, TextDelta(0, "you")))
+        2
+    """
+
+    is_direct = True
+    emits_records = True
+
+    def __init__(
+        self,
+        on_detach: OnRaise | None = None,
+        *,
+        defer: Defer | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+        scheduler: abc.SchedulerBase | None = None,
+        keep: int | None = None,
+    ) -> None:
+        super().__init__()
+        check_plain("on_detach or defer of Hub(...)", on_detach, defer)
+        self.history = History()
+        self.loop = loop or running_loop()
+        self.pushes = threading.Lock()  # an event would be nine calls for each run
+        self.pushes.acquire()
+        self.detach_reporter = reporter = DetachReporter(on_detach, self.loop, self.history)
+        self._interrupt: KeyboardInterrupt | None = None
+        if self.loop is None:
+            reporter.on_interrupt = self._keep_interrupt
+        self.flush_scheduler = FlushScheduler(self.history, self.loop, defer, reporter.report, scheduler)
+        self._immediate = ImmediateWatchers(self.history, reporter.report)
+        self.ended = False
+        self.error: Exception | None = None
+        self.error_trace: TracebackType | None = None
+        self._keep = keep
+        self._drop_at = 0
+        self._names = count(1)
+        self.watched = False
+
+    @property
+    def is_pushing(self) -> bool:
+        """Whether a record is on its way to the watchers that are pushed to at once."""
+        return self._immediate.is_pushing
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record; 0 before the first."""
+        return self.history.last_seq
+
+    @property
+    def kept_after(self) -> int:
+        """The number of the last record that is not kept for watchers that come late; 0 if all are."""
+        return 0 if self._keep is None else max(self.last_seq - self._keep, 0)
+
+    def push(self, entry: Record) -> None:
+        """Push a record to every watcher. Its first number is ``last_seq + 1``. After the end it does nothing.
+
+        Args:
+            entry: A record, or one whose event is a `Deltas`: watchers of records receive one for each delta.
+        """
+        self.push_many((entry,))
+
+    def push_many(self, entries: Sequence[Record]) -> None:
+        """Push several, in order. All of them are in the history before the first is pushed."""
+        if self.ended or not entries:
+            return
+        self.history.extend(entries)
+        if self._keep is not None:
+            self._drop(self._keep)
+        immediate = self._immediate
+        if immediate.is_pushing:
+            return
+        if immediate.watchers:
+            immediate.push(entries)
+        if self.ended:
+            self._close()
+        elif self.flush_scheduler.is_needed:
+            self.flush_scheduler.request()
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
+
+    def _drop(self, keep: int) -> None:
+        """Drop what is neither kept nor needed by a watcher.
+
+        Rarely while watchers are behind, since each of them is looked at.
+        """
+        history = self.history
+        if history.held <= self._drop_at:
+            return
+        last = history.last_seq
+        history.drop(int(min(last - keep, self.flush_scheduler.needed_after(last))))
+        self._drop_at = history.held + history.held // 8
+
+    def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Without a loop that it could leave, `push` raises it after the round."""
+        self._interrupt = interrupt
+
+    def end(self, error: Exception | None = None) -> None:
+        """No more records follow: the streams of the watchers complete, or end with the error."""
+        if self.ended:
+            return
+        self.ended, self.error = True, error
+        self.error_trace = None if error is None else error.__traceback__
+        if not self._immediate.is_pushing:
+            self._close()
+
+    def _close(self) -> None:
+        self._immediate.end(self.error)
+        self.pushes.release()
+        self.flush_scheduler.end(self.error)
+        # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
+        self.history.pack()
+
+    def wait_until_over(self, seconds: float) -> None:
+        """Wait in another thread until it has ended."""
+        if self.pushes.acquire(timeout=seconds):
+            self.pushes.release()
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind.
+
+        ``None`` when none is.
+        """
+        return self.flush_scheduler.readers.hold()
+
+    # What watchers call.
+
+    def name_watcher(self, name: str) -> str:
+        """The name of a new watcher."""
+        number = next(self._names)  # in one step, since any thread may call this
+        return name or f"watcher-{number}"
+
+    def push_to(
+        self,
+        observer: abc.ObserverBase[Any],
+        delivery: Delivery | None = None,
+        after: int = 0,
+        name: str = "",
+        *,
+        takes: Takes = "records",
+    ) -> Watcher:
+        """Attach a new watcher that is pushed to; see `Watcher`."""
+        watcher = Watcher(self.detach, delivery, after, self.name_watcher(name), observer, takes=takes)
+        self.attach(watcher)
+        return watcher
+
+    def attach(self, watcher: Watcher) -> None:
+        """Serve a new watcher. One without a delivery is pushed everything so far at once."""
+        self.watched = self.watched or watcher.takes != "entries"
+        # More may be held at the moment, for watchers that are behind.
+        watcher.seen = max(watcher.seen, self.kept_after)
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.add, watcher))
+        elif self._immediate.add(watcher):
+            if self.ended and not self._immediate.is_pushing:
+                self._immediate.end(self.error)
+            elif self.flush_scheduler.is_needed:
+                self.flush_scheduler.notify_change()
+
+    def detach(self, watcher: Watcher) -> None:
+        """Serve a watcher no more."""
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.remove, watcher))
+            return
+        self._immediate.remove(watcher)
+        if self.flush_scheduler.is_needed:
+            self.flush_scheduler.notify_change()
+
+    def call_in_loop(self, call: Callback) -> None:
+        """Call a function in the thread of the event loop: now, if this is that thread; else soon."""
+        loop = self.loop
+        if loop is None or running_loop() is loop:
+            call()
+            return
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            call()  # the loop is closed, so that no other thread uses the hub
+
+    # The present watchers.
+
+    @property
+    def watching(self) -> int:
+        """The number of watchers now."""
+        return len(self._immediate) + len(self.flush_scheduler)
+
+    def states(self) -> tuple[WatcherState, ...]:
+        """The states of the watchers."""
+        last = self.last_seq
+        return (*self._immediate.states(last), *self.flush_scheduler.states(last))
+
+    def add_callback(self, callback: Callback) -> Callback:
+        """Call a function, once a loop turn, when records were pushed or taken, or a watcher was attached or detached.
+
+        Returns:
+            A function that removes it again.
+        """
+        check_plain("add_callback(...)", callback)
+        return self.flush_scheduler.add_callback(callback)
+
+    # Ways of watching.
+
+    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
+        """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
+
+        Args:
+            delivery: How records are delivered; `Coalesce` by default.
+            after: The number of the last record that it does not need.
+            name: A label that users see; by default it is numbered.
+
+        Raises:
+            ConfigurationError: ``delivery`` is not a delivery, or ``after`` is not a number.
+        """
+        delivery = Coalesce() if delivery is None else delivery
+        # Checked here, in the caller's code: a watcher would raise it much later.
+        if not isinstance(delivery, Delivery):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
+            raise ConfigurationError(message)
+        if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            message = (
+                f"after={after!r} is not the number of a record: pass the number of the last record that is not "
+                "needed, or 0"
+            )
+            raise ConfigurationError(message)
+        return Watch(self, delivery, max(after, 0), name)
+
+    @property
+    def timing(self) -> Callable[[Observable[Any]], Stage[Any]]:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute would be a circle
+        """Gives a pipeline the time of the event loop."""
+        return partial(TIMED, self)
+
+    @property
+    def records(self) -> Stage[Record]:
+        """The records, without what the hub itself has: each subscriber receives all of them, from the first."""
+        records: Stage[Record] = Stage(partial(connect, self))
+        records.is_direct = records.emits_records = True
+        records.timing = self.timing
+        return records
+
+    @property
+    def events(self) -> Stage[Event]:
+        """The bare events of the records: what ``pipe(events())`` emits, without a record being made for each.
+
+        That operator is the plain definition. Deltas from one network read reach the observer without a record being
+        made of each.
+        """
+        return self._stage("events")
+
+    def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
+        """The records after a number, for instruments, which need not see each delta.
+
+        Deltas from one network read are one record, with a `Deltas`.
+
+        Its observers are not watchers: a hub that has only them counts as unwatched, and they are not listed.
+
+        Args:
+            after: The number of the last record to skip.
+            name: A label that users see.
+        """
+        return self._stage("entries", after, name or "instrument")
+
+    def _stage(self, takes: Takes, after: int = 0, name: str = "") -> Stage[Any]:
+        def subscribe(observer: abc.ObserverBase[Any], scheduler: Scheduler) -> Watcher:
+            return noted(self.push_to(observer, None, after, name, takes=takes), scheduler)
+
+        stage: Stage[Any] = Stage(subscribe)
+        stage.is_direct, stage.timing = True, self.timing
+        return stage
+
+    def _subscribe_core(self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None) -> abc.DisposableBase:
+        return noted(self.push_to(observer), scheduler)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """Everything from the start, record by record, at the reader's own pace."""
+        return aiter(self.watch(Reliable(limit=None)))
+
 
 END_TIMEOUT = 5.0
 """Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""
@@ -71,7 +450,7 @@ class Reader(Watcher):
 
     __slots__ = ("_attached_at", "_has_taken", "_hub", "_step")
 
-    def __init__(self, hub: WatcherRegistry, delivery: Delivery, after: int, name: str) -> None:
+    def __init__(self, hub: Hub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__(hub.detach, delivery, after, hub.name_watcher(name))
         self._hub = hub
         self._attached_at = hub.history.last_seq
@@ -220,10 +599,48 @@ class Reader(Watcher):
         return batch
 
 
-A = TypeVar("A")
+class TimedPipeline(Stage[A]):
+    """Operators on the records or events of a hub, with the time of its event loop.
 
-WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
-"""What a full buffer does: ``fail`` with an error, or ``drop_oldest``."""
+    Args:
+        hub: The hub.
+        pipeline: What the operators have made.
+    """
+
+    def __init__(self, hub: Hub, pipeline: Observable[A]) -> None:
+        super().__init__()
+        self.timing = partial(TIMED, hub)
+        self._hub = hub
+        self._pipeline = pipeline
+
+    def _subscribe_core(
+        self, observer: abc.ObserverBase[A], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        loop = self._hub.loop
+        if scheduler is not None or loop is None or not loop.is_running():
+            return self._pipeline.subscribe(observer, scheduler=scheduler)
+        upstream = SerialDisposable()
+
+        def fail(error: BaseException) -> None:
+            upstream.dispose()
+            name = clock.watcher or self._hub.name_watcher("")
+            fail_stream(observer, name, error, self._hub.detach_reporter.report)
+
+        clock = WatcherClock(loop, fail)
+
+        if running_loop() is loop:
+            upstream.put(connect(self._pipeline, observer, clock))
+            return upstream
+
+        def subscribe() -> None:
+            upstream.put(self._pipeline.subscribe(observer, scheduler=clock))
+
+        self._hub.call_in_loop(subscribe)
+        return Call(partial(self._hub.call_in_loop, upstream.dispose))
+
+
+TIMED = TimedPipeline[Any]
+"""One alias: to subscript it at each use would be four calls."""
 
 
 class Watch(Stage[Record]):
@@ -250,10 +667,10 @@ class Watch(Stage[Record]):
 
     emits_records = True
 
-    def __init__(self, hub: WatcherRegistry, delivery: Delivery, after: int, name: str) -> None:
+    def __init__(self, hub: Hub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub
-        self.timing = partial(TimedPipeline[Any], hub)
+        self.timing = partial(TIMED, hub)
         self._delivery = delivery
         self._after = after
         self._name = name
@@ -337,58 +754,6 @@ class Watch(Stage[Record]):
         return noted(watcher, scheduler)
 
 
-async def iterate(source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail") -> AsyncGenerator[A, None]:
-    """The items of an observable, one by one. Leaving the loop disposes the subscription.
-
-    A `Run` does not need this: it can be iterated without a buffer, since it keeps its records.
-
-    Args:
-        source: The observable. It pushes, and cannot be made to wait.
-        limit: The maximum number of items to buffer for a slower reader.
-        when_full: ``fail`` ends the iteration with an error, ``drop_oldest`` drops the oldest item.
-
-    Raises:
-        LocalProtocolError: The buffer was full.
-
-    Example:
-        >>> import asyncio, reactivex
-        >>> async def collect() -> list[int]:
-        ...     return [item async for item in iterate(reactivex.of(1, 2, 3))]
-        >>> asyncio.run(collect())
-        [1, 2, 3]
-    """
-    held: deque[A] = deque()
-    arrived = asyncio.Event()
-    ended: list[Exception | None] = []
-
-    def on_next(item: A) -> None:
-        if len(held) >= limit:
-            if when_full == "fail":
-                end(LocalProtocolError(f"the reader is more than {limit} items behind"))
-                return
-            held.popleft()
-        held.append(item)
-        arrived.set()
-
-    def end(error: Exception | None = None) -> None:
-        ended.append(error)
-        arrived.set()
-
-    subscription = source.subscribe(on_next, end, end)
-    try:
-        while True:
-            while held:
-                yield held.popleft()
-            if ended:
-                if ended[0] is not None:
-                    raise ended[0]
-                return
-            arrived.clear()
-            await arrived.wait()
-    finally:
-        subscription.dispose()
-
-
 PAUSE = 0.25
 """Seconds between two reports of `Watchers`."""
 
@@ -470,14 +835,14 @@ class Watchers(Stage[tuple[WatcherState, ...]]):
                 return
             if not is_pausing:
                 is_pausing = True
-                timer.disposable = clock.schedule_relative(self._seconds, resume)
+                timer.put(clock.schedule_relative(self._seconds, resume))
                 report()
             elif hub.ended and not hub.watching:
                 report()  # the last one
 
         remove_callback = hub.add_callback(on_change)
         on_change()
-        return CompositeDisposable(timer, Disposable(remove_callback))
+        return Both(timer, Call(remove_callback))
 
 
 def when_idle(hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]) -> abc.DisposableBase:
@@ -511,110 +876,8 @@ def when_idle(hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callabl
         is_idle = not hub.watching and not hub.ended and not is_over
         if is_idle != is_waiting:
             is_waiting = is_idle
-            timer.disposable = scheduler.schedule_relative(grace, over) if is_idle else None
+            timer.put(scheduler.schedule_relative(grace, over) if is_idle else None)
 
     remove_callback = hub.add_callback(check)
     check()
-    return CompositeDisposable(Disposable(remove_callback), timer)
-
-
-class Hub(WatcherRegistry, Stage[Record]):
-    """The records of a run: hot, with memory, and with watchers that are kept apart.
-
-    Args:
-        on_detach: Called with the name of a watcher that has raised, and what it raised.
-        defer: Calls a function a little later, when the code that pushes has finished; by default in the next turn of
-            the event loop that the hub was made on, and at once without one.
-        loop: The running event loop, where the caller has it.
-        scheduler: The clock of watchers with a pace; by default the event loop's.
-        keep: How many of the newest records it keeps for watchers that come later; ``None`` for all. A watcher that is
-            behind has more of them held for it: as many as its delivery allows it to be behind, or 1,024.
-
-    Example:
-        >>> from rxworker.events import TextDelta
-        >>> hub = Hub()
-        >>> hub.push(Record(1, "r", 1, 1, 0.0, TextDelta(0, "hi")))
-        >>> _ = hub.subscribe(lambda record: print(record.seq))
-        1
-        >>> hub.push(Record(2, "r", 1, 1, 0.0, TextDelta(0, "you")))
-        2
-    """
-
-    is_direct = True
-    emits_records = True
-
-    # Watching.
-
-    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
-        """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
-
-        Args:
-            delivery: How records are delivered; `Coalesce` by default.
-            after: The number of the last record that it does not need.
-            name: A label that users see; by default it is numbered.
-
-        Raises:
-            ConfigurationError: ``delivery`` is not a delivery, or ``after`` is not a number.
-        """
-        delivery = Coalesce() if delivery is None else delivery
-        # Checked here, in the caller's code: a watcher would raise it much later.
-        if not isinstance(delivery, Delivery):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
-            raise ConfigurationError(message)
-        if not isinstance(after, int) or isinstance(after, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            message = (
-                f"after={after!r} is not the number of a record: pass the number of the last record that is not "
-                "needed, or 0"
-            )
-            raise ConfigurationError(message)
-        return Watch(self, delivery, max(after, 0), name)
-
-    @property
-    def timing(self) -> Callable[[Observable[Any]], Stage[Any]]:  # pyright: ignore[reportIncompatibleVariableOverride] - an attribute would be a circle
-        """Gives a pipeline the time of the event loop."""
-        return partial(TIMED, self)
-
-    @property
-    def records(self) -> Stage[Record]:
-        """The records, without what the hub itself has: each subscriber receives all of them, from the first."""
-        records: Stage[Record] = Stage(partial(connect, self))
-        records.is_direct = records.emits_records = True
-        records.timing = self.timing
-        return records
-
-    @property
-    def events(self) -> Stage[Event]:
-        """The bare events of the records: what ``pipe(events())`` emits, without a record being made for each.
-
-        That operator is the plain definition. Deltas from one network read reach the observer without a record being
-        made of each.
-        """
-        return self._stage("events")
-
-    def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
-        """The records after a number, for instruments, which need not see each delta.
-
-        Deltas from one network read are one record, with a `Deltas`.
-
-        Its observers are not watchers: a hub that has only them counts as unwatched, and they are not listed.
-
-        Args:
-            after: The number of the last record to skip.
-            name: A label that users see.
-        """
-        return self._stage("entries", after, name or "instrument")
-
-    def _stage(self, takes: Takes, after: int = 0, name: str = "") -> Stage[Any]:
-        def subscribe(observer: abc.ObserverBase[Any], scheduler: Scheduler) -> Watcher:
-            return noted(self.push_to(observer, None, after, name, takes=takes), scheduler)
-
-        stage: Stage[Any] = Stage(subscribe)
-        stage.is_direct, stage.timing = True, self.timing
-        return stage
-
-    def _subscribe_core(self, observer: abc.ObserverBase[Record], scheduler: Scheduler = None) -> abc.DisposableBase:
-        return noted(self.push_to(observer), scheduler)
-
-    def __aiter__(self) -> AsyncIterator[Record]:
-        """Everything from the start, record by record, at the reader's own pace."""
-        return aiter(self.watch(Reliable(limit=None)))
+    return Both(Call(remove_callback), timer)

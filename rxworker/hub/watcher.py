@@ -6,29 +6,33 @@ Those of one delivery that are pushed to once a turn are in a group, which keeps
 surprises: a watcher may be disposed in the middle of a push, by itself or by another one. So `Watcher.silence` replaces
 its functions instead of setting a flag that each push would have to read.
 
-The end of a watcher: how its stream ends, and what happens when it raises.
+The end of a watcher is here too: how its stream ends, also when it has raised.
 
-A watcher that raises is detached. The exception is logged and reported, and ends the watcher's stream; an interrupt
-goes on to the program.
+Theory of operation of its clock. An operator of reactivex that waits takes the scheduler that the subscriber passes,
+and otherwise one that calls from threads of its own. A pipeline on a hub therefore ends in a `TimedPipeline`, which
+passes a `WatcherClock` where the subscriber passes none. What waits, waits on the event loop. What does not wait runs
+at once in the calling thread, as it does without a scheduler, so that ``of`` or ``start_with`` in a pipeline emit when
+they always did. A record is pushed within ``Hub.push``, which catches what its observer raises. A timer calls from the
+event loop, where the clock catches it: the subscription is disposed, the stream ends with the exception, and the hub
+reports it as it reports any watcher that raises.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
-from reactivex import abc
+from reactivex import abc, typing
 from reactivex.internal import noop
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import RxWorkerError, as_exception, describe
 from rxworker.events import Record
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
-from rxworker.hub.history import History
-from rxworker.operators.kernel import Many, many
+from rxworker.operators.kernel import TRAMPOLINE, Many, many
 
 A = TypeVar("A")
 
@@ -195,69 +199,6 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 OnRaise: TypeAlias = Callable[[str, BaseException], None]
 
-reporters: list[OnRaise] = []
-"""Called for each watcher that has raised, of every hub of the process; for `rxworker.testing`."""
-
-logger = logging.getLogger("rxworker.hub")
-
-
-class DetachReporter:
-    """Reports the watchers that have raised and are detached.
-
-    Args:
-        on_detach: Called with the name of the watcher, and what it raised.
-        loop: The event loop of the hub, if any.
-        history: The records of the hub, which name the run.
-
-    Attributes:
-        on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop
-            at once.
-    """
-
-    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None, history: History) -> None:
-        self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
-        self._on_detach = on_detach
-        self._loop = loop
-        self._history = history
-
-    def report(self, name: str, error: BaseException) -> None:
-        """Report that a watcher has raised. Raises nothing: the code that pushed the record did not cause it.
-
-        Args:
-            name: The watcher's name.
-            error: The exception that it raised.
-        """
-        try:
-            logger.warning(
-                "watcher %s has raised and is detached",
-                name,
-                exc_info=error,
-                extra={"watcher": name, "run": self._run_id()},
-            )
-            for reporter in tuple(reporters):
-                reporter(name, error)
-            if self._on_detach is not None:
-                self._on_detach(name, error)
-        except BaseException as failure:
-            with suppress(BaseException):
-                logger.warning(
-                    "on_detach has raised, called for watcher %s",
-                    name,
-                    exc_info=failure,
-                    extra={"watcher": name, "run": self._run_id()},
-                )
-            if not isinstance(error, KeyboardInterrupt):
-                error = failure
-        if not isinstance(error, KeyboardInterrupt):
-            return
-        if self.on_interrupt is not None:
-            self.on_interrupt(error)
-        elif self._loop is not None:
-            raise_from_loop(self._loop, error)
-
-    def _run_id(self) -> str:
-        return next((record.run_id for record in self._history.records(0)), "")
-
 
 def raise_from_loop(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrupt) -> None:
     """Raise an interrupt out of the event loop, in the code that runs it, when the current callback has returned."""
@@ -302,3 +243,47 @@ def fail_stream(observer: abc.ObserverBase[Any] | None, name: str, error: BaseEx
             observer.on_error(failure)
     # An observer without on_error raises it once more, which would lengthen the traceback.
     on_raise(name, error.with_traceback(trace))
+
+
+class WatcherClock(AsyncIOScheduler):
+    """The time of an event loop for the operators of one subscription.
+
+    Args:
+        loop: The event loop.
+        fail: Called with what an action has raised.
+
+    Attributes:
+        watcher: The name of the watcher at the other end of the pipeline, as soon as there is one.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]) -> None:
+        super().__init__(loop)
+        self.watcher = ""
+        self._fail = fail
+
+    def schedule(self, action: typing.ScheduledAction[A], state: A | None = None) -> abc.DisposableBase:
+        """Run an action that does not wait, as soon as the calling thread has finished those before it."""
+        return TRAMPOLINE.schedule(action, state)
+
+    def schedule_relative(
+        self, duetime: typing.RelativeTime, action: typing.ScheduledAction[A], state: A | None = None
+    ) -> abc.DisposableBase:
+        """Run an action after a while, on the event loop."""
+
+        def caught(clock: abc.SchedulerBase, state: A | None = None) -> abc.DisposableBase | None:
+            try:
+                return action(clock, state)
+            except BaseException as error:
+                self._fail(error)
+                return None
+
+        if self.to_seconds(duetime) <= 0:
+            return super().schedule(caught, state)
+        return super().schedule_relative(duetime, caught, state)
+
+
+def noted(watcher: Watcher, scheduler: abc.SchedulerBase | None) -> Watcher:
+    """The watcher that a pipeline has made, whose name its clock reports."""
+    if isinstance(scheduler, WatcherClock):
+        scheduler.watcher = watcher.name
+    return watcher

@@ -29,7 +29,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.base import HookSettings
 from rxworker.hooks.context import CallTool
-from rxworker.hub.watcher import reporters
+from rxworker.hub.hub import reporters
 from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import awaited
 from rxworker.tools import ClientTool, SharedState, Tool, Toolbox

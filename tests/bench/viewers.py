@@ -26,7 +26,7 @@ from reactivex.subject import Subject
 from rxworker import Worker, on_message_send
 from rxworker.boards import Dashboard, PanelState, panel, publish
 from rxworker.hooks import MessageSendContext
-from rxworker.hub.registry import WatcherRegistry
+from rxworker.hub import Hub
 from rxworker.panels import cost
 from rxworker.protocols import SSE_HEADERS
 from rxworker.testing import ScriptedModel, say
@@ -90,7 +90,7 @@ def settings(viewers: int) -> Settings:
     )
 
 
-def watching(hub: WatcherRegistry) -> Callable[[], int]:
+def watching(hub: Hub) -> Callable[[], int]:
     """The number of the watchers of a hub."""
     return lambda: hub.watching
 
