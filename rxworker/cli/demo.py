@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from reactivex import abc
 from reactivex import operators as ops
+from reactivex.internal import noop
 from rich.cells import set_cell_size
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -63,11 +65,7 @@ class Views:
     text: RunView = field(default_factory=lambda: RunView(keep=KEPT))
     timeline: RunView = field(default_factory=lambda: RunView(keep=KEPT))
     usage: RunView = field(default_factory=lambda: RunView(keep=KEPT))
-    seen: dict[str, int] = field(default_factory=dict[str, int])
-
-    def count(self, watcher: str) -> None:
-        """Count one more record for a watcher."""
-        self.seen[watcher] = self.seen.get(watcher, 0) + 1
+    seen: Counter[str] = field(default_factory=Counter[str])
 
 
 def watch_text(run: Run, views: Views) -> abc.DisposableBase:
@@ -75,18 +73,18 @@ def watch_text(run: Run, views: Views) -> abc.DisposableBase:
 
     def on_next(record: Record) -> None:
         views.text.step(record)
-        views.count("text")
+        views.seen["text"] += 1
 
-    return run.subscribe(on_next, _ignore)
+    return run.subscribe(on_next, noop)  # awaiting the run raises its error
 
 
 def watch_usage(run: Run, views: Views) -> abc.DisposableBase:
     """Follow the numbers with an operator: ``map`` makes a step of each record."""
 
     def on_next(_: ViewStep) -> None:
-        views.count("usage")
+        views.seen["usage"] += 1
 
-    return run.pipe(ops.map(views.usage.step)).subscribe(on_next, _ignore)
+    return run.pipe(ops.map(views.usage.step)).subscribe(on_next, noop)
 
 
 async def watch_timeline(run: Run, views: Views, pause: float = 0.0) -> None:
@@ -99,7 +97,7 @@ async def watch_timeline(run: Run, views: Views, pause: float = 0.0) -> None:
     """
     async for record in run:
         views.timeline.step(record)
-        views.count("timeline")
+        views.seen["timeline"] += 1
         if pause:
             await asyncio.sleep(pause)
 
@@ -146,10 +144,6 @@ def account_of(step: ViewStep) -> Iterator[str]:
 def _text_of(items: list[ViewItem], block_id: str) -> str:
     blocks = (item for item in items if isinstance(item, BlockView))
     return next((item.text for item in blocks if item.block.id == block_id), "")
-
-
-def _ignore(_error: Exception) -> None:
-    """Ignore the error, which awaiting the run raises."""
 
 
 # Distinguishable without colours, in a terminal and in one with ASCII only.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from rxworker.messages import Json
+from rxworker.messages import Json, JsonObject
 from rxworker.tools.base import ToolContext
 from rxworker.tools.function import tool
 
@@ -74,6 +75,44 @@ def read_report(progress: Json) -> Report | None:
         return msgspec.convert(progress, Report)
     except msgspec.ValidationError:
         return None
+
+
+PATHS = ("path", "file_path", "filePath", "file", "filename", "file_name")
+CHANGES = (
+    ("old_string", "new_string"),
+    ("old_text", "new_text"),
+    ("old_str", "new_str"),
+    ("oldText", "newText"),
+    ("old", "new"),
+)
+TEXTS = ("content", "contents", "new_text", "file_text", "text")
+"""The names of arguments that usual tools for files have."""
+
+
+def edit_in(arguments: JsonObject | str) -> FileEdit | None:
+    """The edit that a call would make, if its arguments are those of a usual tool for files.
+
+    That of a file that would be written has no old text.
+
+    >>> edit_in({"path": "a.py", "old_string": "x = 1", "new_string": "x = 2"})
+    FileEdit(path='a.py', new_text='x = 2', old_text='x = 1')
+    >>> edit_in({"city": "Kyoto"})
+    """
+    path = first_text(arguments, PATHS)
+    if isinstance(arguments, str) or not path:
+        return None
+    for old, new in CHANGES:
+        before, after = arguments.get(old), arguments.get(new)
+        if isinstance(before, str) and isinstance(after, str):
+            return FileEdit(path, after, before)
+    text = first_text(arguments, TEXTS)
+    return None if text is None else FileEdit(path, text)
+
+
+def first_text(arguments: JsonObject | str, names: Iterable[str]) -> str | None:
+    """The first text that one of these arguments has."""
+    given = {} if isinstance(arguments, str) else arguments
+    return next((v for n in names if isinstance(v := given.get(n), str)), None)
 
 
 @tool(effect="idempotent")

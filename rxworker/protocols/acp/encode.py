@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from rxworker.errors import LocalProtocolError
 from rxworker.events import BlockType, HookMessage, LimitReached, MessageAdd, Record, RunResume, RunStart
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import Audio, Content, Document, Image, Json, JsonObject, Message, Text, ToolCall, ToolResult
+from rxworker.messages import Audio, Content, Document, Image, Json, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import wire
 from rxworker.protocols.acp.wire import (
@@ -34,7 +34,7 @@ from rxworker.protocols.acp.wire import (
     Update,
 )
 from rxworker.protocols.common import RecordEncoder, media
-from rxworker.tools.reports import FileEdit, Plan, read_report
+from rxworker.tools.reports import PATHS, FileEdit, Plan, edit_in, first_text, read_report
 from rxworker.views import changes
 
 KINDS: tuple[tuple[ToolKind, str], ...] = (
@@ -48,13 +48,6 @@ KINDS: tuple[tuple[ToolKind, str], ...] = (
     ("read", "read view open cat list ls get look show"),
 )
 """The kinds of tools, and the words in a tool's name that state them. The first row that fits is taken."""
-
-PATHS = ("path", "file_path", "file", "filename")
-"""The arguments that name a file."""
-CHANGES = (("old_string", "new_string"), ("old_str", "new_str"), ("old_text", "new_text"))
-"""The arguments of tools that replace a text in a file."""
-NEW = ("content", "new_text", "file_text", "text")
-"""The arguments of tools that write a file."""
 
 MAX = 80
 UNNAMED = "call"
@@ -101,8 +94,8 @@ def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
     """
     arguments = call.input if isinstance(call.input, dict) else {}
     kind = kind_of(call.name)
-    path = next((path for key in PATHS if isinstance(path := arguments.get(key), str)), "")
-    edit = edit_of(path, arguments) if path and kind == "edit" else None
+    path = first_text(arguments, PATHS)
+    edit = edit_in(arguments) if kind == "edit" else None
     line = arguments.get("line")
     return CallFields(
         tool_call_id=name,
@@ -112,23 +105,6 @@ def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
         locations=[Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None)] if path else None,
         raw_input=call.input,
     )
-
-
-def edit_of(path: str, arguments: JsonObject) -> FileEdit | None:
-    """The edit that the arguments of a call describe, if they do; a tool that reports a `FileEdit` knows better.
-
-    >>> edit_of("a.py", {"old_string": "x = 1", "new_string": "x = 2"})
-    FileEdit(path='a.py', new_text='x = 2', old_text='x = 1')
-    """
-    for before, after in CHANGES:
-        old, new = arguments.get(before), arguments.get(after)
-        if isinstance(old, str) and isinstance(new, str):
-            return FileEdit(path, new, old)
-    for name in NEW:
-        new = arguments.get(name)
-        if isinstance(new, str):
-            return FileEdit(path, new)
-    return None
 
 
 def diff_of(edit: FileEdit, cwd: str) -> Diff:

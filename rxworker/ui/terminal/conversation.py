@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import ClassVar
 
+from reactivex.internal import noop
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -224,7 +225,7 @@ class ConversationScreen(Screen[None]):
     async def _show_run(self) -> None:
         transcript, session = self.query_one(Transcript), self.session
         assert session.active is not None
-        watching = session.active.watchers.subscribe(self._count_watchers, _ignore)
+        watching = session.active.watchers.subscribe(self._count_watchers, noop)  # `follow` shows errors
         try:
             async for lanes in session.follow():
                 await transcript.show(lanes)
@@ -453,7 +454,3 @@ class ConversationScreen(Screen[None]):
         watchers = None if session.active is None else session.active.watchers
         tools = [tool.meta.name for tool in session.worker.tools]
         app_of(self).push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))
-
-
-def _ignore(_error: Exception) -> None:
-    """Ignore the error: the conversation shows it."""

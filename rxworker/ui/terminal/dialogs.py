@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
+from reactivex.internal import noop
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -27,10 +28,10 @@ from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools.reports import FileEdit
 from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import plural
 from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.ui.terminal.diff import edit_lines
 from rxworker.ui.terminal.form import Form, fields_of
-from rxworker.ui.terminal.section import more_lines
 from rxworker.ui.terminal.themes import app_of, plain_colours
 from rxworker.ui.terminal.trace import draw_trace, trace_rows
 from rxworker.views import RunView
@@ -124,7 +125,7 @@ class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
         lines = edit_lines(edit)
         shown = lines[:MAX_LINES]
         if len(lines) > len(shown):
-            shown.append(("dim", f"… {more_lines(len(lines) - len(shown))}"))
+            shown.append(("dim", f"… {plural(len(lines) - len(shown), 'more line')}"))
         return Text("\n").join(Text(line, styles.get(style, "")) for style, line in shown)
 
     def on_mount(self) -> None:
@@ -317,7 +318,7 @@ class DetailsScreen(InfoScreen):
     def on_mount(self) -> None:
         """Subscribe to the watchers."""
         if self._watchers is not None:
-            self._subscription = self._watchers.subscribe(self._show, _ignore)
+            self._subscription = self._watchers.subscribe(self._show, noop)  # the conversation shows errors
 
     def on_unmount(self) -> None:
         """Unsubscribe from the watchers."""
@@ -339,10 +340,6 @@ def watcher_table(watchers: Watchers) -> Table:
         cells = (one_line(watcher.name, 30), watcher.delivery, *(f"{n:,}" for n in numbers))
         table.add_row(*(Text(each) for each in cells))
     return table
-
-
-def _ignore(_error: Exception) -> None:
-    """Ignore the error: the conversation shows it."""
 
 
 KEYS = (

@@ -11,23 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from rxworker.messages import JsonObject
-from rxworker.tools.reports import FileEdit, PlanStep
+from rxworker.tools.reports import FileEdit, PlanStep, edit_in
 from rxworker.ui.clean import clean, one_line
 
 StyledLine: TypeAlias = tuple[str, str]
 """The name of a style, and a line."""
 
-PATHS = ("path", "file_path", "filePath", "file", "filename", "file_name")
-CHANGES = (
-    ("old_string", "new_string"),
-    ("old_text", "new_text"),
-    ("old_str", "new_str"),
-    ("oldText", "newText"),
-    ("old", "new"),
-)
-TEXTS = ("content", "contents", "new_text", "file_text", "text")
-"""The names of arguments that usual tools for files have."""
 LARGEST = 500_000
 """Bytes of a file that is read for a diff."""
 MAX_COMPARED = 2000
@@ -51,17 +43,8 @@ def edit_of(arguments: JsonObject | str, folder: Path) -> FileEdit | None:
     FileEdit(path='a.py', new_text='x = 2', old_text='x = 1')
     >>> edit_of({"city": "Kyoto"}, Path("."))
     """
-    if isinstance(arguments, str):
-        return None
-    path = _first(arguments, PATHS)
-    if path is None:
-        return None
-    for old, new in CHANGES:
-        before, after = arguments.get(old), arguments.get(new)
-        if isinstance(before, str) and isinstance(after, str):
-            return FileEdit(path, after, before)
-    text = _first(arguments, TEXTS)
-    return None if text is None else FileEdit(path, text, _present(folder / path))
+    edit = edit_in(arguments)
+    return edit if edit is None or edit.old_text is not None else replace(edit, old_text=_present(folder / edit.path))
 
 
 def is_diff(text: str) -> bool:
@@ -135,10 +118,6 @@ def _compared(old: list[str], new: list[str]) -> Iterable[StyledLine]:
 
 def _line(sign: str, line: str) -> str:
     return sign + clean(line[:LONGEST].expandtabs(4))
-
-
-def _first(arguments: JsonObject, names: Iterable[str]) -> str | None:
-    return next((v for n in names if isinstance(v := arguments.get(n), str)), None)
 
 
 def _present(path: Path) -> str | None:

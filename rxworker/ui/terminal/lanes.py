@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from rxworker import events
-from rxworker.messages import JsonObject, Message, ToolResult
+from rxworker.events.arguments import parse_arguments
+from rxworker.messages import Message, ToolResult
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, read_report
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources, plural
@@ -319,7 +318,7 @@ def _update_call(lane: CallLane, item: CallView) -> None:
         # The arguments after hooks or an approval may differ from what the model wrote.
         lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
     elif item.written is not None and not lane.arguments:
-        lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
+        lane.arguments = describe_arguments(parse_arguments(item.text), ARGUMENTS)
     if item.reports != lane.reports:
         lane.reports = item.reports
         match read_report(item.progress):
@@ -357,14 +356,6 @@ def _value(event: events.InputValueDelta) -> str:
     if event.append:
         return clean(value) if isinstance(value, str) else describe_json(value)
     return f"\n{one_line(event.path)} {describe_json(value)}"
-
-
-def _read(text: str) -> JsonObject | str:
-    """Parse the arguments of a call; return the text if it is not a JSON object."""
-    try:
-        return msgspec.json.decode(text.encode("utf-8", "replace"), type=JsonObject)
-    except msgspec.DecodeError:
-        return text
 
 
 def _text_of(result: ToolResult) -> str:

@@ -25,6 +25,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.theme import Theme
 
+from rxworker.ui.describe import plural
+
 TAB = "    "
 NARROWEST = 4
 
@@ -268,7 +270,7 @@ class TextSection:
         """Render one line."""
         hidden = 0 if unfolded else self.hidden
         if hidden and not self.from_end and place == self.limit:
-            style, line = "more", f"… {more_lines(hidden)}"
+            style, line = "more", f"… {plural(hidden, 'more line')}"
         else:
             style, line = self._line(place + hidden if self.from_end else place)
         space = [Segment(" " * self._indent, paint(self._style))] if self._indent else []
@@ -409,15 +411,6 @@ class DocumentSection:
         else:
             row = [] if place - closed < self._gap else self._open[place - closed - self._gap]
         return [Segment(text, body + (style or Style())) for text, style, _ in row]
-
-
-def more_lines(number: int) -> str:
-    """Return the number of hidden lines in words.
-
-    >>> more_lines(1), more_lines(1200)
-    ('1 more line', '1,200 more lines')
-    """
-    return f"{number:,} more line{'' if number == 1 else 's'}"
 
 
 Section: TypeAlias = TextSection | DocumentSection

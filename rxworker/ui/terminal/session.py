@@ -39,6 +39,7 @@ from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
+from rxworker.log.base import claimed
 from rxworker.log.permissions import Pair
 from rxworker.log.values import CONVERSATION, LISTED
 from rxworker.messages import Conversation, JsonObject, Message, Text, ToolCall
@@ -100,14 +101,9 @@ async def rename_session(log: EventLog, session: StoredConversation, title: str)
         LeaseHeldError: Another process runs that run.
         LogError: The log cannot be written.
     """
-    first = session.runs[0]
-    claim = await log.claim(first.run_id, statuses=LISTED)
-    try:
-        info = await log.info(first.run_id)  # it may have changed since it was listed
-        row = replace(first.row if info is None else info.row, title=title)
-        await log.append(claim, (), after=claim.last_seq, row=row)
-    finally:
-        await log.release(claim)
+    # The row may have changed since it was listed.
+    async with claimed(log, session.runs[0].run_id, LISTED) as (claim, info):
+        await log.append(claim, (), after=claim.last_seq, row=replace(info.row, title=title))
 
 
 logger = logging.getLogger("rxworker.ui.terminal")
