@@ -58,7 +58,6 @@ class ResponseGrammar:
     """Checks the events of one response, one by one.
 
     Args:
-        implicit: Whether a delta may open its block.
         reasons: Whether to report whole calls whose response has another reason than ``ToolUse`` to end, and not one
             with which they do not run.
 
@@ -69,15 +68,14 @@ class ResponseGrammar:
     ['block 0 (text) is still open at the end', 'the response has no terminal status']
     """
 
-    def __init__(self, *, implicit: bool = False, reasons: bool = False) -> None:
-        self._implicit = implicit
+    def __init__(self, *, reasons: bool = False) -> None:
         self._reasons = reasons
         self._begin()
 
     def _begin(self) -> None:
         """Reset."""
         self._over: events.Status | None = None
-        self._open: dict[int, events.BlockStart | None] = {}
+        self._open: dict[int, events.BlockStart] = {}
         self._used: set[int] = set()
         self._calls: set[str] = set()
         self._whole: list[int] = []  # blocks of calls that are whole
@@ -144,10 +142,8 @@ class ResponseGrammar:
             yield from self._start(event)
             return
         if index not in self._open:
-            if not (isinstance(event, events.BlockDelta) and self._implicit and index not in self._used):
-                yield f"{_name(event)} outside of a block: {index} is not open"
-                return
-            self._open[index] = None
+            yield f"{_name(event)} outside of a block: {index} is not open"
+            return
         start = self._open[index]
         if isinstance(event, (events.BlockStop, events.BlockAbort)):
             del self._open[index]
@@ -156,8 +152,7 @@ class ResponseGrammar:
             self._reason = event.stop_reason or self._reason
             if event.block_type is events.BlockType.TOOL_USE:
                 self._whole.append(index)
-        if start is not None:
-            yield from _misfits(start, event)
+        yield from _misfits(start, event)
 
     def _start(self, event: events.BlockStart) -> Faults:
         what = f"block {event.index} ({event.block_type.value})"
@@ -213,9 +208,9 @@ class RunGrammar:
     ['ToolProgress of call_1, which does not run']
     """
 
-    def __init__(self, *, implicit: bool = False, reasons: bool = False, responses: bool = True) -> None:
+    def __init__(self, *, reasons: bool = False, responses: bool = True) -> None:
         self._responses = responses
-        self._response = ResponseGrammar(implicit=implicit, reasons=reasons)
+        self._response = ResponseGrammar(reasons=reasons)
         # By their ids and places: the calls that run, and those that have ended, whose results are still to come.
         self._running: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
@@ -336,12 +331,10 @@ class RecordGrammar:
     """Checks the records of any number of runs, runs inside runs included.
 
     Args:
-        implicit: Whether a delta may open its block.
         responses: Whether the events of responses are checked too: a model of one's own may break these rules.
     """
 
-    def __init__(self, *, implicit: bool = False, responses: bool = True) -> None:
-        self._implicit = implicit
+    def __init__(self, *, responses: bool = True) -> None:
         self._responses = responses
         self._seqs: dict[str, int] = {}
         self._runs: dict[tuple[str, tuple[str, ...]], RunGrammar] = {}
@@ -351,7 +344,7 @@ class RecordGrammar:
         faults = self.feed_number(record)
         key = (record.run_id, record.path)
         if key not in self._runs:
-            self._runs[key] = RunGrammar(implicit=self._implicit, responses=self._responses)
+            self._runs[key] = RunGrammar(responses=self._responses)
         event: Any = record.event
         # The deltas of a record are of one sort, and of one block.
         return faults + self._runs[key].feed(event.like if event.__class__ is Deltas else event)

@@ -23,16 +23,12 @@ E = TypeVar("E", bound=Lintable)
 
 
 class Linter:
-    """Reads events or records, one by one, and reports violations.
+    """Reads events or records, one by one, and reports violations."""
 
-    Args:
-        implicit: Whether a delta may open its block.
-    """
-
-    def __init__(self, *, implicit: bool = False) -> None:
+    def __init__(self) -> None:
         # Not for records: a run may use the model of another program.
-        self._events = RunGrammar(implicit=implicit, reasons=True)
-        self._records = RecordGrammar(implicit=implicit)
+        self._events = RunGrammar(reasons=True)
+        self._records = RecordGrammar()
         self._place = 0
 
     def feed(self, event: Lintable, /) -> list[str]:
@@ -47,24 +43,23 @@ class Linter:
         return [f"end: {c}" for c in [*self._events.finish(), *self._records.finish()]]
 
 
-def lint(events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True) -> list[str]:
+def lint(events: Iterable[Lintable], *, complete: bool = True) -> list[str]:
     """The errors of a stream; empty for a sound one.
 
     Args:
         events: Events of one response, or records of runs.
-        implicit: Whether a delta may open its block.
         complete: Whether this is the whole stream; of a part, nothing counts as missing.
 
     >>> from rxworker.events import BlockStart, BlockType, TextDelta
     >>> lint([TextDelta(0, "Hello")], complete=False)
     ['event 0: TextDelta outside of a block: 0 is not open']
     """
-    linter = Linter(implicit=implicit)
+    linter = Linter()
     complaints = [complaint for event in events for complaint in linter.feed(event)]
     return complaints + (linter.finish() if complete else [])
 
 
-def check_balanced(events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True) -> None:
+def check_balanced(events: Iterable[Lintable], *, complete: bool = True) -> None:
     """Assert that a stream keeps the rules; the arguments are those of `lint`.
 
     Raises:
@@ -74,12 +69,12 @@ def check_balanced(events: Iterable[Lintable], *, implicit: bool = False, comple
     >>> from rxworker.testing.reply import reply_events
     >>> check_balanced(reply_events(say("Hello")))
     """
-    complaints = lint(events, implicit=implicit, complete=complete)
+    complaints = lint(events, complete=complete)
     if complaints:
         raise AssertionError("the stream breaks the protocol:\n  " + "\n  ".join(complaints))
 
 
-def ensure_balanced(*, implicit: bool = False) -> Operator[E, E]:
+def ensure_balanced() -> Operator[E, E]:
     """Pass a stream on, and end it with an `AssertionError` at the first event that breaks the rules.
 
         --s--d--d--|         s start, d delta, no stop
@@ -91,7 +86,7 @@ def ensure_balanced(*, implicit: bool = False) -> Operator[E, E]:
 
     def ensure(source: Observable[E]) -> Observable[E]:
         def begin(_: object) -> Observable[E]:
-            linter = Linter(implicit=implicit)
+            linter = Linter()
 
             def check_event(event: E) -> None:
                 _refuse(linter.feed(event))

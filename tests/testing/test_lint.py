@@ -115,13 +115,6 @@ def test_a_broken_response_draws_its_complaint(events: Sequence[Event], complain
     assert lint(events) == [complaint]
 
 
-def test_a_delta_may_open_its_block_where_that_is_allowed() -> None:
-    events = [BEGIN, SAY, STOP, DONE]
-
-    assert lint(events, implicit=True) == []
-    assert len(lint(events)) == 2
-
-
 def test_of_a_part_nothing_is_missing() -> None:
     assert lint([BEGIN, START], complete=False) == []
 
