@@ -12,7 +12,6 @@ from itertools import chain
 from typing import Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import ResponseEvent
@@ -206,9 +205,3 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
         path = f"{parts.path}/{quote(self._id, safe='')}{end}"
         full_query = "&".join(part for part in (parts.query, urlencode(query)) if part)
         return urlunsplit(parts._replace(path=path, query=full_query))
-
-
-A = TypeVar("A")
-
-
-S = TypeVar("S", bound=Struct)

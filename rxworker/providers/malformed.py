@@ -11,11 +11,11 @@ New ones are emitted, so that they are in the log before a decoder knows them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import filterfalse
 from types import UnionType
-from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin
+from typing import Any, ClassVar, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field, structs
@@ -90,6 +90,7 @@ def _only(known: frozenset[str], inside: str) -> Callable[[bytes], object]:
 A = TypeVar("A")
 
 DONE = b"[DONE]"
+ERROR = "error"
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What bytes raise that are not what is expected."""
@@ -251,12 +252,30 @@ class LenientDecoder(ABC):
         return None
 
 
+Handlers: TypeAlias = Mapping[str, Callable[[Any, Any, list[ResponseEvent]], None]]
+
+
 class EventDecoder(LenientDecoder):
-    """The base of those whose frames are events, each with its type."""
+    """The base of those whose frames are events, each with its type.
+
+    Some events hold the response as a whole.
+    """
 
     _decode: ClassVar[Callable[[bytes], Any]]
     _event: ClassVar[type[Any]]
     """The Struct of an event, which has a ``type`` and an ``error``."""
+    _handlers: ClassVar[Handlers]
+    """What an event does, by its type; any other travels on as `Opaque`."""
+    _whole: ClassVar[str]
+    """The member of an event that is the response as a whole."""
+    _known: ClassVar[frozenset[str]]
+    """The members of that which are read or of no use."""
+    _started: str | None = None  # the response's id, once it has started; perhaps empty
+
+    @property
+    def response_id(self) -> str:
+        """The service's name for the response; empty where it has not come."""
+        return self._started or ""
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
@@ -300,13 +319,32 @@ class EventDecoder(LenientDecoder):
         """The mark at the end of some streams."""
         return ()
 
-    @abstractmethod
     def _knows(self, kind: str) -> bool:
         """Whether events of this type are taken."""
+        return kind in self._handlers
 
-    @abstractmethod
     def _take(self, event: Any, data: bytes, events: list[ResponseEvent]) -> object:
         """Take an event."""
+        kind = event.type
+        if kind == ERROR or (event.error and not kind):
+            self._take_error(read_json(data), events)
+        elif kind in self._handlers:
+            self._handlers[kind](self, event, events)
+            if getattr(event, self._whole) is not None:
+                new = self._heads.new_in(data, kind, self._known, self._whole)
+                before_end = len(events) - self._over
+                events[before_end:before_end] = new
+        else:
+            raw = read_json(data)
+            if isinstance(raw, dict) and raw.get("object") == self._whole:
+                events += self.feed(self._last_frame(raw))
+            else:
+                events.append(Opaque(kind, raw))
+
+    @staticmethod
+    @abstractmethod
+    def _last_frame(response: JsonObject) -> SseFrame:
+        """The last event of a response that came whole, from a server that does not stream."""
 
     @abstractmethod
     def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:

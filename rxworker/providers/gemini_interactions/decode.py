@@ -11,14 +11,14 @@ See https://ai.google.dev/gemini-api/docs/streaming
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar
 
 import msgspec
 
-from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.framing.sse import SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.messages.lenient_json import read_json, word
+from rxworker.messages.lenient_json import word
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, error_failure
@@ -38,10 +38,9 @@ from rxworker.providers.gemini_interactions.wire import (
     read_stop,
     read_usage,
 )
-from rxworker.providers.malformed import EventDecoder
+from rxworker.providers.malformed import EventDecoder, Handlers
 from rxworker.providers.takes import made_id
 
-ERROR = "error"
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
 # of.
 TOKEN, OWNER = "continuation_token", "interaction_id"
@@ -68,6 +67,8 @@ class GeminiInteractionsDecoder(EventDecoder):
     _growing = ("text", "arguments")
     _decode = staticmethod(decode_event)
     _event = WireEvent
+    _whole = "interaction"
+    _known = INTERACTION
 
     def __init__(self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False) -> None:
         super().__init__(new_id)
@@ -77,18 +78,13 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     def _begin(self) -> None:
         """Reset."""
-        self._started: str | None = None  # the interaction's id, once it has started; perhaps empty
+        self._started = None
         self._open: dict[int, Step] = {}
         self.steps = 0
         self._called = self._malformed = False
         self._status = self._token = ""
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
-
-    @property
-    def response_id(self) -> str:
-        """The service's name for the interaction; empty where it has not come."""
-        return self._started or ""
 
     @property
     def is_over(self) -> bool:
@@ -105,24 +101,6 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._end(NOTHING, events)
         return events
 
-    def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        kind = event.type
-        if kind == ERROR or (event.error and not kind):
-            self._take_error(read_json(data), events)
-        elif kind in HANDLERS:
-            self._failure = None
-            HANDLERS[kind](self, event, events)
-            if event.interaction is not None:
-                new = self._heads.new_in(data, kind, INTERACTION, "interaction")
-                before_end = len(events) - self._over
-                events[before_end:before_end] = new
-        else:
-            raw = read_json(data)
-            if isinstance(raw, dict) and raw.get("object") == "interaction":
-                events += self.feed(_whole_frame(raw))
-            else:
-                events.append(Opaque(kind, raw))
-
     # the interaction
 
     def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
@@ -133,6 +111,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._start(interaction, events)
 
     def _start(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
+        self._failure = None  # the stream goes on
         if self._started is None:
             self._started = word(interaction.id)
             self._has_begun = True
@@ -242,32 +221,24 @@ class GeminiInteractionsDecoder(EventDecoder):
         else:
             events += self._fail(failure)
 
-    def _knows(self, kind: str) -> bool:
-        return kind in HANDLERS
-
     def _fail(self, failure: Failure, stop: StopReason | None = None) -> Events:
         return [*self._new_usage(), *super()._fail(failure, stop)]
+
+    @staticmethod
+    def _last_frame(response: JsonObject) -> SseFrame:
+        event: JsonObject = {"event_type": "interaction.completed", "interaction": response}
+        return SseFrame(msgspec.json.encode(event))
+
+    _handlers: ClassVar[Handlers] = {
+        "interaction.created": _take_created,
+        "interaction.status_update": _take_status,
+        "interaction.completed": _take_completed,
+        "step.start": _take_start,
+        "step.delta": _take_delta,
+        "step.stop": _take_stop,
+    }
 
 
 def _with_usage(before: JsonObject, usage: Json) -> JsonObject:
     """The usage so far, with what is reported now."""
     return merge_usage(before, usage) if isinstance(usage, dict) else before
-
-
-def _whole_frame(interaction: JsonObject) -> SseFrame:
-    """The last event of an interaction that came whole, from a server that does not stream."""
-    event: JsonObject = {"event_type": "interaction.completed", "interaction": interaction}
-    return SseFrame(msgspec.json.encode(event))
-
-
-Handler: TypeAlias = Callable[[GeminiInteractionsDecoder, WireEvent, list[ResponseEvent]], None]
-
-# What an event does; any other travels on as `Opaque`.
-HANDLERS: dict[str, Handler] = {
-    "interaction.created": GeminiInteractionsDecoder._take_created,
-    "interaction.status_update": GeminiInteractionsDecoder._take_status,
-    "interaction.completed": GeminiInteractionsDecoder._take_completed,
-    "step.start": GeminiInteractionsDecoder._take_start,
-    "step.delta": GeminiInteractionsDecoder._take_delta,
-    "step.stop": GeminiInteractionsDecoder._take_stop,
-}

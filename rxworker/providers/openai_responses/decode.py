@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -37,7 +37,7 @@ from rxworker.providers.batch_decoder import Events, Part
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.failure import NO_REASON, Failure, error_failure, read_failure
 from rxworker.providers.finish_reasons import CUT, TOOL_USE, known_kind
-from rxworker.providers.malformed import DONE, EventDecoder, named_event
+from rxworker.providers.malformed import DONE, ERROR, EventDecoder, Handlers, named_event
 from rxworker.providers.openai_responses.item import (
     CALLS,
     CONTENT,
@@ -341,10 +341,10 @@ def response_failure(response: WireResponse, status: str) -> Failure:
     return failure or Failure(NO_REASON, status)
 
 
-ERROR = "error"
 NOTHING = WireResponse()
 STARTED = ResponseStatus.STARTED
 ENDED = ResponseStatus.COMPLETED
+LAST = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
 
 class OpenAIResponsesDecoder(EventDecoder):
@@ -361,6 +361,8 @@ class OpenAIResponsesDecoder(EventDecoder):
     _growing = ("delta",)
     _decode = staticmethod(decode_event)
     _event = WireEvent
+    _whole = "response"
+    _known = RESPONSE
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         super().__init__(new_id)
@@ -368,15 +370,10 @@ class OpenAIResponsesDecoder(EventDecoder):
 
     def _begin(self) -> None:
         """Reset."""
-        self._started: str | None = None  # the response's id, once it has started; perhaps empty
+        self._started = None
         self._items = Items(self.blocks, self._new_id)
         self._failure: Failure | None = None  # waits for the response that failed
         self._goes_on = False  # it has started, and nothing has failed
-
-    @property
-    def response_id(self) -> str:
-        """The service's name for the response; empty where it has not come."""
-        return self._started or ""
 
     @property
     def is_over(self) -> bool:
@@ -431,22 +428,10 @@ class OpenAIResponsesDecoder(EventDecoder):
             if self._started is None:
                 self._start(NOTHING, events)
             return take(self._items, event, data, events)
-        if kind == ERROR or (event.error and not kind):
-            self._take_error(read_json(data), events)
-        elif self._failure is not None and kind not in LAST:
+        if self._failure is not None and kind not in LAST and kind != ERROR and (kind or not event.error):
             events += self._fail(self._failure)
-        elif kind in HANDLERS:
-            HANDLERS[kind](self, event, events)
-            if event.response is not None:
-                new = self._heads.new_in(data, kind, RESPONSE, "response")
-                before_end = len(events) - self._over
-                events[before_end:before_end] = new
         else:
-            raw = read_json(data)
-            if isinstance(raw, dict) and raw.get("object") == "response":
-                events += self.feed(whole_frame(raw))
-            else:
-                events.append(Opaque(kind, raw))
+            super()._take(event, data, events)
         return None
 
     # the response
@@ -500,10 +485,26 @@ class OpenAIResponsesDecoder(EventDecoder):
         return self.finish()
 
     def _knows(self, kind: str) -> bool:
-        return kind in HANDLERS or kind == ERROR or kind in ITEM_HANDLERS
+        return kind == ERROR or kind in ITEM_HANDLERS or super()._knows(kind)
 
     def _ping(self, _: WireEvent, events: list[ResponseEvent]) -> None:
         events.append(Ping())
+
+    @staticmethod
+    def _last_frame(response: JsonObject) -> SseFrame:
+        kind = f"response.{response.get('status')}"
+        event: JsonObject = {"type": kind if kind in LAST else LAST[0], "response": response}
+        return SseFrame(msgspec.json.encode(event))
+
+    # Those of its items are in `ITEM_HANDLERS`.
+    _handlers: ClassVar[Handlers] = {
+        "response.created": _take_created,
+        "response.queued": _take_progress,
+        "response.in_progress": _take_progress,
+        "keepalive": _ping,
+        "ping": _ping,
+        **dict.fromkeys(LAST, _take_last),
+    }
 
 
 def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str], WireEvent | None]:
@@ -524,24 +525,3 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
             return texts, event
         texts.append(text)
     return texts, None
-
-
-def whole_frame(response: JsonObject) -> SseFrame:
-    """The last event of a response that came whole, from a server that does not stream."""
-    kind = f"response.{response.get('status')}"
-    event: JsonObject = {"type": kind if kind in LAST else LAST[0], "response": response}
-    return SseFrame(msgspec.json.encode(event))
-
-
-Handler: TypeAlias = Callable[[OpenAIResponsesDecoder, WireEvent, list[ResponseEvent]], None]
-
-LAST = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-# What an event does to the response. Those of its items are in `items`; any other travels on as `Opaque`.
-HANDLERS: dict[str, Handler] = {
-    "response.created": OpenAIResponsesDecoder._take_created,
-    "response.queued": OpenAIResponsesDecoder._take_progress,
-    "response.in_progress": OpenAIResponsesDecoder._take_progress,
-    "keepalive": OpenAIResponsesDecoder._ping,
-    "ping": OpenAIResponsesDecoder._ping,
-    **dict.fromkeys(LAST, OpenAIResponsesDecoder._take_last),
-}
