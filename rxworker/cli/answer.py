@@ -14,18 +14,9 @@ from typing import TypeAlias
 
 from rich.console import Console
 
+from rxworker import events
 from rxworker.cli.process import Background, explain, write_error
 from rxworker.errors import RunCancelledError
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    Custom,
-    HookMessage,
-    HookVerdict,
-    Record,
-    ResponseStatus,
-    Status,
-)
 from rxworker.run.run import Run
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
@@ -107,7 +98,7 @@ class Outcome(Enum):
     LEFT = "left"
 
 
-Notification: TypeAlias = Record | BaseException | None
+Notification: TypeAlias = events.Record | BaseException | None
 """A record of the run, or its end, with the error if it failed; or a ``KeyboardInterrupt``: Ctrl-C was pressed."""
 
 
@@ -152,7 +143,7 @@ def _follow(run: Run, background: Background, notifications: SimpleQueue[Notific
                     return Outcome.LEFT
                 is_cancelling = True
                 background.call(run.cancel)
-            case Record() as record:
+            case events.Record() as record:
                 if not is_cancelling:
                     printer.print(record)
             case ended:
@@ -186,7 +177,7 @@ class RunPrinter:
         # Whether text was printed, by scope, since the attempts of nested runs are retracted separately.
         self._retracted: dict[str, bool] = {}
 
-    def print(self, record: Record) -> None:
+    def print(self, record: events.Record) -> None:
         """Print the part of a record that is meant for a person, if any."""
         for change in self._tracker.feed(record):
             self._show(change)
@@ -222,17 +213,17 @@ class RunPrinter:
     def _note(self, note: changes.Note) -> None:
         page, scope = self._page, note.scope.id
         match note.record.event:
-            case AttemptStart():
+            case events.AttemptStart():
                 self._retracted.pop(scope, None)
-            case Status(status=ResponseStatus.STARTED) if scope in self._retracted:
+            case events.Status(status=events.ResponseStatus.STARTED) if scope in self._retracted:
                 self._mark(scope, "retracted: the response starts again")
-            case AttemptRetract(reason=reason):
+            case events.AttemptRetract(reason=reason):
                 self._mark(scope, f"retracted, requesting again: {one_line(reason)}")
-            case HookMessage(hook=hook, content=content):
+            case events.HookMessage(hook=hook, content=content):
                 page.note(f"{one_line(hook)}: {one_line(content)}")
-            case Custom(name=name, data=data):
+            case events.Custom(name=name, data=data):
                 page.note(f"{one_line(name)}: {one_line(describe_json(data))}")
-            case HookVerdict(hook=hook, verdict=verdict, reason=reason):
+            case events.HookVerdict(hook=hook, verdict=verdict, reason=reason):
                 page.note(f"{one_line(hook)}: {verdict} {one_line(reason)}")
             case _:
                 pass

@@ -16,19 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rxworker import __version__
-from rxworker.cli import exit_at_once, restore
-from rxworker.cli.process import (
-    FAILED,
-    INTERRUPTED,
-    MISUSED,
-    CommandError,
-    explain,
-    flush,
-    prepare_streams,
-    set_up_logging,
-    silence,
-    write_error,
-)
+from rxworker.cli import exit_at_once, process, restore
 from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
 
@@ -48,26 +36,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         restore()
-        prepare_streams()
+        process.prepare_streams()
         code = _run(argv)
-        flush()
-    except CommandError as error:
-        write_error(f"rxworker: {error}")
+        process.flush()
+    except process.CommandError as error:
+        process.write_error(f"rxworker: {error}")
         return error.code
     except RxWorkerError as error:
-        write_error(f"rxworker: {explain(error)}")
-        return FAILED
+        process.write_error(f"rxworker: {process.explain(error)}")
+        return process.FAILED
     except BrokenPipeError:
         # The reader of the output has closed the pipe.
-        silence()
+        process.silence()
         return 0
     except OSError as error:
-        write_error(f"rxworker: {error.strerror or error}")
-        return FAILED
+        process.write_error(f"rxworker: {error.strerror or error}")
+        return process.FAILED
     except KeyboardInterrupt:
         exit_at_once()
-        write_error("")
-        return INTERRUPTED
+        process.write_error("")
+        return process.INTERRUPTED
     return code
 
 
@@ -76,23 +64,23 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         args, left = parser.parse_known_args(argv)
     except SystemExit as done:  # --help and --version
-        flush()
+        process.flush()
         return done.code if isinstance(done.code, int) else 0
     if left:
         command = f"rxworker {args.command}" if args.command else "rxworker"
-        raise CommandError(f"unrecognized arguments: {' '.join(left)} (see {command} --help)", MISUSED)
+        raise process.CommandError(f"unrecognized arguments: {' '.join(left)} (see {command} --help)", process.MISUSED)
     if "function" not in args:
-        write_error(parser.format_help().rstrip())
-        return MISUSED
+        process.write_error(parser.format_help().rstrip())
+        return process.MISUSED
     if "log_level" in args:
-        set_up_logging(args.log_level, args.log_format)
+        process.set_up_logging(args.log_level, args.log_format)
     module, _, function = args.function.partition(":")
     try:
         imported = import_module(f"rxworker.cli.{module}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
-        raise CommandError(
+        raise process.CommandError(
             f"rxworker {args.command} draws with rich, which is not installed: pip install '/path/to/the/checkout[cli]'"
         ) from error
     return getattr(imported, function)(**_arguments(args))
@@ -123,7 +111,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise the error."""
-        raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
+        raise process.CommandError(f"{message} (see {self.prog} --help)", process.MISUSED)
 
 
 def make_parser() -> Parser:

@@ -30,30 +30,8 @@ from rxworker.events import (
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, Json, JsonObject, ToolCall, ToolResult
 from rxworker.state import RunState, step_run
-from rxworker.views.changes import (
-    ArgumentValue,
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-    CallProgress,
-    CallResult,
-    CallStart,
-    Change,
-    Note,
-    Retract,
-    Scope,
-    ShownBlock,
-    StepClose,
-    StepOpen,
-    ViewAbort,
-    ViewBegin,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-    WaitingCall,
-)
+from rxworker.views import changes
+from rxworker.views.changes import Change
 from rxworker.views.tracker import Tracker
 
 ItemStage: TypeAlias = Literal["open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"]
@@ -77,7 +55,7 @@ class ViewItem:
         stage: Its stage.
     """
 
-    scope: Scope
+    scope: changes.Scope
     turn: int
     began: float
     ended: float | None = None
@@ -108,7 +86,7 @@ class BlockView(ViewItem):
         echo: The members that the provider sent with such a block.
     """
 
-    block: ShownBlock = field(kw_only=True)
+    block: changes.ShownBlock = field(kw_only=True)
     pieces: list[str] = field(default_factory=list[str])
     citations: list[JsonObject] = field(default_factory=list[JsonObject])
     signature: str | None = None
@@ -221,7 +199,7 @@ class RunView:
         self.attempts: deque[AttemptView] = deque(maxlen=keep)
         self.conversation: Conversation | None = None
         self.state = RunState()
-        self.end: ViewPause | ViewFinish | ViewAbort | ViewCut | None = None
+        self.end: changes.ViewPause | changes.ViewFinish | changes.ViewAbort | changes.ViewCut | None = None
         self.began: float | None = None
         self.now = 0.0
         self._tracker = Tracker(is_detailed=True, goes_on=True)
@@ -278,13 +256,13 @@ class RunView:
         """The calls of the run itself, or of a run inside it."""
         return [item for item in self.blocks(path) if isinstance(item, CallView)]
 
-    def _apply(self, changes: list[Change]) -> ViewStep:
-        for change in changes:
+    def _apply(self, made: list[Change]) -> ViewStep:
+        for change in made:
             applier = _APPLIERS.get(type(change))
             if applier is not None:
                 applier(self, change)
         items, self._changed = list(self._changed), {}
-        return ViewStep(changes, items)
+        return ViewStep(made, items)
 
     def _add(self, item: ViewItem) -> None:
         self.items.append(item)
@@ -294,33 +272,33 @@ class RunView:
         if isinstance(item, CallView):
             self._calls[item.scope.id, item.block.call_id] = item
 
-    def _begin(self, change: ViewBegin) -> None:
+    def _begin(self, change: changes.ViewBegin) -> None:
         self.conversation = change.conversation
         self._wait(change.pending)
 
-    def _wait(self, pending: tuple[WaitingCall, ...]) -> None:
+    def _wait(self, pending: tuple[changes.WaitingCall, ...]) -> None:
         for waiting in pending:
-            item = self._call(Scope(), waiting.id, waiting.call.id, waiting.call.name)
+            item = self._call(changes.Scope(), waiting.id, waiting.call.id, waiting.call.name)
             item.call, item.stage, item.ended = waiting.call, "waiting", None
 
-    def _open_step(self, change: StepOpen) -> None:
+    def _open_step(self, change: changes.StepOpen) -> None:
         self._turns[change.scope.id] = change.turn
 
-    def _close_step(self, change: StepClose) -> None:
+    def _close_step(self, change: changes.StepClose) -> None:
         if not change.scope.path:
             self._forget()
 
-    def _open_block(self, change: BlockOpen) -> None:
+    def _open_block(self, change: changes.BlockOpen) -> None:
         block = change.block
         kind = CallView if block.is_call else BlockView
         self._add(kind(block.scope, self._turn(block.scope), self.now, block=block))
 
-    def _grow(self, change: BlockGrow) -> None:
+    def _grow(self, change: changes.BlockGrow) -> None:
         item = self._find(change.block.scope, change.block.id)
         if item is not None:
             item.pieces.append(change.text)
 
-    def _extend(self, change: BlockExtra) -> None:
+    def _extend(self, change: changes.BlockExtra) -> None:
         item = self._find(change.block.scope, change.block.id)
         if item is None:
             return
@@ -329,12 +307,12 @@ class RunView:
         else:
             item.citations.append(change.event.citation)
 
-    def _take_value(self, change: ArgumentValue) -> None:
+    def _take_value(self, change: changes.ArgumentValue) -> None:
         item = self._find(change.block.scope, change.block.id)
         if isinstance(item, CallView):
             item.values.append(change.event)
 
-    def _close_block(self, change: BlockClose) -> None:
+    def _close_block(self, change: changes.BlockClose) -> None:
         block = change.block
         item = self._find(block.scope, block.id)
         if item is None:
@@ -351,23 +329,23 @@ class RunView:
         elif item.stage == "open":
             item.stage = "waiting"
 
-    def _whole(self, change: BlockWhole) -> None:
+    def _whole(self, change: changes.BlockWhole) -> None:
         block = change.block
         item = BlockView(block.scope, self._turn(block.scope), self.now, block=block)
         item.kind, item.echo = change.kind, change.echo
         item.end(self.now)
         self._add(item)
 
-    def _start_call(self, change: CallStart) -> None:
+    def _start_call(self, change: changes.CallStart) -> None:
         item = self._call(change.scope, change.id, change.call.id, change.call.name)
         item.call, item.stage, item.started, item.ended = change.call, "running", self.now, None
 
-    def _report(self, change: CallProgress) -> None:
+    def _report(self, change: changes.CallProgress) -> None:
         call_id = change.id.rpartition("/")[2].partition("~")[0]
         item = self._call(change.scope, change.id, call_id, "")
         item.progress, item.reports = change.progress, item.reports + 1
 
-    def _take_result(self, change: CallResult) -> None:
+    def _take_result(self, change: changes.CallResult) -> None:
         result = change.result
         item = self._call(change.scope, change.id, result.tool_use_id, result.name)
         if change.is_placeholder:
@@ -381,7 +359,7 @@ class RunView:
             item.stage = failed if change.result.is_error else "done"
         item.ended = self.now if item.ended is None else item.ended
 
-    def _retract(self, change: Retract) -> None:
+    def _retract(self, change: changes.Retract) -> None:
         for name in (*change.blocks, *change.calls):
             item = self._live.get((change.scope.id, name))
             if item is None:
@@ -402,7 +380,7 @@ class RunView:
         item.ended = self.now if item.ended is None else item.ended
         self._changed[item] = None
 
-    def _note(self, change: Note) -> None:
+    def _note(self, change: changes.Note) -> None:
         record, scope = change.record, change.scope
         event = record.event
         match event:
@@ -421,19 +399,19 @@ class RunView:
             case _:
                 self._add_note(scope, record)
 
-    def _begin_attempt(self, scope: Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
+    def _begin_attempt(self, scope: changes.Scope, record: Record, provider: str = "", model: str = "") -> AttemptView:
         attempt = AttemptView(scope, record.turn, self.now, None, "open", record.attempt, provider, model)
         self.attempts.append(attempt)
         return attempt
 
-    def _attempt(self, scope: Scope, record: Record) -> AttemptView:
+    def _attempt(self, scope: changes.Scope, record: Record) -> AttemptView:
         """The last attempt of a scope; a new one where its start was missed."""
         last = next((each for each in reversed(self.attempts) if each.scope == scope), None)
         if last is None or (last.turn, last.number) != (record.turn, record.attempt):
             return self._begin_attempt(scope, record)
         return last
 
-    def _stop_call(self, scope: Scope, event: ToolStop) -> None:
+    def _stop_call(self, scope: changes.Scope, event: ToolStop) -> None:
         """A tool has returned; its result comes later, when hooks have seen it, or the call may run again."""
         item = self._calls.get((scope.id, event.call_id))
         if item is None:
@@ -445,7 +423,7 @@ class RunView:
         item.stage = "failed" if event.is_error else "done"
         item.ended, item.seconds = self.now, event.seconds
 
-    def _count(self, scope: Scope, record: Record, kind: str) -> None:
+    def _count(self, scope: changes.Scope, record: Record, kind: str) -> None:
         note = self._unknown.get((scope.id, kind))
         if note is None:
             self._unknown[scope.id, kind] = self._add_note(scope, record)
@@ -453,26 +431,26 @@ class RunView:
             note.times += 1
             self._changed[note] = None
 
-    def _add_note(self, scope: Scope, record: Record) -> NoteView:
+    def _add_note(self, scope: changes.Scope, record: Record) -> NoteView:
         note = NoteView(scope, record.turn, self.now, self.now, "done", record=record)
         self._add(note)
         return note
 
-    def _finish(self, change: ViewPause | ViewFinish | ViewAbort | ViewCut) -> None:
+    def _finish(self, change: changes.ViewPause | changes.ViewFinish | changes.ViewAbort | changes.ViewCut) -> None:
         self.end = change
-        if isinstance(change, ViewPause):
+        if isinstance(change, changes.ViewPause):
             self._wait(change.pending)
 
-    def _turn(self, scope: Scope) -> int:
+    def _turn(self, scope: changes.Scope) -> int:
         return self._turns.get(scope.id, 0)
 
-    def _find(self, scope: Scope, name: str) -> BlockView | None:
+    def _find(self, scope: changes.Scope, name: str) -> BlockView | None:
         item = self._live.get((scope.id, name))
         if item is not None:
             self._changed[item] = None
         return item
 
-    def _call(self, scope: Scope, shown_id: str, call_id: str, tool: str) -> CallView:
+    def _call(self, scope: changes.Scope, shown_id: str, call_id: str, tool: str) -> CallView:
         """Return the call of this id.
 
         Where it was not shown in this run, the item of the paused run, or else a new one.
@@ -480,7 +458,7 @@ class RunView:
         item = self._find(scope, shown_id)
         if isinstance(item, CallView):
             return item
-        block = ShownBlock(scope, shown_id, "", BlockType.TOOL_USE, tool, call_id=call_id)
+        block = changes.ShownBlock(scope, shown_id, "", BlockType.TOOL_USE, tool, call_id=call_id)
         before = self._resumes
         earlier = None if before is None else before._calls.pop((scope.id, call_id), None)
         if earlier is None:
@@ -501,22 +479,22 @@ class RunView:
 
 
 _APPLIERS: dict[type[object], Callable[[RunView, Any], None]] = {
-    ViewBegin: RunView._begin,
-    StepOpen: RunView._open_step,
-    StepClose: RunView._close_step,
-    BlockOpen: RunView._open_block,
-    BlockGrow: RunView._grow,
-    BlockExtra: RunView._extend,
-    ArgumentValue: RunView._take_value,
-    BlockClose: RunView._close_block,
-    BlockWhole: RunView._whole,
-    CallStart: RunView._start_call,
-    CallProgress: RunView._report,
-    CallResult: RunView._take_result,
-    Retract: RunView._retract,
-    Note: RunView._note,
-    ViewPause: RunView._finish,
-    ViewFinish: RunView._finish,
-    ViewAbort: RunView._finish,
-    ViewCut: RunView._finish,
+    changes.ViewBegin: RunView._begin,
+    changes.StepOpen: RunView._open_step,
+    changes.StepClose: RunView._close_step,
+    changes.BlockOpen: RunView._open_block,
+    changes.BlockGrow: RunView._grow,
+    changes.BlockExtra: RunView._extend,
+    changes.ArgumentValue: RunView._take_value,
+    changes.BlockClose: RunView._close_block,
+    changes.BlockWhole: RunView._whole,
+    changes.CallStart: RunView._start_call,
+    changes.CallProgress: RunView._report,
+    changes.CallResult: RunView._take_result,
+    changes.Retract: RunView._retract,
+    changes.Note: RunView._note,
+    changes.ViewPause: RunView._finish,
+    changes.ViewFinish: RunView._finish,
+    changes.ViewAbort: RunView._finish,
+    changes.ViewCut: RunView._finish,
 }

@@ -10,41 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rxworker.events import (
-    AttemptRetract,
-    AttemptStart,
-    BlockAbort,
-    BlockEvent,
-    BlockStart,
-    BlockStop,
-    BlockType,
-    CitationDelta,
-    Gap,
-    InputJsonDelta,
-    MessageAdd,
-    PausedCall,
-    PauseState,
-    Record,
-    RefusalDelta,
-    ResponseStatus,
-    RunAbort,
-    RunPause,
-    RunRequeue,
-    RunResume,
-    RunStart,
-    RunStop,
-    SharedStateChange,
-    SignatureDelta,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolOutput,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    TurnStart,
-    TurnStop,
-)
+from rxworker import events
 from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.events.turn import DISCARDED_EARLY
@@ -94,7 +60,7 @@ class Tracker:
         is_over: Whether the last change has been returned.
 
     Example:
-        >>> from rxworker.events import TextDelta
+        >>> from rxworker.events import Record, TextDelta
         >>> tracker = Tracker()
         >>> record = Record(seq=7, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(change).__name__ for change in tracker.feed(record)]
@@ -115,10 +81,12 @@ class Tracker:
         self._times: Counter[Path] = Counter()
         self._refused: set[str] = set()  # calls that a person refused, whose results follow
 
-    def feed(self, record: Record) -> list[Change]:
+    def feed(self, record: events.Record) -> list[Change]:
         """Return the changes that a record makes. A record that was seen already makes none."""
         kind = type(record.event)
-        if record.seq <= self.seq or (self.is_over and not (self._goes_on and kind is RunRequeue and not record.path)):
+        if record.seq <= self.seq or (
+            self.is_over and not (self._goes_on and kind is events.RunRequeue and not record.path)
+        ):
             return []
         self.seq = record.seq
         changes: list[Change] = []
@@ -129,7 +97,7 @@ class Tracker:
         in_scope, handler = IN_SCOPE.get(kind), HANDLERS.get(kind)
         if in_scope is None and handler is None:
             # It opens nothing, not even a scope, or its type is unknown here: a custom one, or one of a later version.
-            if isinstance(record.event, Gap):
+            if isinstance(record.event, events.Gap):
                 for each in self._scopes.values():
                     each.response.is_all_seen = False
             tracker = self._scopes.get(record.path)
@@ -155,21 +123,21 @@ class Tracker:
         if self._has_begun:
             return []
         self.seq = state.seq
-        begin = RunResume(
+        begin = events.RunResume(
             state.conversation,
-            PauseState(
+            events.PauseState(
                 "" if state.pause is None else state.pause.hook,
-                tuple([PausedCall(c.place, c.call) for c in state.calls if c.result is None]),
+                tuple([events.PausedCall(c.place, c.call) for c in state.calls if c.result is None]),
                 (),
                 refused={c.place: c.result for c in state.calls if c.result is not None},
             ),
             own_tools=state.own_tools,
         )
-        changes = list(self._begin(Record(state.seq, run_id, 0, 0, 0.0, begin)))
+        changes = list(self._begin(events.Record(state.seq, run_id, 0, 0, 0.0, begin)))
         self._refused.clear()
         if state.shared_state is not None:
-            whole = SharedStateChange("replace", "", state.shared_state)
-            changes.append(Note(Scope(), Record(state.seq, run_id, 0, 0, 0.0, whole)))
+            whole = events.SharedStateChange("replace", "", state.shared_state)
+            changes.append(Note(Scope(), events.Record(state.seq, run_id, 0, 0, 0.0, whole)))
         tracker = self._scopes[()]
         response = None if state.is_closed else state.response
         if response is not None:
@@ -195,12 +163,12 @@ class Tracker:
         changes.append(ViewCut(reason))
         return changes
 
-    def _begin(self, record: Record) -> Changes:
+    def _begin(self, record: events.Record) -> Changes:
         self._has_begun, self._run = True, record.run_id
         # No response is missed by a watcher from the first record on, also where no `AttemptStart` begins it.
         self._sees_all = record.first <= 1
         event = None if record.path else record.event
-        before = event.conversation if isinstance(event, RunStart | RunResume) else None
+        before = event.conversation if isinstance(event, events.RunStart | events.RunResume) else None
         messages = () if before is None else before.messages
         used = Counter(call.id for message in messages for call in message.tool_calls)
         calls = CallTracker(Scope(), used, _last_calls(before))
@@ -209,7 +177,7 @@ class Tracker:
         )
         pending: tuple[WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
-        if isinstance(event, RunResume):
+        if isinstance(event, events.RunResume):
             is_offered = event.pause.hook == CLIENT_TOOL
             self._refused = {result.tool_use_id for result in event.pause.refused.values()}
             calls.answered |= self._refused
@@ -265,7 +233,7 @@ class Tracker:
         if () in self._scopes:
             yield from self._scopes[()].end(reason, answer)
 
-    def _tool_stop(self, tracker: ScopeTracker, record: Record, event: ToolStop) -> Changes:
+    def _tool_stop(self, tracker: ScopeTracker, record: events.Record, event: events.ToolStop) -> Changes:
         """A tool has ended. Its result follows later if hooks may change it."""
         result = event.result
         native = event.call_id
@@ -283,7 +251,9 @@ class Tracker:
         is_denied = again and result.is_error
         yield from tracker.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
 
-    def _run_start(self, tracker: ScopeTracker, record: Record, _: RunStart | RunResume) -> Changes:
+    def _run_start(
+        self, tracker: ScopeTracker, record: events.Record, _: events.RunStart | events.RunResume
+    ) -> Changes:
         """A run starts or resumes."""
         if record.path and tracker.has_begun:
             yield from self._leave(record.path, "it began anew")
@@ -292,7 +262,7 @@ class Tracker:
             yield from changes
         tracker.has_begun = True
 
-    def _run_stop(self, tracker: ScopeTracker, record: Record, _: RunStop) -> Changes:
+    def _run_stop(self, tracker: ScopeTracker, record: events.Record, _: events.RunStop) -> Changes:
         """A run has finished."""
         if record.path:
             yield from self._leave(record.path, None)
@@ -300,7 +270,7 @@ class Tracker:
         yield from self._end("", NOT_RUN)
         yield ViewFinish(tracker.stop_reason)
 
-    def _run_abort(self, _: ScopeTracker, record: Record, event: RunAbort) -> Changes:
+    def _run_abort(self, _: ScopeTracker, record: events.Record, event: events.RunAbort) -> Changes:
         """A run ended without a result."""
         if record.path:
             yield from self._leave(record.path, event.reason or event.cause, event.cause)
@@ -308,13 +278,13 @@ class Tracker:
         yield from self._end(event.reason, f"{NOT_RUN} The run ended: {event.reason}")
         yield ViewAbort(event.cause, event.reason)
 
-    def _run_requeue(self, tracker: ScopeTracker, record: Record, _: RunRequeue) -> Changes:
+    def _run_requeue(self, tracker: ScopeTracker, record: events.Record, _: events.RunRequeue) -> Changes:
         """A run that was aborted goes on."""
         if not record.path:
             self.is_over = False
         yield Note(tracker.scope, record)
 
-    def _run_pause(self, tracker: ScopeTracker, record: Record, event: RunPause) -> Changes:
+    def _run_pause(self, tracker: ScopeTracker, record: events.Record, event: events.RunPause) -> Changes:
         """A run pauses: its pending calls wait, and all other calls get a placeholder."""
         pause = event.pause
         if record.path:
@@ -341,7 +311,7 @@ class Tracker:
         yield ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
 
 
-def _block(tracker: ScopeTracker, record: Record, event: BlockEvent) -> Changes:
+def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> Changes:
     """An event of a block."""
     yield from tracker.enter(record.turn, record.attempt)
     if tracker.turn is None and record.turn:
@@ -349,40 +319,40 @@ def _block(tracker: ScopeTracker, record: Record, event: BlockEvent) -> Changes:
     yield from tracker.feed(event)
 
 
-def _turn_start(tracker: ScopeTracker, record: Record, _: TurnStart) -> Changes:
+def _turn_start(tracker: ScopeTracker, record: events.Record, _: events.TurnStart) -> Changes:
     """A turn starts: everything that the turn before left open ends."""
     yield from tracker.end(CUT)
     yield from tracker.open_step(record.turn)
 
 
-def _turn_stop(tracker: ScopeTracker, _: Record, __: TurnStop) -> Changes:
+def _turn_stop(tracker: ScopeTracker, _: events.Record, __: events.TurnStop) -> Changes:
     """A turn has ended."""
     yield from tracker.end(CUT)
 
 
-def _attempt(tracker: ScopeTracker, record: Record, event: AttemptStart) -> Changes:
+def _attempt(tracker: ScopeTracker, record: events.Record, event: events.AttemptStart) -> Changes:
     """A request starts."""
     tracker.calls.own_tools = event.own_tools
     yield from tracker.enter(record.turn, record.attempt, is_start=True)
     yield Note(tracker.scope, record)
 
 
-def _retract(tracker: ScopeTracker, record: Record, event: AttemptRetract) -> Changes:
+def _retract(tracker: ScopeTracker, record: events.Record, event: events.AttemptRetract) -> Changes:
     """An attempt is retracted."""
     yield from tracker.retract(event.reason)
     yield Note(tracker.scope, record)
 
 
-def _status(tracker: ScopeTracker, record: Record, event: Status) -> Changes:
+def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) -> Changes:
     """A response starts or has ended; a second start retracts the first."""
     yield from tracker.enter(record.turn, record.attempt)
-    if event.status is ResponseStatus.STARTED:
+    if event.status is events.ResponseStatus.STARTED:
         yield from tracker.start()
     tracker.stop_reason = event.stop_reason or tracker.stop_reason
     yield Note(tracker.scope, record)
 
 
-def _tool_start(tracker: ScopeTracker, _: Record, event: ToolStart) -> Changes:
+def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart) -> Changes:
     """A tool starts. A call that was not shown yet is shown with its arguments."""
     call = event.call
     yield from tracker.end_call(call.id)
@@ -397,19 +367,19 @@ def _tool_start(tracker: ScopeTracker, _: Record, event: ToolStart) -> Changes:
         yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
 
 
-def _tool_progress(tracker: ScopeTracker, _: Record, event: ToolProgress) -> Changes:
+def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> Changes:
     """A tool reports progress."""
     waiting = tracker.calls.find(event.call_id)
     shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
     yield CallProgress(tracker.scope, shown, event.progress)
 
 
-def _tool_output(tracker: ScopeTracker, _: Record, event: ToolOutput) -> Changes:
+def _tool_output(tracker: ScopeTracker, _: events.Record, event: events.ToolOutput) -> Changes:
     """A result as the hooks left it."""
     yield from tracker.calls.answer(event.result)
 
 
-def _message_add(tracker: ScopeTracker, record: Record, event: MessageAdd) -> Changes:
+def _message_add(tracker: ScopeTracker, record: events.Record, event: events.MessageAdd) -> Changes:
     """Messages are added to the conversation, with the results that they hold."""
     for message in event.messages:
         for result in message.tool_results:
@@ -418,37 +388,37 @@ def _message_add(tracker: ScopeTracker, record: Record, event: MessageAdd) -> Ch
     yield Note(tracker.scope, record)
 
 
-HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, Record, Any], Changes]] = {
-    RunStart: Tracker._run_start,
-    RunResume: Tracker._run_start,
-    ToolStop: Tracker._tool_stop,
-    RunStop: Tracker._run_stop,
-    RunAbort: Tracker._run_abort,
-    RunRequeue: Tracker._run_requeue,
-    RunPause: Tracker._run_pause,
+HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, events.Record, Any], Changes]] = {
+    events.RunStart: Tracker._run_start,
+    events.RunResume: Tracker._run_start,
+    events.ToolStop: Tracker._tool_stop,
+    events.RunStop: Tracker._run_stop,
+    events.RunAbort: Tracker._run_abort,
+    events.RunRequeue: Tracker._run_requeue,
+    events.RunPause: Tracker._run_pause,
 }
 """What becomes of an event that concerns the run, or the scopes inside it."""
 
-IN_SCOPE: dict[type[object], Callable[[ScopeTracker, Record, Any], Changes]] = {
-    TurnStart: _turn_start,
-    TurnStop: _turn_stop,
-    AttemptStart: _attempt,
-    AttemptRetract: _retract,
-    Status: _status,
-    ToolStart: _tool_start,
-    ToolProgress: _tool_progress,
-    ToolOutput: _tool_output,
-    MessageAdd: _message_add,
+IN_SCOPE: dict[type[object], Callable[[ScopeTracker, events.Record, Any], Changes]] = {
+    events.TurnStart: _turn_start,
+    events.TurnStop: _turn_stop,
+    events.AttemptStart: _attempt,
+    events.AttemptRetract: _retract,
+    events.Status: _status,
+    events.ToolStart: _tool_start,
+    events.ToolProgress: _tool_progress,
+    events.ToolOutput: _tool_output,
+    events.MessageAdd: _message_add,
     **dict.fromkeys(BLOCK_EVENTS, _block),
 }
 """What becomes of an event that concerns its scope alone."""
 
 
-def replay_events(response: ResponseState) -> Iterator[BlockEvent]:
+def replay_events(response: ResponseState) -> Iterator[events.BlockEvent]:
     """Return the events that make the blocks of a response, each text in one delta; open blocks stay open.
 
     >>> from rxworker.state import step_response
-    >>> state = step_response(step_response(ResponseState(), TextDelta(0, "hel")), TextDelta(0, "lo"))
+    >>> state = step_response(step_response(ResponseState(), events.TextDelta(0, "hel")), events.TextDelta(0, "lo"))
     >>> [type(event).__name__ for event in replay_events(state)]
     ['BlockStart', 'TextDelta']
     """
@@ -456,30 +426,30 @@ def replay_events(response: ResponseState) -> Iterator[BlockEvent]:
         yield from _replay_block(block)
 
 
-def _replay_block(block: BlockState) -> Iterator[BlockEvent]:
+def _replay_block(block: BlockState) -> Iterator[events.BlockEvent]:
     index, kind = block.index, block.block_type
-    yield BlockStart(index, kind, block.metadata, block.echo, block.choice)
+    yield events.BlockStart(index, kind, block.metadata, block.echo, block.choice)
     delta = _DELTAS.get(kind)
     if delta is not None and block.text:
         yield delta(index, joined(block.text))
     yield from block.values
     if block.signature is not None:
-        yield SignatureDelta(index, block.signature)
+        yield events.SignatureDelta(index, block.signature)
     for citation in block.citations:
-        yield CitationDelta(index, citation)
+        yield events.CitationDelta(index, citation)
     if block.phase == "stopped":
-        yield BlockStop(index, kind, block.stop_reason, metadata=block.metadata)
+        yield events.BlockStop(index, kind, block.stop_reason, metadata=block.metadata)
     elif block.phase == "aborted":
-        yield BlockAbort(index, kind, block.reason)
+        yield events.BlockAbort(index, kind, block.reason)
 
 
 _DELTAS = {
-    BlockType.TEXT: TextDelta,
-    BlockType.TOOL_RESULT: TextDelta,
-    BlockType.THINKING: ThinkingDelta,
-    BlockType.REFUSAL: RefusalDelta,
-    BlockType.TOOL_USE: InputJsonDelta,
-    BlockType.SERVER_TOOL_USE: InputJsonDelta,
+    events.BlockType.TEXT: events.TextDelta,
+    events.BlockType.TOOL_RESULT: events.TextDelta,
+    events.BlockType.THINKING: events.ThinkingDelta,
+    events.BlockType.REFUSAL: events.RefusalDelta,
+    events.BlockType.TOOL_USE: events.InputJsonDelta,
+    events.BlockType.SERVER_TOOL_USE: events.InputJsonDelta,
 }
 
 

@@ -24,20 +24,8 @@ from typing import Annotated
 
 import anyio
 import msgspec
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
-from mcp.types import (
-    INVALID_PARAMS,
-    CallToolRequestParams,
-    CallToolResult,
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    InputRequests,
-    InputRequiredResult,
-    Tool,
-)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Meta, Struct
 from pydantic import ValidationError
@@ -128,10 +116,10 @@ class ServedTool:
         self.worker = worker
         self.output = None if worker.output is None else Output(worker.output)
 
-    def describe(self) -> Tool:
+    def describe(self) -> types.Tool:
         """The tool as a client lists it."""
         usual = f"Give a task to the agent {self.name!r}, and get its answer."
-        return Tool(
+        return types.Tool(
             name=self.name,
             description=self.worker.description or _docstring(self.worker.make) or usual,
             input_schema=INPUT_SCHEMA,
@@ -251,7 +239,9 @@ class Calls:
         self._tools = tools
         self._runs = runs
 
-    async def call(self, context: Context, params: CallToolRequestParams) -> CallToolResult | InputRequiredResult:
+    async def call(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Serve a call: start a run, or resume one that waits, and return its result.
 
         Raises:
@@ -261,7 +251,7 @@ class Calls:
         if tool is None:
             known = ", ".join(self._tools)
             name = one_line(params.name, 60)
-            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}; there are: {known}")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name}; there are: {known}")
         try:
             result = await self._call(tool, context, params)
         except MCPError:
@@ -278,13 +268,13 @@ class Calls:
                 extra={"error_id": number, "tool": tool.name},
             )
             result = error_result(f"The server failed; its log has the details under {number}.")
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             return result
-        return CallToolResult.model_validate(result, by_name=False)
+        return types.CallToolResult.model_validate(result, by_name=False)
 
     async def _call(
-        self, tool: ServedTool, context: Context, params: CallToolRequestParams
-    ) -> JsonObject | InputRequiredResult:
+        self, tool: ServedTool, context: Context, params: types.CallToolRequestParams
+    ) -> JsonObject | types.InputRequiredResult:
         if params.request_state is None:
             entry = await self._start(tool, tool.read(params.arguments))
         else:
@@ -300,8 +290,8 @@ class Calls:
             if not all(_can_show(context, form) for form in forms.values()):
                 return tool.failure(entry, NO_FORMS + _question(entry, pending))
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                requests: InputRequests = {k: ElicitRequest(params=f) for k, f in forms.items()}
-                return InputRequiredResult(input_requests=requests, request_state=entry.id)
+                requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
+                return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
             async with self._dismissed_when_cancelled(entry):
                 answers = {key: await _answer_to(context, form) for key, form in forms.items()}
             entry = await self._decide(entry.id, answers)
@@ -348,9 +338,9 @@ class Calls:
         entry = await self._runs.find_paused(run_id)
         pending = entry.pending
         keys = [_key_of(index) for index in pending.questions] or [APPROVAL]
-        given = [each for key in keys if isinstance(each := answers.get(key), ElicitResult)]
+        given = [each for key in keys if isinstance(each := answers.get(key), types.ElicitResult)]
         if len(given) < len(keys):
-            raise MCPError(INVALID_PARAMS, NO_ANSWER)
+            raise MCPError(types.INVALID_PARAMS, NO_ANSWER)
         if pending.questions and not any(each.action == "cancel" for each in given):
             replies: list[Decision | None] = [None] * len(pending.calls)
             for (index, question), answer in zip(pending.questions.items(), given, strict=True):
@@ -400,7 +390,7 @@ class Progress:
             await self._session.report_progress(self._number, message=hidden)
 
 
-Form = ElicitRequestFormParams | ElicitRequestURLParams
+Form = types.ElicitRequestFormParams | types.ElicitRequestURLParams
 
 
 def _key_of(index: int) -> str:
@@ -415,18 +405,18 @@ def _forms_of(entry: RunEntry, pending: PendingCalls) -> dict[str, Form]:
         about = f"{question.source} has a question, for {describe_call(pending.calls[index], MAX_FORM)}"
         message = clean(f"{about}\n{question.message}")
         forms[_key_of(index)] = (
-            ElicitRequestURLParams(message=message, url=question.url, elicitation_id=f"{entry.id}.{index}")
+            types.ElicitRequestURLParams(message=message, url=question.url, elicitation_id=f"{entry.id}.{index}")
             if question.schema is None
-            else ElicitRequestFormParams(message=message, requested_schema=question.schema)
+            else types.ElicitRequestFormParams(message=message, requested_schema=question.schema)
         )
-    return forms or {APPROVAL: ElicitRequestFormParams(message=_question(entry, pending), requested_schema=FORM)}
+    return forms or {APPROVAL: types.ElicitRequestFormParams(message=_question(entry, pending), requested_schema=FORM)}
 
 
-async def _answer_to(context: Context, form: Form) -> ElicitResult | None:
+async def _answer_to(context: Context, form: Form) -> types.ElicitResult | None:
     """The answer of the client's user to the form; ``None`` if the client sends something else."""
     session, request = context.session, context.request_id
     try:
-        if isinstance(form, ElicitRequestURLParams):
+        if isinstance(form, types.ElicitRequestURLParams):
             return await session.elicit_url(form.message, form.url, form.elicitation_id or "", request)
         return await session.elicit_form(form.message, form.requested_schema, request)
     except ValidationError:
@@ -442,7 +432,7 @@ def _can_show(context: Context, form: Form) -> bool:
     # A capability without modes means forms: it comes from before there was another mode.
     if forms is None or not can_ask:
         return False
-    if isinstance(form, ElicitRequestURLParams):
+    if isinstance(form, types.ElicitRequestURLParams):
         return forms.url is not None
     return forms.form is not None or forms.url is None
 

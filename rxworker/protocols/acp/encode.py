@@ -21,23 +21,11 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Audio, Content, Document, Image, Json, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import wire
-from rxworker.protocols.acp.wire import (
-    CallContent,
-    CallFields,
-    CallOpen,
-    CallUpdate,
-    ContentBlock,
-    Diff,
-    Location,
-    TextContent,
-    ToolKind,
-    Update,
-)
 from rxworker.protocols.common import RecordEncoder, media
 from rxworker.tools.reports import PATHS, FileEdit, Plan, edit_in, first_text, read_report
 from rxworker.views import changes
 
-KINDS: tuple[tuple[ToolKind, str], ...] = (
+KINDS: tuple[tuple[wire.ToolKind, str], ...] = (
     ("delete", "delete remove rm unlink"),
     ("move", "move rename mv"),
     ("edit", "edit write create patch apply replace insert append save"),
@@ -54,7 +42,7 @@ UNNAMED = "call"
 """The title of a call whose tool has no name."""
 
 
-def kind_of(name: str) -> ToolKind:
+def kind_of(name: str) -> wire.ToolKind:
     """The kind of a tool, which a client draws as an icon, from the words of its name.
 
     >>> kind_of("read_file"), kind_of("searchCode"), kind_of("forecast")
@@ -81,7 +69,7 @@ def title_of(call: ToolCall) -> str:
     return f"{name}: {line}" if line else name
 
 
-def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
+def call_fields(name: str, call: ToolCall, cwd: str) -> wire.CallFields:
     """The fields of a call that follow from its arguments.
 
     Args:
@@ -97,19 +85,20 @@ def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:
     path = first_text(arguments, PATHS)
     edit = edit_in(arguments) if kind == "edit" else None
     line = arguments.get("line")
-    return CallFields(
+    place = wire.Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None) if path else None
+    return wire.CallFields(
         tool_call_id=name,
         title=title_of(call),
         kind=kind,
         content=None if edit is None else [diff_of(edit, cwd)],
-        locations=[Location(absolute(path, cwd), line if type(line) is int and line >= 0 else None)] if path else None,
+        locations=[place] if place else None,
         raw_input=call.input,
     )
 
 
-def diff_of(edit: FileEdit, cwd: str) -> Diff:
+def diff_of(edit: FileEdit, cwd: str) -> wire.Diff:
     """An edit as a diff. The protocol requires absolute paths."""
-    return Diff(absolute(edit.path, cwd), edit.new_text, edit.old_text)
+    return wire.Diff(absolute(edit.path, cwd), edit.new_text, edit.old_text)
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -121,7 +110,7 @@ def absolute(path: str, cwd: str) -> str:
     return str(PurePath(cwd) / path)
 
 
-def read_prompt(blocks: Iterable[ContentBlock]) -> Message:
+def read_prompt(blocks: Iterable[wire.ContentBlock]) -> Message:
     """The message of a prompt. An embedded text is given to the model with its address; a link is only mentioned.
 
     Raises:
@@ -136,7 +125,7 @@ def read_prompt(blocks: Iterable[ContentBlock]) -> Message:
     return Message("user", content)
 
 
-def _read(block: ContentBlock) -> Content:
+def _read(block: wire.ContentBlock) -> Content:
     match block:
         case wire.TextContent(text=text):
             return Text(text)
@@ -162,7 +151,7 @@ def _embedded(resource: wire.ResourceContents) -> Content:
     return Text(f"[@{uri}, {media_type or 'of an unknown type'}, which cannot be shown]")
 
 
-def blocks_of(content: Iterable[Content]) -> Iterator[ContentBlock]:
+def blocks_of(content: Iterable[Content]) -> Iterator[wire.ContentBlock]:
     """The blocks that a client can show: texts, pictures and recordings.
 
     A file that is only named becomes a link or a text.
@@ -188,7 +177,7 @@ def blocks_of(content: Iterable[Content]) -> Iterator[ContentBlock]:
                 pass
 
 
-def result_blocks(result: ToolResult) -> list[ContentBlock]:
+def result_blocks(result: ToolResult) -> list[wire.ContentBlock]:
     """The content of a result of a call.
 
     >>> result_blocks(ToolResult("call_1", "rain"))
@@ -204,7 +193,7 @@ FROM_USER = ("send", "resume")
 """The sources of the messages that the user has sent to a run."""
 
 
-class AcpEncoder(RecordEncoder[Update]):
+class AcpEncoder(RecordEncoder[wire.Update]):
     """Encodes the records of one run as updates of a session.
 
     Args:
@@ -235,10 +224,10 @@ class AcpEncoder(RecordEncoder[Update]):
         # The calls that are shown.
         self._known: set[str] = set()
         # The output of a call before its last progress; a client replaces the whole content.
-        self._content: defaultdict[str, list[CallContent | Diff]] = defaultdict(list)
+        self._content: defaultdict[str, list[wire.CallContent | wire.Diff]] = defaultdict(list)
         self._edited: set[str] = set()
 
-    def feed(self, record: Record) -> list[Update]:
+    def feed(self, record: Record) -> list[wire.Update]:
         """Encode a record, which may give no updates."""
         event, updates = record.event, super().feed(record)
         if self._shows_user and not record.path and isinstance(event, RunStart | RunResume):
@@ -247,11 +236,11 @@ class AcpEncoder(RecordEncoder[Update]):
             updates[:0] = self._user(messages[len(messages) - added :], record)
         return updates
 
-    def _encode(self, change: changes.Change) -> Iterable[Update]:
+    def _encode(self, change: changes.Change) -> Iterable[wire.Update]:
         encode = HANDLERS.get(type(change))
         return () if encode is None else encode(self, change)
 
-    def _user(self, messages: tuple[Message, ...], record: Record) -> list[Update]:
+    def _user(self, messages: tuple[Message, ...], record: Record) -> list[wire.Update]:
         return [
             wire.UserChunk(block, f"{record.run_id}.{record.seq}.{place}")
             for place, message in enumerate(messages)
@@ -259,58 +248,58 @@ class AcpEncoder(RecordEncoder[Update]):
             for block in blocks_of(message.content)
         ]
 
-    def _begin(self, change: changes.ViewBegin) -> Iterable[Update]:
+    def _begin(self, change: changes.ViewBegin) -> Iterable[wire.Update]:
         self._known.update(waiting.id for waiting in change.pending)
         return ()
 
-    def _end(self, change: End) -> Iterable[Update]:
+    def _end(self, change: End) -> Iterable[wire.Update]:
         self.end = change
         return ()
 
     # Blocks
 
-    def _open(self, change: changes.BlockOpen) -> Iterator[Update]:
+    def _open(self, change: changes.BlockOpen) -> Iterator[wire.Update]:
         block = change.block
         if block.is_call:
             kind, title = kind_of(block.tool), block.tool or UNNAMED
-            yield self._shown(CallFields(block.id, title=title, kind=kind, status="pending"))
+            yield self._shown(wire.CallFields(block.id, title=title, kind=kind, status="pending"))
 
-    def _grow(self, change: changes.BlockGrow) -> Iterator[Update]:
+    def _grow(self, change: changes.BlockGrow) -> Iterator[wire.Update]:
         block = change.block
         if block.is_call or block.scope.id:
             self._pieces[block.id].append(change.text)
         elif block.block_type is BlockType.THINKING:
-            yield wire.ThoughtChunk(TextContent(change.text), block.id)
+            yield wire.ThoughtChunk(wire.TextContent(change.text), block.id)
         else:
-            yield wire.AgentChunk(TextContent(change.text), block.id)
+            yield wire.AgentChunk(wire.TextContent(change.text), block.id)
 
-    def _close(self, change: changes.BlockClose) -> Iterator[Update]:
+    def _close(self, change: changes.BlockClose) -> Iterator[wire.Update]:
         block = change.block
         text = "".join(self._pieces.pop(block.id, ()))
         if not block.is_call:
             call_id = block.scope.call_id
             if text and block.block_type is not BlockType.THINKING and call_id in self._known:
-                self._content[call_id].append(CallContent(TextContent(text)))
+                self._content[call_id].append(wire.CallContent(wire.TextContent(text)))
                 yield self._update(call_id)
         elif change.aborted is not None:
-            yield CallUpdate(block.id, status="failed")
+            yield wire.CallUpdate(block.id, status="failed")
         else:
             given = text if block.is_free_text else parse_arguments(text)
             yield self._described(block.id, ToolCall(block.id, block.tool, given))
 
-    def _retract(self, change: changes.Retract) -> Iterator[Update]:
+    def _retract(self, change: changes.Retract) -> Iterator[wire.Update]:
         for name in change.calls:
-            yield CallUpdate(name, status="failed")
+            yield wire.CallUpdate(name, status="failed")
         if change.blocks and not change.scope.id:
             text = f"[The response above is void, and is repeated: {change.reason}]"
-            yield wire.AgentChunk(TextContent(text), f"{change.blocks[0]}.void")
+            yield wire.AgentChunk(wire.TextContent(text), f"{change.blocks[0]}.void")
 
     # Calls
 
-    def _start(self, change: changes.CallStart) -> Iterator[Update]:
+    def _start(self, change: changes.CallStart) -> Iterator[wire.Update]:
         yield self._described(change.id, change.call, "in_progress")
 
-    def _progress(self, change: changes.CallProgress) -> Iterator[Update]:
+    def _progress(self, change: changes.CallProgress) -> Iterator[wire.Update]:
         match read_report(change.progress):
             case Plan(steps=steps):
                 yield wire.PlanUpdate([wire.PlanEntry(s.content, s.priority, s.status) for s in steps])
@@ -323,40 +312,42 @@ class AcpEncoder(RecordEncoder[Update]):
                 self._content[change.id].append(diff_of(edit, self._cwd))
                 yield self._update(change.id)
             case None:
-                yield self._update(change.id, CallContent(TextContent(_line(change.progress))))
+                yield self._update(change.id, wire.CallContent(wire.TextContent(_line(change.progress))))
 
-    def _result(self, change: changes.CallResult) -> Iterator[Update]:
+    def _result(self, change: changes.CallResult) -> Iterator[wire.Update]:
         result, name = change.result, change.id
         if name not in self._known:
             if change.is_placeholder:
                 return
             yield self._described(name, change.call or ToolCall(name, result.name, {}))
-        output = [CallContent(block) for block in result_blocks(result)]
-        yield CallUpdate(
+        output = [wire.CallContent(block) for block in result_blocks(result)]
+        yield wire.CallUpdate(
             name,
             status="failed" if result.is_error else "completed",
             content=[*self._content.pop(name, ()), *output],
             raw_output=result.text or None,
         )
 
-    def _described(self, name: str, call: ToolCall, status: wire.CallStatus | None = None) -> CallOpen | CallUpdate:
+    def _described(
+        self, name: str, call: ToolCall, status: wire.CallStatus | None = None
+    ) -> wire.CallOpen | wire.CallUpdate:
         fields = call_fields(name, call, self._cwd)
         if fields.content is not None:
             self._content[name] = list(fields.content)
         return self._shown(replace(fields, status=status))
 
-    def _shown(self, fields: CallFields) -> CallOpen | CallUpdate:
+    def _shown(self, fields: wire.CallFields) -> wire.CallOpen | wire.CallUpdate:
         """The next update of a call, with these fields."""
-        kind = CallUpdate if fields.tool_call_id in self._known else CallOpen
+        kind = wire.CallUpdate if fields.tool_call_id in self._known else wire.CallOpen
         self._known.add(fields.tool_call_id)
         return kind(**asdict(fields))
 
-    def _update(self, name: str, *last: CallContent) -> CallUpdate:
-        return CallUpdate(name, content=[*self._content[name], *last])
+    def _update(self, name: str, *last: wire.CallContent) -> wire.CallUpdate:
+        return wire.CallUpdate(name, content=[*self._content[name], *last])
 
     # Other events
 
-    def _note(self, change: changes.Note) -> Iterator[Update]:
+    def _note(self, change: changes.Note) -> Iterator[wire.Update]:
         record = change.record
         name = f"{record.run_id}.{record.seq}"
         match record.event:
@@ -364,14 +355,14 @@ class AcpEncoder(RecordEncoder[Update]):
                 if self._shows_user and source in FROM_USER and not record.path:
                     yield from self._user(messages, record)
             case HookMessage(level="message" | "system", content=content) if content:
-                yield wire.AgentChunk(TextContent(content), name)
+                yield wire.AgentChunk(wire.TextContent(content), name)
             case LimitReached(limit=limit) if not record.path:
                 self.limit = limit
             case _:
                 pass
 
 
-HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[Update]]] = {
+HANDLERS: dict[type[object], Callable[[AcpEncoder, Any], Iterable[wire.Update]]] = {
     changes.ViewBegin: AcpEncoder._begin,
     changes.BlockOpen: AcpEncoder._open,
     changes.BlockGrow: AcpEncoder._grow,

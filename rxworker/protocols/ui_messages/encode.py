@@ -10,20 +10,8 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
 
+from rxworker import events
 from rxworker.decisions import distinct
-from rxworker.events import (
-    BlockType,
-    Custom,
-    Error,
-    HookMessage,
-    HookVerdict,
-    LimitReached,
-    MessageAdd,
-    Record,
-    SharedStateChange,
-    SignatureDelta,
-    Usage,
-)
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.protocols.common import DONE, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
@@ -50,7 +38,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
             continues, ``last`` for the last one. The client runs only the calls that the last run waits for.
 
     Example:
-        >>> from rxworker.events import TextDelta
+        >>> from rxworker.events import Record, TextDelta
         >>> encoder = UiMessageEncoder("message-1")
         >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(part).__name__ for part in encoder.feed(record)]
@@ -174,17 +162,17 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
 
     def _open(self, change: changes.BlockOpen) -> Iterator[UiMessagePart]:
         block = change.block
-        if block.block_type is BlockType.THINKING:
+        if block.block_type is events.BlockType.THINKING:
             yield wire.ReasoningStart(block.id)
         elif block.is_call:
             yield from self._calls.open(change)
         else:
-            is_refusal = block.block_type is BlockType.REFUSAL
+            is_refusal = block.block_type is events.BlockType.REFUSAL
             yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
 
     def _grow(self, change: changes.BlockGrow) -> Iterator[UiMessagePart]:
         block = change.block
-        if block.block_type is BlockType.THINKING:
+        if block.block_type is events.BlockType.THINKING:
             yield wire.ReasoningDelta(block.id, change.text)
         elif block.is_call:
             yield from self._calls.grow(change)
@@ -194,7 +182,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
     def _extra(self, change: changes.BlockExtra) -> Iterator[UiMessagePart]:
         """A block has a signature, which is sent at its end, or a citation."""
         event = change.event
-        if isinstance(event, SignatureDelta):
+        if isinstance(event, events.SignatureDelta):
             self._signatures[change.block.id] = event.signature
             return
         url, title = event.citation.get("url"), event.citation.get("title")
@@ -214,7 +202,7 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         metadata: JsonObject | None = None
         if signature is not None:
             metadata = {"rxworker": {"signature": signature}}
-        is_thinking = block.block_type is BlockType.THINKING
+        is_thinking = block.block_type is events.BlockType.THINKING
         yield (wire.ReasoningEnd if is_thinking else wire.TextEnd)(block.id, metadata)
 
     # Calls
@@ -240,19 +228,19 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         event = record.event
         data_type = f"data-{type_name(event).replace('_', '-')}"
         match event:
-            case SharedStateChange() if not record.path:
+            case events.SharedStateChange() if not record.path:
                 self._shared = apply_change(self._shared, event)
                 yield Data("data-state", self._shared, "state")
-            case Usage():
+            case events.Usage():
                 name = "/".join(record.path) or "run"
                 yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
-            case MessageAdd():
+            case events.MessageAdd():
                 texts = [message.text for message in event.messages if message.text]
                 if texts:
                     yield Data("data-message", {"source": event.source, "texts": texts})
-            case Custom(name=name, data=data):
+            case events.Custom(name=name, data=data):
                 yield Data(f"data-{name}", data)
-            case HookMessage() | HookVerdict() | LimitReached() | Error():
+            case events.HookMessage() | events.HookVerdict() | events.LimitReached() | events.Error():
                 yield Data(data_type, event)
             case _:
                 yield Data(data_type, event, transient=True)
@@ -304,12 +292,12 @@ HEADERS: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, "X-Vercel-AI-UI-Me
 
 
 async def ui_message_stream(
-    batches: AsyncIterable[Sequence[Record]],
+    batches: AsyncIterable[Sequence[events.Record]],
     message_id: str | None = None,
     *,
     can_reset: bool = True,
     continues: bool = False,
-    before: Sequence[AsyncIterable[Sequence[Record]]] = (),
+    before: Sequence[AsyncIterable[Sequence[events.Record]]] = (),
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records, and `DONE` at the end.
 

@@ -23,28 +23,15 @@ from rxworker.providers.batch_decoder import Events
 from rxworker.providers.error_table import RETRYABLE_KINDS
 from rxworker.providers.failure import Failure, error_failure
 from rxworker.providers.gemini.wire import merge_usage
+from rxworker.providers.gemini_interactions import wire
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
-from rxworker.providers.gemini_interactions.wire import (
-    CANCELLED,
-    CONTINUES,
-    ENDS,
-    FAILED,
-    INTERACTION,
-    WHOLE,
-    WireEvent,
-    WireInteraction,
-    decode_event,
-    ended_failure,
-    read_stop,
-    read_usage,
-)
 from rxworker.providers.malformed import EventDecoder, Handlers
 from rxworker.providers.takes import made_id
 
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
 # of.
 TOKEN, OWNER = "continuation_token", "interaction_id"
-NOTHING = WireInteraction()
+NOTHING = wire.WireInteraction()
 
 
 class GeminiInteractionsDecoder(EventDecoder):
@@ -65,10 +52,10 @@ class GeminiInteractionsDecoder(EventDecoder):
     """
 
     _growing = ("text", "arguments")
-    _decode = staticmethod(decode_event)
-    _event = WireEvent
+    _decode = staticmethod(wire.decode_event)
+    _event = wire.WireEvent
     _whole = "interaction"
-    _known = INTERACTION
+    _known = wire.INTERACTION
 
     def __init__(self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False) -> None:
         super().__init__(new_id)
@@ -95,7 +82,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         """The bytes ended. Before the end of the interaction, that is an error."""
         if self._over:
             return ()
-        if self._status not in ENDS or self._broken:
+        if self._status not in wire.ENDS or self._broken:
             return self._fail(self._failure or self._cut())
         events: list[ResponseEvent] = []
         self._end(NOTHING, events)
@@ -103,14 +90,14 @@ class GeminiInteractionsDecoder(EventDecoder):
 
     # the interaction
 
-    def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _take_created(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         interaction = event.interaction or NOTHING
         if self.steps and word(interaction.id) != self._started:
             events += self.blocks.begin_again("the provider started the response again")
             self._begin()
         self._start(interaction, events)
 
-    def _start(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
+    def _start(self, interaction: wire.WireInteraction, events: list[ResponseEvent]) -> None:
         self._failure = None  # the stream goes on
         if self._started is None:
             self._started = word(interaction.id)
@@ -119,13 +106,13 @@ class GeminiInteractionsDecoder(EventDecoder):
             status = Status(ResponseStatus.STARTED, self._started or None, model or None)
             events.append(status)
 
-    def _take_status(self, event: WireEvent, events: list[ResponseEvent]) -> None:
-        self._start(WireInteraction(event.interaction_id), events)
+    def _take_status(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
+        self._start(wire.WireInteraction(event.interaction_id), events)
         self._status = word(event.status)
         self._token = word(event.continuation_token) or self._token
         self._usage = _with_usage(self._usage, event.usage)
 
-    def _take_completed(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _take_completed(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         interaction = event.interaction or NOTHING
         self._start(interaction, events)
         if not self.steps and isinstance(interaction.steps, list):
@@ -136,14 +123,14 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._token = word(interaction.continuation_token)
         self._end(interaction, events)
 
-    def _end(self, interaction: WireInteraction, events: list[ResponseEvent]) -> None:
+    def _end(self, interaction: wire.WireInteraction, events: list[ResponseEvent]) -> None:
         self._usage = _with_usage(self._usage, interaction.usage)
         status = self._status
-        if status in (FAILED, CANCELLED):
-            events += self._fail(self._failure or ended_failure(status, interaction.errors))
+        if status in (wire.FAILED, wire.CANCELLED):
+            events += self._fail(self._failure or wire.ended_failure(status, interaction.errors))
             return
         for step in self._open.values():
-            if status in WHOLE or isinstance(step, Output):
+            if status in wire.WHOLE or isinstance(step, Output):
                 self._stop_step(step, events)
             else:
                 step.abort(f"the interaction was cut: {status}", events)
@@ -151,16 +138,16 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._over = True
         named = word(interaction.id)
         echo: JsonObject | None = None
-        if self._token and status == CONTINUES:
+        if self._token and status == wire.CONTINUES:
             echo = {TOKEN: self._token, OWNER: named or self.response_id}
-        stop = read_stop(status, called=self._called, malformed=self._malformed)
+        stop = wire.read_stop(status, called=self._called, malformed=self._malformed)
         response_id = named if named != self._started else None
         ended = Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop, echo=echo)
         events.append(ended)
 
     # its steps
 
-    def _take_start(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _take_start(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         self._start(NOTHING, events)
         step = event.step or {}
         index = self.steps if event.index is None else event.index
@@ -171,7 +158,7 @@ class GeminiInteractionsDecoder(EventDecoder):
             before.abort("the provider started another step in its place", events)
         self._open[index] = self._new_step(step, events)
 
-    def _take_delta(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _take_delta(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         self._start(NOTHING, events)
         delta = event.delta or {}
         index = next(reversed(self._open), self.steps) if event.index is None else event.index
@@ -183,7 +170,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         if isinstance(event.metadata, dict):
             self._usage = _with_usage(self._usage, event.metadata.get("total_usage"))
 
-    def _take_stop(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _take_stop(self, event: wire.WireEvent, events: list[ResponseEvent]) -> None:
         index = next(reversed(self._open), self.steps) if event.index is None else event.index
         step = self._open.pop(index, None)
         if step is not None:
@@ -210,7 +197,7 @@ class GeminiInteractionsDecoder(EventDecoder):
         if self._usage == self._emitted_usage:
             return ()
         self._emitted_usage = self._usage
-        return (read_usage(self._usage),)
+        return (wire.read_usage(self._usage),)
 
     # what went wrong, and what does not fit
 

@@ -20,20 +20,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rxworker import errors
 from rxworker.decisions import Approve, ApproveAlways
 from rxworker.desk.conversation import OpenConversation, StoredConversation, conversations_in, new_conversation
-from rxworker.errors import (
-    ConfigurationError,
-    HookError,
-    InputRefusedError,
-    LimitExceededError,
-    LocalProtocolError,
-    ProviderError,
-    RunAbortedError,
-    RunCancelledError,
-    RxWorkerError,
-    TransportError,
-)
 from rxworker.events.pause import Question
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hub import Coalesce
@@ -137,7 +126,7 @@ class Sent:
         """
         try:
             future = run.send(message)
-        except LocalProtocolError:
+        except errors.LocalProtocolError:
             # The run has just ended, and the screen has not received its last records yet.
             if not run.done() and not is_ending:
                 raise
@@ -172,13 +161,17 @@ KINDS = {
     "timeout": ("The model took too long", "Try again."),
     "server": ("The model's server failed", "Try again."),
 }
-ADVICE: tuple[tuple[type[RxWorkerError], str, str], ...] = (
-    (InputRefusedError, "The message was not accepted", "Change it, and send it again."),
-    (ConfigurationError, "A setting is missing", "Leave, set it, and start the app again."),
-    (TransportError, "No connection", "Check the address and the network, then try again."),
-    (LimitExceededError, "A limit was reached", "Send a message to continue, or give the worker a higher {0.limit}."),
-    (HookError, "The hook {0.hook} failed", "Fix it, or remove it."),
-    (RunAbortedError, "A hook ended the run", "Rephrase the message."),
+ADVICE: tuple[tuple[type[errors.RxWorkerError], str, str], ...] = (
+    (errors.InputRefusedError, "The message was not accepted", "Change it, and send it again."),
+    (errors.ConfigurationError, "A setting is missing", "Leave, set it, and start the app again."),
+    (errors.TransportError, "No connection", "Check the address and the network, then try again."),
+    (
+        errors.LimitExceededError,
+        "A limit was reached",
+        "Send a message to continue, or give the worker a higher {0.limit}.",
+    ),
+    (errors.HookError, "The hook {0.hook} failed", "Fix it, or remove it."),
+    (errors.RunAbortedError, "A hook ended the run", "Rephrase the message."),
 )
 KEPT = "The conversation is kept."
 
@@ -190,11 +183,11 @@ def advise(error: BaseException, line: str) -> tuple[str, str]:
         error: The exception that ended the run.
         line: The error in one line.
 
-    >>> advise(ProviderError("no", kind="rate_limit", retry_after=20.0), "slow down")[1]
+    >>> advise(errors.ProviderError("no", kind="rate_limit", retry_after=20.0), "slow down")[1]
     'slow down\nWait 20 s, then try again. The conversation is kept.'
     """
     title, todo = _advice(error)
-    if isinstance(error, RxWorkerError) and error.retry_after:
+    if isinstance(error, errors.RxWorkerError) and error.retry_after:
         todo = todo.replace("Wait a moment", f"Wait {error.retry_after:.0f} s")
     request = getattr(error, "request_id", None)
     text = f"{line} (request {request})" if request and str(request) not in line else line
@@ -202,7 +195,7 @@ def advise(error: BaseException, line: str) -> tuple[str, str]:
 
 
 def _advice(error: BaseException) -> tuple[str, str]:
-    if isinstance(error, ProviderError) and error.kind in KINDS:
+    if isinstance(error, errors.ProviderError) and error.kind in KINDS:
         return KINDS[error.kind]
     for kind, title, todo in ADVICE:
         if isinstance(error, kind):
@@ -354,7 +347,7 @@ class TerminalSession:
         """
         model, worker = self.worker.model, self.worker
         if isinstance(model, Client) and any(not isinstance(each, Text) for each in message.content):
-            with suppress(ConfigurationError):  # such as a missing key, which the run reports
+            with suppress(errors.ConfigurationError):  # such as a missing key, which the run reports
                 model.provider.request(Conversation((message,)), (), worker.options)
 
     def begin(self, message: Message) -> None:
@@ -470,9 +463,9 @@ class TerminalSession:
         if model is None:
             provider, _, its_name = name.partition("/")
             if not (provider and its_name):
-                raise ConfigurationError("write it as provider/name, such as anthropic/claude-sonnet-5-5")
+                raise errors.ConfigurationError("write it as provider/name, such as anthropic/claude-sonnet-5-5")
             if self._find_model is None:
-                raise ConfigurationError(f"{name} is not one of the models of this app")
+                raise errors.ConfigurationError(f"{name} is not one of the models of this app")
             model = self._find_model(provider, its_name)
         found = model_name(model)
         self.models[found] = model
@@ -575,13 +568,13 @@ class TerminalSession:
         self.active, self.finished = None, False
         try:
             await ended
-        except RunCancelledError:
+        except errors.RunCancelledError:
             pass
         except Exception as error:
             lane = self.error_lane(error)
         else:
             self.finished = self.paused is None
-        with suppress(RxWorkerError):
+        with suppress(errors.RxWorkerError):
             await self.opened.refresh()
         if self.paused is None:
             self.pause_requested = False
@@ -599,6 +592,6 @@ def model_name(model: Model) -> str:
 
 
 def _plain(error: BaseException) -> str:
-    if isinstance(error, RxWorkerError):
+    if isinstance(error, errors.RxWorkerError):
         return str(error)
     return f"{type(error).__qualname__}: {error}" if str(error) else type(error).__qualname__

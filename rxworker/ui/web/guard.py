@@ -19,18 +19,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from rxworker.errors import (
-    CommandConflictError,
-    ConfigurationError,
-    DecisionError,
-    InputRefusedError,
-    LeaseHeldError,
-    LocalProtocolError,
-    LogError,
-    RemoteProtocolError,
-    RunStatusError,
-    RxWorkerError,
-)
+from rxworker import errors
 from rxworker.protocols.openai.chat import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.boards.links import PREFIX, Links
@@ -315,15 +304,15 @@ class Guard:
         return await handle(request)
 
 
-_REFUSALS: Sequence[tuple[type[RxWorkerError], int, str]] = (
-    (InputRefusedError, 400, "input_refused"),
-    (DecisionError, 400, "bad_decision"),
-    (RemoteProtocolError, 400, "bad_request"),
-    (LocalProtocolError, 409, "conflict"),
+_REFUSALS: Sequence[tuple[type[errors.RxWorkerError], int, str]] = (
+    (errors.InputRefusedError, 400, "input_refused"),
+    (errors.DecisionError, 400, "bad_decision"),
+    (errors.RemoteProtocolError, 400, "bad_request"),
+    (errors.LocalProtocolError, 409, "conflict"),
     # another client was faster
-    (CommandConflictError, 409, "conflict"),
-    (LeaseHeldError, 409, "conflict"),
-    (RunStatusError, 409, "conflict"),
+    (errors.CommandConflictError, 409, "conflict"),
+    (errors.LeaseHeldError, 409, "conflict"),
+    (errors.RunStatusError, 409, "conflict"),
 )
 """The status and the code of errors that a client can do something about, the first that fits."""
 
@@ -339,11 +328,11 @@ def _answer(request: WebRequest, error: Exception | SystemExit) -> web.Response:
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
         return response
-    is_own = isinstance(error, ConfigurationError) and not isinstance(error, InputRefusedError)
+    is_own = isinstance(error, errors.ConfigurationError) and not isinstance(error, errors.InputRefusedError)
     for kind, status, code in () if is_own else _REFUSALS:  # the client can do nothing about one of the program
         if isinstance(error, kind):
-            return error_response(status, code, error.message if kind is InputRefusedError else str(error))
-    if isinstance(error, LogError):
+            return error_response(status, code, error.message if kind is errors.InputRefusedError else str(error))
+    if isinstance(error, errors.LogError):
         logger.error(
             "%s %s failed: %s",
             request.method,
