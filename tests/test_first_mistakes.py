@@ -129,7 +129,8 @@ def test_a_program_imports_what_it_uses_and_no_more() -> None:
     from rxworker import Worker
     from rxworker import boards, log, testing
     Worker(testing.ScriptedModel(["Hi."]), log=log.MemoryLog()).run_sync("Hi")
-    assert not {"aiohttp", "nats", "psycopg"} & {*sys.modules}
+    from rxworker.cli import main, protocols, runs, work
+    assert not {"aiohttp", "mcp", "nats", "psycopg", "textual"} & {*sys.modules}
     from rxworker.transport import Client, HttpTransport
     from rxworker.providers import Anthropic
     assert isinstance(Client(Anthropic("a-model", api_key="k")).transport, HttpTransport)

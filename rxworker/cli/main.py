@@ -405,8 +405,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser], None]]] = {
     "docs": ("docs:docs", _add_docs),
     "providers": ("check:providers", _add_providers),
     "new": ("new:new", _add_new),
-    "work": ("serve:work", _add_work),
-    "submit": ("serve:submit", _add_submit),
+    "work": ("work:work", _add_work),
+    "submit": ("work:submit", _add_submit),
 }
 """The function of each command in a module of this package, and what adds its options."""
 

@@ -2,7 +2,8 @@
 
 ``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP.
 
-The scripted model of ``--demo`` is imported on demand: the testing kit takes a while.
+The scripted model of ``--demo`` and the server of MCP are imported on demand: an editor waits for the start, and the
+package mcp takes most of a second.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from rxworker.adapters.acp import serve_acp
-from rxworker.adapters.mcp import McpServer, McpWorker
 from rxworker.cli.process import MISUSED, CommandError, misuse, run_until_stopped, write_error, write_line
 from rxworker.cli.resolve import WorkerOptions, by_name, import_maker, import_object, name_of, settings_of
 from rxworker.log import open_log
 from rxworker.ui.clean import one_line
 from rxworker.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from rxworker.adapters.mcp import McpWorker
 
 NAME = "worker"
 """The name of the tool of a provider's model, unless another is given."""
@@ -47,6 +51,8 @@ def mcp(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
+    from rxworker.adapters.mcp import McpServer, McpWorker
+
     host, port = (http and http[0]) or "127.0.0.1", http[1] if http else 0
     settings = settings_of(f"--http {host}:{port}", host, token_env, allowed_hosts)
     served = [_import_worker(given) for given in makers]
@@ -77,6 +83,8 @@ def mcp(
 
 def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
     """The name and the worker of an argument."""
+    from rxworker.adapters.mcp import McpWorker
+
     name, _, path = given.rpartition("=")
     found = import_object(one_line(given, 80), path, "my_workers:make_clerk")
     made = found if isinstance(found, McpWorker) else import_maker(path)

@@ -3,8 +3,6 @@
 The demonstration is the same page with a scripted model, and three watchers of different speeds at each run. A run
 starts with the server, and the page is opened on it. Every question plays the script again, and the run waits in the
 middle until the user approves a call.
-
-``rxworker work``: runs of a queue, in any number of processes on any number of machines; and ``rxworker submit``.
 """
 
 from __future__ import annotations
@@ -19,12 +17,11 @@ from typing import Unpack
 
 from rxworker.boards import Dashboard, Webhook
 from rxworker.cli.demo_script import PRICES, QUESTION, SCRIPTED, WORKER, demo_worker
-from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_async, run_until_stopped, write_line
+from rxworker.cli.process import MISUSED, CommandError, open_patiently, run_until_stopped, write_line
 from rxworker.cli.resolve import (
     WorkerOptions,
     by_name,
     dashboard_of,
-    import_maker,
     import_named,
     misuse,
     parameters_of,
@@ -33,18 +30,13 @@ from rxworker.cli.resolve import (
 )
 from rxworker.errors import RxWorkerError
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
-from rxworker.log import RunInfo, open_log
+from rxworker.log import RunInfo
 from rxworker.run.run import Run
 from rxworker.ui.web import Settings, WebServer, Workers
-from rxworker.ui.web.http.responses import CLOSING, STARTING
 from rxworker.ui.web.runs.store import OnRun
 from rxworker.ui.web.runs.workers import DEFAULT_NAME
-from rxworker.ui.web.server import serve_health
 from rxworker.ui.web.state import ServerOptions
 from rxworker.worker import QueuedWorker
-from rxworker.worker import submit as submit_run
-from rxworker.worker import work as work_on
-from rxworker.worker.worker import Worker
 
 
 def serve(
@@ -255,81 +247,3 @@ async def watch(run: Run[object], name: str, delivery: Delivery, rest: float) ->
     with suppress(RxWorkerError):
         async for _ in run.watch(delivery, name=name):
             await asyncio.sleep(rest)
-
-
-def work(
-    address: str,
-    maker: str,
-    *,
-    concurrency: int = 8,
-    kinds: Sequence[str] = (),
-    tenant_cap: int | None = None,
-    drain: float = 20.0,
-    health: tuple[str | None, int] | None = None,
-) -> int:
-    """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
-
-    Its arguments are the options of the command; see ``rxworker work --help``.
-
-    Returns:
-        0 if it ended after SIGTERM.
-
-    Raises:
-        CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.
-        KeyboardInterrupt: Ctrl-C was pressed.
-    """
-    found = import_maker(maker)
-
-    def make(info: RunInfo) -> Worker | None:
-        return found(info) if parameters_of(found) else found()
-
-    async def main() -> None:
-        obstacle, opened = STARTING, None
-        async with AsyncExitStack() as stack:
-            if health is not None:
-                serving = serve_health(*health, lambda: obstacle, lambda: opened)
-                port = await stack.enter_async_context(serving)
-                write_line(f"Its health is on port {port}: /healthz and /readyz.")
-            log = opened = await stack.enter_async_context(await open_patiently(address))
-            write_line(f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over.")
-            working = asyncio.create_task(
-                work_on(
-                    log,
-                    make,
-                    concurrency=concurrency,
-                    kinds=kinds,
-                    tenant_cap=tenant_cap,
-                    drain=drain,
-                    on_run=lambda run: write_line(f"{run.id} taken"),
-                )
-            )
-            obstacle = ""
-            try:
-                await asyncio.wait({working})
-            finally:
-                obstacle = CLOSING
-                working.cancel()
-                await asyncio.gather(working, return_exceptions=True)
-            working.result()
-
-    return run_until_stopped(main)
-
-
-def submit(
-    address: str, text: str, *, kind: str = "", tenant: str = "", priority: int = 0, run_id: str | None = None
-) -> int:
-    """Store a run for ``rxworker work``, and print its id.
-
-    Its arguments are the options of the command; see ``rxworker submit --help``.
-
-    Raises:
-        ConfigurationError: The id is invalid.
-        LogError: The log cannot be written, or has another run under this id.
-    """
-
-    async def main() -> None:
-        async with open_log(address) as log:
-            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority, run_id=run_id))
-
-    run_async(main())
-    return 0

@@ -12,7 +12,7 @@ from rxworker import Session, Worker, tool
 from rxworker.decisions import Approve
 from rxworker.errors import LogError
 from rxworker.events import RunResume, RunStart
-from rxworker.log import EventLog, MemoryLog, export_run, fork_run, import_run
+from rxworker.log import EventLog, MemoryLog, base, export_run, fork_run, import_run
 from rxworker.log.format import record_of
 from rxworker.messages import Conversation
 from rxworker.resume.stored import read_run
@@ -183,7 +183,10 @@ async def test_runs_that_resume_each_other_store_their_conversation_once(open_st
         assert await conversation_of(log, result.run_id) == last
 
 
-async def test_a_run_is_not_deleted_while_one_that_continues_it_begins(open_store: OpenLog) -> None:
+async def test_a_run_is_not_deleted_while_one_that_continues_it_begins(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "FEW", 2)  # attempts
     async with open_store() as log:
         if not log.keeps_bases:
             return

@@ -545,7 +545,7 @@ async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
     open_store: OpenLog, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "FEW", few)
-    lease = 1.2
+    lease = 0.8
     async with open_store(lease=lease) as log, open_store(lease=lease) as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process
         claim = await begun(log)
@@ -599,7 +599,7 @@ async def test_an_owner_learns_that_another_process_watches(open_store: OpenLog)
 
 
 async def test_a_lease_is_kept_while_a_tool_blocks_the_loop(open_store: OpenLog) -> None:
-    lease, seconds = (15.0, 20.0) if IS_WHOLE else (0.3, 0.8)
+    lease, seconds = (15.0, 20.0) if IS_WHOLE else (0.3, 0.5)
     async with open_store(lease=lease) as log, open_store() as other:
         claim = await begun(log)
         log.heartbeat.add(claim, lambda: None)

@@ -18,7 +18,7 @@ from rxworker.testing import ScriptedModel, call
 from tests.log.conftest import NewAddress
 from tests.log.test_conformance import RUN, begun, entries
 
-LEASE = 0.15
+LEASE = 0.1
 
 
 class Desk:

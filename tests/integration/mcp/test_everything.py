@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,11 +20,11 @@ from rxworker.messages import Image, Message, Text, ToolCall, ToolResult
 from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, Reply, ScriptedModel, call, lint, say
 from rxworker.testing.reply import Call
-from rxworker.tools import Toolbox, mcp_client, mcp_tools
+from rxworker.tools import Tool, Toolbox, mcp_client, mcp_tools
 from rxworker.tools.run import run_call
 from rxworker.worker import Decision
 
-pytest.importorskip("mcp")
+stdio = pytest.importorskip("mcp.client.stdio")
 
 HERE = Path(__file__).parent
 SERVER = Path("node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
@@ -37,8 +38,9 @@ def missing(what: str) -> None:
 
 
 @pytest.fixture
-def command() -> list[str]:
-    """How the server is started."""
+def command(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How the server is started. One that still does something when its input ends is soon terminated."""
+    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.1)
     node = shutil.which("node")
     if node is None:
         missing("server-everything needs node, which is not installed")
@@ -52,51 +54,45 @@ def command() -> list[str]:
     return [str(node), str(script), "stdio"]
 
 
-async def run_with(command: list[str], *replies: Reply) -> list[ToolResult]:
+async def run_with(tools: Sequence[Tool], *replies: Reply) -> list[ToolResult]:
     """The results of what a model calls, one response for each reply."""
-    async with mcp_tools(command) as tools:
-        worker = Worker(ScriptedModel([*replies, say("Done.")]), tools=tools)
-        run = worker.run("go")
-        records: list[Record] = []
-        run.subscribe(records.append, lambda _: None)
-        result = await run
-    assert lint(records) == []
+    run = Worker(ScriptedModel([*replies, say("Done.")]), tools=tools).run("go")
+    result = await run
+    assert lint([record async for record in run]) == []
     return [r for message in result.conversation.messages for r in message.tool_results]
 
 
-async def test_its_tools_have_names_texts_and_schemas(command: list[str]) -> None:
+async def test_its_tools_are_called(command: list[str]) -> None:
     async with mcp_tools(command) as tools:
         metas = {tool.meta.name: tool.meta for tool in tools}
-    echo = metas["echo"]
-    assert echo.description
-    properties: Any = echo.input_schema["properties"]
-    assert properties["message"]["type"] == "string"
-    assert len(metas) >= 10
-    Worker(ScriptedModel([]), tools=tools)
-
-
-async def test_a_call_comes_back_with_text(command: list[str]) -> None:
-    (result,) = await run_with(command, call("echo", message="hello"))
-    assert (result.text, result.is_error) == ("Echo: hello", False)
-
-
-async def test_an_image_comes_back_as_an_image(command: list[str]) -> None:
-    (result,) = await run_with(command, call("get-tiny-image"))
-    images = [part for part in result.content if isinstance(part, Image)]
-    assert [image.media_type for image in images] == ["image/png"]
-    assert images[0].data
-    assert any(isinstance(part, Text) for part in result.content)
-
-
-async def test_what_it_reports_as_an_error_is_one(command: list[str]) -> None:
-    (result,) = await run_with(command, call("get-sum", a="x"))
-    assert result.is_error
-    assert "a" in result.text
-
-
-async def test_resources_come_back_as_their_text(command: list[str]) -> None:
-    (result,) = await run_with(command, call("get-resource-reference", resourceType="Text", resourceId=1))
-    assert "Resource 1" in result.text
+        assert len(metas) >= 10
+        echo = metas["echo"]
+        assert echo.description
+        properties: Any = echo.input_schema["properties"]
+        assert properties["message"]["type"] == "string"
+        text, image, error, resource = await run_with(
+            tools,
+            call("echo", message="hello"),
+            call("get-tiny-image"),
+            call("get-sum", a="x"),
+            call("get-resource-reference", resourceType="Text", resourceId=1),
+        )
+        assert (text.text, text.is_error) == ("Echo: hello", False)
+        [picture] = [part for part in image.content if isinstance(part, Image)]
+        assert picture.media_type == "image/png"
+        assert picture.data
+        assert any(isinstance(part, Text) for part in image.content)
+        assert error.is_error
+        assert "a" in error.text
+        assert "Resource 1" in resource.text
+        # Many side by side.
+        calls = tuple(Call("get-sum", {"a": n, "b": n}) for n in range(20))
+        results = await run_with(tools, Reply(tool_calls=calls))
+        assert [f" {2 * n}." in result.text for n, result in enumerate(results)] == [True] * 20
+        # A question that could belong to two calls is cancelled.
+        asking = (Call("trigger-elicitation-request"), Call("trigger-elicitation-request"))
+        results = await run_with(tools, Reply(tool_calls=asking))
+        assert ["User cancelled" in each.text for each in results] == [True, True]
 
 
 async def test_its_resources_and_prompts_are_read(command: list[str]) -> None:
@@ -122,12 +118,6 @@ async def test_its_resources_and_prompts_are_read(command: list[str]) -> None:
         assert "Resource 7" in resource.text
 
 
-async def test_calls_run_side_by_side(command: list[str]) -> None:
-    calls = tuple(Call("get-sum", {"a": n, "b": n}) for n in range(20))
-    results = await run_with(command, Reply(tool_calls=calls))
-    assert [f" {2 * n}." in result.text for n, result in enumerate(results)] == [True] * 20
-
-
 async def test_progress_is_shown_and_a_cancelled_call_ends(command: list[str]) -> None:
     async with mcp_tools(command, only=["trigger-long-running-operation"]) as tools:
         slow = call("trigger-long-running-operation", duration=60, steps=600)
@@ -144,15 +134,14 @@ async def test_progress_is_shown_and_a_cancelled_call_ends(command: list[str]) -
 
 async def test_an_image_reaches_both_providers(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    for make in (Anthropic, OpenAIChat):
-        replies = [call("get-tiny-image"), say("A picture.")]
-        with ReplayServer(replies) as server:
-            provider = make("a-model", api_key="none", base_url=server.base_url)
-            async with mcp_tools(command, only=["get-tiny-image"]) as tools:
+    async with mcp_tools(command, only=["get-tiny-image"]) as tools:
+        for make in (Anthropic, OpenAIChat):
+            with ReplayServer([call("get-tiny-image"), say("A picture.")]) as server:
+                provider = make("a-model", api_key="none", base_url=server.base_url)
                 assert (await Worker(provider, tools=tools).run("show")).text == "A picture."
-            body = str(server.requests[1].body)
-        assert "iVBORw0KGgo" in body
-        assert "image/png" in body
+                body = str(server.requests[1].body)
+            assert "iVBORw0KGgo" in body
+            assert "image/png" in body
 
 
 QUESTIONS: list[tuple[Reply, list[Decision], str]] = [
@@ -205,12 +194,6 @@ async def test_a_call_that_waits_with_a_closed_connection_is_lost_and_not_made_a
     [answer] = [r for m in result.conversation.messages for r in m.tool_results]
     assert answer.is_error
     assert "the call cannot go on, and it was not made again" in answer.text
-
-
-async def test_a_question_that_could_belong_to_two_calls_is_cancelled(command: list[str]) -> None:
-    calls = (Call("trigger-elicitation-request"), Call("trigger-elicitation-request"))
-    results = await run_with(command, Reply(tool_calls=calls))
-    assert ["User cancelled" in each.text for each in results] == [True, True]
 
 
 async def test_updates_of_its_resources_are_a_stream(command: list[str]) -> None:
