@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 from operator import add
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -28,9 +29,11 @@ from rxworker.boards.clock import LATEST
 from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, View, WorkerGroup
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
+    Annotation,
     AttemptRetract,
     AttemptStart,
     BlockStop,
+    Custom,
     CustomEvent,
     Event,
     Fork,
@@ -473,6 +476,35 @@ def count(kind: type[Event | CustomEvent], *, nested: bool | None = None) -> Ope
     return pipeline
 
 
+def annotated(name: str) -> Operator[Record, dict[str, int]]:
+    """How many annotations of a name there were so far, by their values; see `EventLog.annotate`.
+
+    --a-------b-------a-------|       a and b are of the name, with the values good and poor
+    [ annotated("rating") ]
+    --good 1--poor 1--good 2--|       (each emission has all counts)
+
+    Args:
+        name: The name, such as ``rating``.
+
+    Example:
+        >>> board = Dashboard([panel("Ratings", annotated("rating"))])
+        >>> rated = [Annotation("rating", value).custom for value in ("good", "poor", "good")]
+        >>> board.at([Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(rated, 1)])[0].value
+        {'good': 2, 'poor': 1}
+    """
+
+    def add(counts: dict[str, int], each: Annotation) -> dict[str, int]:
+        value = each.value if isinstance(each.value, str) else msgspec.json.encode(each.value).decode()
+        known = value if value in counts or len(counts) < MAX_GROUPS else OTHERS
+        return {**counts, known: counts.get(known, 0) + 1}
+
+    def pipeline(records: Observable[Record]) -> Observable[dict[str, int]]:
+        given = records.pipe(events(), only(Annotation), ops.filter(lambda each: each.name == name))
+        return given.pipe(ops.scan(add, dict[str, int]()))
+
+    return pipeline
+
+
 def tokens(records: Observable[Record]) -> Observable[int]:
     """The tokens so far, read and written."""
 
@@ -905,7 +937,8 @@ class _Line(Decoder[Record, RunLine]):
         if self._began is None:
             self._began = data.time
             line = replace(line, run=data.run_id)
-        self._line = line = replace(line, seconds=data.time - self._began)
+        if event.__class__ is not Custom:  # an annotation after the end makes no run longer
+            self._line = line = replace(line, seconds=data.time - self._began)
         if not is_block_event(event):
             self._line = line = self._stepped(line, data)
         return (line,)
@@ -1292,12 +1325,13 @@ QUALITY = Dashboard(
         panel("Error rate of tools", error_rate("tools"), unit="%"),
         panel("Error rate by tool", error_rate("tools"), view="bar", unit="%", group=tool_of),
         panel("Runs", runs_by_status),
+        panel("Ratings", annotated("rating"), view="bar"),
         panel("Retries by model", _RETRIES, view="bar", group=model_of),
         panel("Retractions by model", count(AttemptRetract), view="bar", group=model_of),
     ],
     title="Quality",
 )
-"""How often runs and tools fail, and how often requests are repeated and answers retracted."""
+"""How often runs and tools fail, requests are repeated and answers retracted, and how runs are rated."""
 TOOLS = Dashboard(
     [
         *_by_tool(),
@@ -1359,6 +1393,7 @@ __all__ = [
     "USAGE",
     "RunLine",
     "a_minute",
+    "annotated",
     "by_time",
     "cache_share",
     "cost",

@@ -177,6 +177,8 @@ def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[events.Record, R]:
                 return
             fold = folds.get(record.run_id)
             if fold is None:
+                if record.event.__class__ is events.Custom:  # an annotation after the end
+                    return
                 fold = folds[record.run_id] = make()
             for row in fold(record):
                 observer.on_next(row)

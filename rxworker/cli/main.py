@@ -371,6 +371,12 @@ def _add_runs(runs: Parser) -> None:
                 add("text", metavar="TEXT", help="the message")
             case "cancel" | "requeue":
                 add("--reason", metavar="TEXT", help="why; it is stored")
+            case "annotate":
+                add("name", metavar="NAME", help="what is judged, such as rating or correct")
+                add("value", metavar="VALUE", help="JSON, such as 5 or false; otherwise a text")
+                add("--comment", metavar="TEXT", help="why; it is stored")
+                add("--by", metavar="NAME", help="the person or the program")
+                add("--seq", metavar="SEQ", type=_positive, help="the record that it is about; by default the run")
             case "decide":
                 for verb in ("approve", "deny"):
                     about = f"{verb} this call; may be given several times"

@@ -9,17 +9,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from reactivex import operators as ops
 
 from rxworker.adapters.logs import escape_controls
 from rxworker.cli.process import MISUSED, CommandError, read_file, run_async, write_line
 from rxworker.decisions import Approve, ApproveAlways, Decision, Deny, PendingCalls, assign, read_resume
 from rxworker.errors import CommandConflictError, ConfigurationError, RunCancelledError
-from rxworker.events import Record
+from rxworker.events import Annotation, Record
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
 from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
+from rxworker.messages import Json
 from rxworker.protocols import encode_record
+from rxworker.protocols.native import encode_json
 from rxworker.state import fold_run
 from rxworker.turn.result import Paused
 from rxworker.ui.clean import clean, one_line
@@ -77,6 +80,16 @@ async def _fork(log: EventLog, run_id: str, at: int | None = None) -> None:
 async def _requeue(log: EventLog, run_id: str, reason: str = BY_COMMAND) -> None:
     await log.requeue(run_id, reason=reason)
     write_line(f"{run_id} is queued for a process that has its tools; list shows why it still waits")
+
+
+async def _annotate(
+    log: EventLog, run_id: str, name: str, value: str, comment: str = "", by: str = "", seq: int = 0
+) -> None:
+    given: Json = value
+    with suppress(msgspec.DecodeError):
+        given = msgspec.json.decode(value)
+    await log.annotate(run_id, Annotation(name, given, comment, by, seq))
+    write_line(f"{run_id} has a new annotation: {one_line(f'{name} {encode_json(given).decode()}', WIDTH)}")
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
@@ -212,7 +225,8 @@ def _line(info: RunInfo, status: str, resumed: str) -> str:
 
 
 async def _show(log: EventLog, run_id: str) -> None:
-    state = fold_run(list(records_of([entry async for entry in log.read(run_id)], run_id)))
+    records = list(records_of([entry async for entry in log.read(run_id)], run_id))
+    state = fold_run(records)
     for message in state.conversation.messages:
         for text in filter(None, [message.text]):
             write_line(f"{message.role}: {clean(text)}")
@@ -221,6 +235,9 @@ async def _show(log: EventLog, run_id: str) -> None:
         for result in message.tool_results:
             mark = "failed" if result.is_error else "result"
             write_line(f"{mark}: {clean(result.text)}")
+    for each in filter(None, [Annotation.of(record.event) for record in records]):
+        by, about = each.by and f" by {each.by}", f"{each.name} {encode_json(each.value).decode()} {each.comment}"
+        write_line(f"annotation{clean(by)}: {clean(about).strip()}")
     reason = f" ({clean(state.reason)})" if state.reason else ""
     write_line(
         f"-- {state.status}{reason}: {state.turns} turns, {state.all_tool_calls} tool calls, "
@@ -300,6 +317,7 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "cancel": _cancel,
     "decide": _decide,
     "requeue": _requeue,
+    "annotate": _annotate,
     "export": _export,
     "import": _import,
     "delete": _delete,

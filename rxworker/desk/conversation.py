@@ -73,7 +73,7 @@ def conversations_in(infos: Iterable[RunInfo]) -> list[StoredConversation]:
         if not info.row.outer:
             found.setdefault(conversation_id(info), []).append(info)
     every = [StoredConversation(name, tuple(sorted(runs, key=attrgetter("created")))) for name, runs in found.items()]
-    return sorted(every, key=lambda each: each.last.updated, reverse=True)
+    return sorted(every, key=lambda each: each.last.ended, reverse=True)
 
 
 async def stored_runs(log: EventLog, is_of: Callable[[RunInfo], bool], *, nested: bool = False) -> list[RunInfo]:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from rxworker.decisions import Decided, PendingCalls
 from rxworker.errors import CommandConflictError, LocalProtocolError, RunCancelledError, RunStatusError
+from rxworker.events import Annotation
 from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
 from rxworker.log.permissions import Pair, allowed_in, set_given
 from rxworker.log.values import OPEN, Command, RunRow, resumed_id
@@ -202,7 +203,7 @@ class OpenRun:
             self.info = info
             replica = self._replica
             if replica is not None and replica.done() and info.last_seq > replica.last_seq:
-                replica.close()  # the run was put back after its end
+                replica.close()  # the run was put back after its end, or annotated
                 self._replica = None
             self.changed()
 
@@ -393,6 +394,19 @@ class OpenRun:
         if self.log is None:
             raise LocalProtocolError("only stored runs can be put back: give the server a log")
         await self.log.requeue(self.id, reason=reason)
+        await self.refresh()
+
+    async def annotate(self, annotation: Annotation) -> None:
+        """Record what a person or a program thinks of the run.
+
+        Raises:
+            ConfigurationError: It names a record that the run does not have.
+            LocalProtocolError: No log has it.
+            RunStatusError: It has not ended.
+        """
+        if self.log is None:
+            raise LocalProtocolError("only stored runs can be annotated: give the server a log")
+        await self.log.annotate(self.id, annotation)
         await self.refresh()
 
     def close_later(self) -> None:

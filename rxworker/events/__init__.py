@@ -16,7 +16,7 @@ from rxworker.events.block import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.events.custom import CustomEvent
+from rxworker.events.custom import Annotation, CustomEvent
 from rxworker.events.kinds import is_block_event
 from rxworker.events.meta import Error, Opaque, Ping, ResponseStatus, Status, Usage
 from rxworker.events.pause import PausedCall, PauseState, Question
@@ -110,6 +110,7 @@ __all__ = [
     "HookMessage",
     "Custom",
     "CustomEvent",
+    "Annotation",
     "HookVerdict",
     "LimitReached",
     "LoopHold",

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events.turn import Custom
+from rxworker.messages.json import Json
 
 if TYPE_CHECKING:
     from typing import Self
@@ -66,6 +67,29 @@ class CustomEvent(Struct, frozen=True):
             raise LogError(f"an event {event.name} does not fit {cls.__name__}: {error}") from error
 
 
+class Annotation(CustomEvent, frozen=True, tag="rxworker.annotation", omit_defaults=True):
+    """A judgement of a run by a person or a program, such as a rating or a correction; see `EventLog.annotate`.
+
+    Panels, searches and pages read it as any event of the application: ``only(Annotation)``.
+
+    Attributes:
+        name: What is judged, such as ``rating`` or ``correct``; the same name for the same question.
+        value: The judgement: a text, a number, a truth value or other JSON.
+        comment: Why, in words: shown to users; not interpreted.
+        by: The person or the program; empty if it is not known.
+        seq: The number of the record that it is about; 0 for the whole run.
+
+    >>> Annotation("correct", False, "Kyoto has no sea.", by="anna").custom.data
+    {'name': 'correct', 'value': False, 'comment': 'Kyoto has no sea.', 'by': 'anna'}
+    """
+
+    name: str
+    value: Json
+    comment: str = ""
+    by: str = ""
+    seq: int = 0
+
+
 def event_name(kind: type[CustomEvent]) -> str:
     """The name of the events of a class.
 
@@ -78,7 +102,8 @@ def event_name(kind: type[CustomEvent]) -> str:
     if not isinstance(tag, str):
         raise ConfigurationError(f"the event {kind.__name__} has no name: write {example}")
     owner, dot, _ = tag.partition(".")
-    if not dot or owner in ("", "rxworker"):  # those of the library, as clients get them
+    is_taken = owner == "rxworker" and kind is not Annotation  # those of the library, as clients get them
+    if not dot or not owner or is_taken:
         raise ConfigurationError(
             f"the event {kind.__name__} is called {tag!r:.60}: begin it with a name of yours, {example}"
         )

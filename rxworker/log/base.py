@@ -14,7 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
@@ -30,10 +30,10 @@ from rxworker.errors import (
     RunStatusError,
     RxWorkerError,
 )
-from rxworker.events import Event, Record, RunRequeue
+from rxworker.events import Annotation, CustomEvent, Event, Record, RunAbort, RunRequeue
 from rxworker.log.bases import Bases
 from rxworker.log.fold import StoredRun, Where, fold_stored, stored_runs
-from rxworker.log.format import ABORTED, Entry, entries_of, record_of, round_time
+from rxworker.log.format import Entry, entries_of, record_of, round_time
 from rxworker.log.kept import forget
 from rxworker.log.leases import LEASE, Heartbeat, Leases
 from rxworker.log.replay import replay
@@ -42,6 +42,7 @@ from rxworker.log.store import ALL_RUNS, PAGE, Append, Codec, Encoding, Follower
 from rxworker.log.values import (
     CARRIED,
     DECIDE,
+    ENDED,
     OPEN,
     Claim,
     Command,
@@ -238,14 +239,63 @@ class EventLog(Store):
             if info.row.outer:
                 text = f"{run_id} is nested in {info.row.outer}: put that run back, which makes the call again"
                 raise RunStatusError(text, run_id=run_id, status="aborted")
-            entries = [entry async for entry in self.read(run_id, claim.last_seq - 1)]
-            if not entries or entries[-1].kind != ABORTED:
+            last = await self._end_of(info)
+            if not isinstance(last.event, RunAbort):
                 text = f"{run_id} was dismissed while it was paused: it cannot be put back; fork it"
                 raise RunStatusError(text, run_id=run_id, status="aborted")
-            last = record_of(entries[-1], run_id)
-            row = replace(info.row, status="queued", reason="", cause="")
+            row = replace(info.row, status="queued", reason="", cause="", end=0, ended=0.0)
             await append_events(self, claim, last, [RunRequeue(reason, info.sent)], row)
         await self.call_worker(row.worker)
+
+    async def annotate(self, run_id: str, *events: CustomEvent) -> None:
+        """Record what a person or a program thinks of a run that has ended or is paused.
+
+        The events follow the last record of the run, whose status remains. Dashboards, searches and pages show them as
+        any other record, with the time of now. Several processes may annotate a run at the same time.
+
+        Args:
+            run_id: The run's id.
+            events: What is recorded: an `Annotation`, or an event of a class of your own.
+
+        Raises:
+            ConfigurationError: An event has no JSON form, or names a record that the run does not have.
+            RunStatusError: It has not ended, or is nested in another run.
+            LogError: There is no such run, or the log cannot be read or written.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.events import Annotation
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            ...         await run
+            ...         await log.annotate(run.id, Annotation("rating", 5, by="anna"))
+            ...         *_, last = [entry async for entry in log.read(run.id)]
+            ...         print(Annotation.of(record_of(last, run.id).event))
+            >>> asyncio.run(main())
+            Annotation(name='rating', value=5, comment='', by='anna', seq=0)
+        """
+        customs = [event.custom for event in events]
+        info = await self.existing(run_id)
+        if info.row.outer or info.status not in ENDED:  # its process holds it until it ends
+            why = "annotate the run that it is nested in" if info.row.outer else "wait until it has ended"
+            raise RunStatusError(f"{run_id} is {info.status}: {why}", run_id=run_id, status=info.status)
+        async with released(self, run_id, ENDED) as (claim, info):
+            last = await self._end_of(info)
+            for event in events:
+                if isinstance(event, Annotation) and not 0 <= event.seq <= info.last_seq:
+                    raise ConfigurationError(f"the run has records 1 to {info.last_seq}, not {event.seq}: 0 is the run")
+            row = replace(info.row, end=last.seq, ended=info.row.ended or last.time)
+            await append_events(self, claim, last, customs, row)
+
+    async def _end_of(self, info: RunInfo) -> Record:
+        """The record with which a run has ended or paused, before its annotations."""
+        page = await self._read_page(info.run_id, (info.row.end or info.last_seq) - 1)
+        if not page:
+            raise no_run(info.run_id)
+        return record_of(page[0], info.run_id)
 
     async def claim_any(self, infos: Sequence[RunInfo]) -> Claim | None:
         """Claim the first of some runs that no process holds, with one statement; ``None`` if there is none any more.
@@ -988,6 +1038,36 @@ async def claimed(
         yield claim, await log.existing(run_id)
     finally:
         await release_shielded(log, claim)
+
+
+@asynccontextmanager
+async def released(
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus]
+) -> AsyncGenerator[tuple[Claim, RunInfo], None]:
+    """As `claimed`, when the process that holds the run has released it, which follows its pause or its end.
+
+    Raises:
+        LogError: The log was closed before, or as for `EventLog.claim`.
+    """
+    async with AsyncExitStack() as stack:
+        async with aclosing(log.changes(limit=0, every=0.0)) as changes:
+            async for infos in changes:
+                # At first in any case, since the log has noted no change since.
+                if not infos or any(one.run_id == run_id and one.lease_until <= time.time() for one in infos):
+                    with suppress(LeaseHeldError):
+                        held = await stack.enter_async_context(claimed(log, run_id, statuses))
+                        break
+            else:
+                raise LogError(f"the log was closed before {run_id} was released")
+        yield held
+
+
+async def change_row(
+    log: EventLog, run_id: str, statuses: Collection[StoredStatus], change: Callable[[RunInfo], RunRow]
+) -> None:
+    """Store other values of a run when its process has released it."""
+    async with released(log, run_id, statuses) as (claim, info):
+        await log.append(claim, [], after=claim.last_seq, row=change(info))
 
 
 async def release_shielded(log: EventLog, claim: Claim, seconds: float | None = None) -> None:

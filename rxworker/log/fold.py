@@ -7,15 +7,15 @@ process, and wherever, each record is folded once into what is kept; of two proc
 write is refused reads again what the other one has kept.
 
 Positions are kept of the runs that may get further records, which an aborted one does when it is put back. A finished
-run gets none, but it may change, for example when a tool is always allowed. So its digest is kept in place of a
-position: the newest ones with the value, and the others in parts that are written once, and read when a run comes that
-had finished before the fold saw it.
+run gets none but annotations, and its row has the number of the record before them; yet it may change, for example when
+a tool is always allowed. So its digest is kept in place of a position: the newest ones with the value, and the others
+in parts that are written once, and read when a run comes that had finished before the fold saw it.
 
 The runs of a log as one observable: those that are stored, then those that begin, in any process.
 
 Theory of operation. One task follows the changes of the log, and from the moment on at which it has begun to, another
 one reads the list of stored runs, so that none is missed between the two; `_parts` has the runs that were emitted. Of a
-run that has ended, the records up to its last number are emitted, and no other: if it is put back, it begins again, and
+run that has ended, the records up to its last number are emitted, and no other: if it is put back or annotated, it
 comes again with the records that follow. A run that has not ended is followed until its reader finds its end, and that
 end counts for all of its readers.
 
@@ -181,7 +181,7 @@ class _Feed(abc.DisposableBase):
         self._where = where
         self._observer = observer
         self._places = asyncio.Semaphore(AT_ONCE)
-        # Of each run that was emitted; `None` of one that gets no more records.
+        # Of each run that was emitted; `None` of one that gets no more records but annotations.
         self._parts: dict[str, _Part | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._raised: BaseException | None = None
@@ -264,9 +264,7 @@ class _Feed(abc.DisposableBase):
         if not info.last_seq or info.row.outer:
             return False
         if run in self._parts:
-            part = self._parts[run]
-            if part is None:
-                return False
+            part = self._parts[run] or _Part(until=info.row.end or info.last_seq)
             part.newest = max(part.newest, info.last_seq)
             if part.until is None or part.newest <= part.until:
                 return False
@@ -275,7 +273,7 @@ class _Feed(abc.DisposableBase):
             return False
         until = None if info.status in OPEN else info.last_seq
         part = _Part(after, info.last_seq, until)
-        self._parts[run] = None if info.status == "finished" else part
+        self._parts[run] = None if _is_whole(info) else part
         try:
             self._observer.on_next(StoredRun(info, self._log, part, places))
         except BaseException as error:
@@ -555,7 +553,9 @@ class _Fold(Generic[S]):
         if not info.last_seq or info.row.outer:
             return False
         if info.status == "finished" and await self._was_finished(_digest(run)):
-            return False
+            if not info.row.end:
+                return False
+            self._kept.positions[run] = info.row.end  # annotations followed
         return self._where is None or self._where(info)
 
     def _leave_out(self, run_id: str, why: object) -> None:
@@ -599,12 +599,17 @@ class _Fold(Generic[S]):
             page = await self._page(info) if last < info.last_seq else None
             if page and is_changed:
                 self._emit()
-        if info.status == "finished" and abs(at) >= info.last_seq:
+        if _is_whole(info) and abs(at) >= info.last_seq:
             positions.pop(run, None)
             digest = _digest(run)
             self._recent.add(digest)
             self._kept.finished.append(digest)
         return is_changed
+
+
+def _is_whole(info: RunInfo) -> bool:
+    """Whether nothing but annotations may follow the records of a run, and it has none yet."""
+    return info.status == "finished" and not info.row.end
 
 
 def _digest(run_id: str) -> str:

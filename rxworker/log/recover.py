@@ -34,7 +34,7 @@ from rxworker.errors import (
     describe,
 )
 from rxworker.events import RunAbort, RunRecover
-from rxworker.log.base import ChangeCursor, EventLog, append_events, claimed, no_run, release_shielded
+from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
 from rxworker.log.format import check_continuable, records_of
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
@@ -49,7 +49,6 @@ from rxworker.log.values import (
     Command,
     RunInfo,
     RunRow,
-    StoredStatus,
     decisions_in,
     first_id,
     resumed_id,
@@ -653,18 +652,3 @@ async def set_allowed(log: EventLog, run_id: str, allowed: Iterable[tuple[str, s
     pairs = tuple(allowed)
     await settle(log, run_id, (await log.existing(run_id)).row.labels, pairs)
     await change_row(log, run_id, LISTED, change)
-
-
-async def change_row(
-    log: EventLog, run_id: str, statuses: Collection[StoredStatus], change: Callable[[RunInfo], RunRow]
-) -> None:
-    """Store other values of a run when its process has released it, which follows its pause or its end."""
-    async with aclosing(log.changes(limit=0, every=0.0)) as changes:
-        async for infos in changes:
-            # At first in any case, since the log has noted no change since.
-            if not infos or any(one.run_id == run_id and one.lease_until <= time.time() for one in infos):
-                with suppress(LeaseHeldError):
-                    async with claimed(log, run_id, statuses) as (claim, info):
-                        await log.append(claim, [], after=claim.last_seq, row=change(info))
-                        return
-    raise LogError(f"the log was closed before {run_id} was released")

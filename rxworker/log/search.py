@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from rxworker.events.custom import Annotation, event_name
 from rxworker.log.store import StoredRow
 from rxworker.log.values import RunInfo
 from rxworker.messages import Json
@@ -40,8 +41,10 @@ KINDS = (
     "tool_start",
     "tool_stop",
     "tool_output",
+    "custom",
 )
 """The kinds of entries that have texts."""
+ANNOTATION = event_name(Annotation)
 DELTAS = frozenset({"text_delta", "thinking_delta"})
 
 TABLES = (
@@ -73,7 +76,8 @@ class Texts(Struct, frozen=True):
     """What is searched of a run.
 
     Attributes:
-        text: The messages to the run, its thinking and its answers, and the arguments and results of its tools.
+        text: The messages to the run, its thinking and its answers, the arguments and results of its tools, and its
+            annotations.
         tools: The names of the tools that it has started.
     """
 
@@ -165,6 +169,9 @@ def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str
         return _said(messages[known[-1] + 1 :] if known else messages)
     if kind == "message_add":
         return _said(event.get("messages", []))
+    if kind == "custom":  # of those of the application, what people and programs think of the run
+        data: dict[str, Any] = event.get("data", {}) if event["name"] == ANNOTATION else {}
+        return [_plain(data.get(name)) for name in ("name", "value", "comment", "by") if name in data]
     if kind == "tool_start":
         tools[event["call"]["name"]] = None
         return [event["call"]["name"], _plain(event["call"].get("input"))]

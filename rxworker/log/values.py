@@ -26,6 +26,8 @@ LISTED: tuple[StoredStatus, ...] = tuple([status for status in get_args(StoredSt
 """The statuses of the runs that a list shows."""
 OPEN: tuple[StoredStatus, ...] = ("queued", "running")
 """The statuses of a run that has not ended: a process runs it, or may take it."""
+ENDED: tuple[StoredStatus, ...] = ("paused", "finished", "aborted")
+"""The statuses of a run that no process runs or may take."""
 CONVERSATION = "conversation"
 """The label of a run with the id of its conversation."""
 USER = "user"
@@ -93,6 +95,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
             name, and carries no permission up to that record.
         held: Results that the ``after_tool_call`` hooks have not seen yet, by the places of their calls in the last
             response. They are not exported, and are gone as soon as the hooks have seen them.
+        end: The number of the record with which it ended, if annotations follow it; otherwise 0.
+        ended: When it had ended, if its row was written after that; otherwise 0.
     """
 
     status: StoredStatus = "running"
@@ -123,6 +127,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     allowed: tuple[tuple[str, str], ...] = ()
     imported: int = 0
     held: dict[int, ToolResult] = {}
+    end: int = 0
+    ended: float = 0.0
 
 
 def with_figures(row: RunRow, state: RunState) -> RunRow:
@@ -198,6 +204,11 @@ class RunInfo(Struct, frozen=True):
     def status(self) -> StoredStatus:
         """The status of the run."""
         return self.row.status
+
+    @property
+    def ended(self) -> float:
+        """When it ended or paused, whatever was written since; of one that goes on, when its last entry was stored."""
+        return self.row.ended or self.updated
 
     def is_cut_off(self, now: float | None = None) -> bool:
         """Whether no process runs it, though it has not ended.

@@ -275,7 +275,7 @@ class LoggedRun(Struct, frozen=True):
         journal.clock = _logged_time
         if self.run is not None:
             journal.load(self.run.records)
-        row, held = replace(self.row, held={}), self.row.held
+        row, held = replace(self.row, held={}, end=0, ended=0.0), self.row.held
         if context.parents:
             row = replace(row, outer=context.parents[0].journal.run_id)
         kept = ref(journal)

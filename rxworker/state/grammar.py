@@ -2,7 +2,7 @@
 
 Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call names its tool, and no
 event follows the terminal status. A turn stops once, after its tools. Nothing follows the last record of a run, except
-that a watcher is detached, or that the run is resumed or put back. Records are numbered without gaps.
+that a watcher is detached, or that the run is annotated, resumed or put back. Records are numbered without gaps.
 
 A response is before its start, open, or over. A block is open from its start to its stop or abort, and its index is not
 used again. A second ``Status(STARTED)`` retracts the events before it, so it begins the response again; the open blocks
@@ -51,7 +51,7 @@ _AFTER_A_CUT = (
     events.RunAbort,
     events.RunPause,
 )
-_AFTER_THE_END = (events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach)
+_AFTER_THE_END = (events.RunStart, events.RunResume, events.RunRequeue, events.WatcherDetach, events.Custom)
 
 
 class ResponseGrammar:

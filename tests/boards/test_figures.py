@@ -37,6 +37,7 @@ from rxworker.boards.dashboard import IN_ORDER
 from rxworker.boards.html import board_html
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
+    Annotation,
     AttemptRetract,
     AttemptStart,
     Fork,
@@ -311,6 +312,8 @@ async def corpus(seed: int, log: MemoryLog, ledger: Ledger) -> list[Any]:
             if not isinstance(result, Paused) or chance.random() < 0.25:
                 break
             run = session.resume(result)
+        if number % 3 == 0:
+            await log.annotate(run.id, Annotation("rating", ("good", "poor")[number % 2]))
         if chance.random() < 0.3:
             records = await records_of_run(log, run.id)
             between = [r.seq for r in records if not r.path and isinstance(r.event, FORKED_AT)]
@@ -339,6 +342,8 @@ class Count:
 
     def __init__(self, records: Iterable[Record]) -> None:
         records = [*records]
+        self.ratings = Counter(rated.value for each in records if (rated := Annotation.of(each.event)))
+        records = [each for each in records if Annotation.of(each.event) is None]  # they make no run longer
         self.first, self.last = records[0].time, records[-1].time
         kinds = Counter(type(each.event) for each in records if not each.path)
         self.turns = kinds[TurnStart]
@@ -479,6 +484,7 @@ PANELS: dict[str, Callable[[Count], object]] = {
     "error-rate-of-runs-last-hour": lambda c: c.error_rate,
     "error-rate-of-tools": lambda c: percent(each.is_error for each in c.stops),
     "error-rate-by-tool": errors_by_tool,
+    "ratings": lambda c: dict(c.ratings),
     "retries-by-model": lambda c: dict(+c.retries),
     "retractions-by-model": lambda c: dict(c.retracted),
     "calls-by-hour": FIGURES["tools"],
@@ -507,7 +513,7 @@ SHAPES = frozenset(
 NO_FIGURES = frozenset(
     {
         *("status", "title", "worker", "reason", "outer", "resumes", "fork_of", "copied", "cause"),
-        *("labels", "priority", "allowed", "imported", "held", "recoveries", "prices", "run", "began"),
+        *("labels", "priority", "allowed", "imported", "held", "recoveries", "prices", "run", "began", "end", "ended"),
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -213,6 +214,20 @@ def test_an_aborted_run_is_put_back(rxworker: Rxworker, path: Path) -> None:
     assert aborted in rxworker("list", "--status", "finished")
 
 
+def test_a_run_is_annotated_with_json_or_a_text(rxworker: Rxworker, path: Path) -> None:
+    finished, queued = stored(path, "finished", "queued")
+    assert rxworker("annotate", finished, "rating", "5") == f"{finished} has a new annotation: rating 5"
+    rxworker("annotate", finished, "verdict", "not 5", "--comment", "Why not?", "--by", "anna", "--seq", "1")
+    assert "queued" in rxworker("annotate", queued, "rating", "5", code=1)
+    assert "records 1 to" in rxworker("annotate", finished, "rating", "5", "--seq", "99", code=1)
+    assert 'annotation by anna: verdict "not 5" Why not?' in rxworker("show", finished)
+    lines = [json.loads(line) for line in rxworker("replay", finished, "--speed", "0").splitlines()[-2:]]
+    assert [line["event"]["data"] for line in lines] == [
+        {"name": "rating", "value": 5},
+        {"name": "verdict", "value": "not 5", "comment": "Why not?", "by": "anna", "seq": 1},
+    ]
+
+
 def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     stored(path, "queued", "finished", "aborted", "paused", "finished")
     assert "give --max-age, --max-runs or --max-bytes" in rxworker("prune", code=2)
@@ -227,8 +242,8 @@ def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     assert "such as 5G" in rxworker("prune", "--max-bytes=1Z", code=2)
 
 
-@pytest.mark.parametrize("action", ["send", "cancel", "decide", "requeue"])
+@pytest.mark.parametrize("action", ["send", "cancel", "decide", "requeue", "annotate"])
 def test_a_run_that_is_not_there_is_named(action: str, rxworker: Rxworker, path: Path) -> None:
     stored(path, "finished")
-    more = {"send": ["Hi"], "decide": ["--deny", "x"]}.get(action, [])
+    more = {"send": ["Hi"], "decide": ["--deny", "x"], "annotate": ["rating", "1"]}.get(action, [])
     assert "no run 'run-9'" in rxworker(action, "run-9", *more, code=1)

@@ -161,7 +161,7 @@ class AcpAgent:
         found: list[wire.SessionInfo] = []
         for each in conversations_in(await stored_runs(log, is_of))[:MAX_SESSIONS]:
             row = each.runs[0].row  # the first run has the title
-            updated = datetime.fromtimestamp(each.last.updated, UTC).isoformat(timespec="seconds")
+            updated = datetime.fromtimestamp(each.last.ended, UTC).isoformat(timespec="seconds")
             found.append(wire.SessionInfo(each.id, row.labels[CWD], row.title, updated))
         return wire.SessionList(found)
 

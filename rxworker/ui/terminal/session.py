@@ -59,7 +59,7 @@ def describe_session(session: StoredConversation) -> str:
     """Return the number of its runs and its age in one line."""
     last = session.last
     state = "" if last.status == "finished" else f" · {last.status}"
-    return f"{plural(len(session.runs), 'run')} · {describe_age(time.time() - last.updated)}{state}"
+    return f"{plural(len(session.runs), 'run')} · {describe_age(time.time() - last.ended)}{state}"
 
 
 def describe_age(seconds: float) -> str:

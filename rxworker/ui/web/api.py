@@ -17,8 +17,9 @@ import rxworker
 from rxworker.boards import Dashboard
 from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import Annotation
 from rxworker.log.values import is_storable, to_sent
-from rxworker.messages import Document, Image, Message, Text
+from rxworker.messages import Document, Image, Json, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
 from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
@@ -222,6 +223,21 @@ class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
 
 
+class AnnotateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that annotates a run; the fields are those of an `Annotation`."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    value: Json
+    comment: Annotated[str, Meta(max_length=10_000)] = ""
+    by: Annotated[str, Meta(max_length=100)] = ""
+    seq: int = 0
+
+    @property
+    def annotation(self) -> Annotation:
+        """What is recorded."""
+        return Annotation(self.name, self.value, self.comment, self.by, self.seq)
+
+
 def _verb(
     kind: type[B], act: Callable[[Runs, RunEntry, B], Awaitable[RunEntry | None]], what: str = ""
 ) -> Callable[[ServerState, WebRequest], Awaitable[web.Response]]:
@@ -257,6 +273,7 @@ VERBS = {
     "cancel": _verb(CancelBody, lambda runs, run, body: runs.cancel(run, body.reason, body.when), "cancel"),
     "fork": _verb(ForkBody, lambda runs, run, body: runs.fork(run, body.seq)),
     "requeue": _verb(RequeueBody, lambda runs, run, body: runs.requeue(run, body.reason)),
+    "annotate": _verb(AnnotateBody, lambda runs, run, body: runs.annotate(run, body.annotation)),
 }
 """What clients do with a run, by the last part of the address. With ``now``, a cancel is answered when it has ended."""
 

@@ -112,6 +112,28 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         await desk.close()
 
 
+async def test_a_run_is_rated_and_all_see_it_and_its_length_remains(desk: Desk, tmp_path: Path) -> None:
+    makers: Makers = {"clerk": desk.maker(ScriptedModel([say("An old pond.")]), name="clerk")}
+    async with serve(tmp_path / "runs.db", makers) as server:
+        desk.url = server.url
+        page = await desk.asked("A haiku.")
+        other = await desk.open(f"#{desk.runs[0].id}")
+        for each in (page, other):
+            await desk.status(each, "finished")
+        facts = await page.locator("#run-facts").inner_text()
+        await desk.press(page, "Poor")
+        await page.get_by_label("Why?").fill("It has no frog.")
+        await page.keyboard.press("Enter")
+        for each in (page, other):
+            await expect(each.locator(".stream")).to_contain_text("Annotation: rating")
+            await expect(each.locator(".stream")).to_contain_text("poor · It has no frog.")
+            await desk.status(each, "finished")
+            assert await each.locator("#run-facts").inner_text() == facts
+        await expect(page.get_by_role("button", name="Poor")).to_be_focused()
+        assert desk.problems == []
+        await desk.close()
+
+
 async def test_a_failed_run_is_put_back_on_its_page_and_on_that_of_all_runs(desk: Desk, tmp_path: Path) -> None:
     is_out = True
 

@@ -329,6 +329,37 @@ async def test_a_run_that_was_put_back_goes_on_for_its_watchers(sites: Sites) ->
     ]
 
 
+async def test_a_run_is_annotated_and_both_servers_show_it(sites: Sites) -> None:
+    """Its end and its streams remain as they were, and only what is about the run is taken."""
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    run = (await one.begin("Tell me."))["id"]
+    before = await one.frames(run)
+    ended = (await one.get(f"api/runs/{run}"))["ended"]
+    for body, code in (
+        ({"name": "rating"}, "bad_request"),
+        ({"name": "", "value": 1}, "bad_request"),
+        ({"name": "rating", "value": 1, "seq": 10_000}, "no_record"),
+        ({"name": "rating", "value": 1, "note": "x"}, "bad_request"),
+    ):
+        status, told = await two.post(f"api/runs/{run}/annotate", body)
+        assert (status, told["error"]["code"]) == (400, code), told
+    given = {"name": "rating", "value": "poor", "comment": "The wrong city.", "by": "anna"}
+    status, shown = await two.post(f"api/runs/{run}/annotate", given)
+    last = numbers_of(before)[-1]
+    assert (status, shown["seq"], shown["status"]) == (200, last + 1, "finished")
+    await until_it(one, run, lambda row: row.end == last)
+    for site in (one, two):
+        frames = await site.frames(run, after=last)
+        event = json.loads(next(f for f in frames if "id" in f)["data"])["event"]
+        assert (event["name"], event["data"]) == ("rxworker.annotation", given)
+        assert (await site.get(f"api/runs/{run}"))["ended"] == pytest.approx(ended, abs=0.5)
+    waiting = (await one.begin("Please wait."))["id"]
+    status, told = await one.post(f"api/runs/{waiting}/annotate", {"name": "rating", "value": 1})
+    assert (status, told["error"]["code"]) == (409, "conflict")
+    sites.gate.set()
+
+
 async def test_a_run_is_forked_and_goes_on_in_a_new_conversation(sites: Sites) -> None:
     one, _ = await sites.open()
     assert (await one.get("api/info"))["can_fork"] is True

@@ -139,7 +139,7 @@ class RunFilter(Struct, frozen=True):
         row = info.row
         return (
             self.status in (None, row.status, row.status == "aborted" and END_WORDS.get(row.cause))
-            and (self.since is None or not _is_over(row) or info.updated >= self.since)
+            and (self.since is None or not _is_over(row) or info.ended >= self.since)
             and (self.until is None or info.created < self.until)
             and self.worker in (None, row.worker)
             and self.tenant in (None, row.labels.get(TENANT, ""))

@@ -308,7 +308,7 @@ class StoredMarks(Struct, frozen=True, omit_defaults=True):
 def ended_at(info: RunInfo) -> float:
     """When a stored run ended or paused, whatever was noted about it since."""
     stored = StoredMarks.of(info.row.labels)
-    return stored.ended if stored.ended and stored.seq == info.last_seq else info.updated
+    return stored.ended if stored.ended and stored.seq == info.last_seq else info.ended
 
 
 def marked_row(marks: Marks, info: RunInfo) -> RunRow:

@@ -14,6 +14,7 @@ from rxworker.decisions import Decided, decide, granted_by
 from rxworker.desk.conversation import conversation_id, delete_runs, new_conversation, stored_runs
 from rxworker.desk.run import STOP_SECONDS, resume_run
 from rxworker.errors import CommandConflictError, DecisionError, LeaseHeldError, SessionBusyError
+from rxworker.events import Annotation
 from rxworker.log import RunInfo
 from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
@@ -479,6 +480,22 @@ class Runs:
             RunStatusError: It is not aborted.
         """
         await entry.requeue(reason)
+        self.store.changed(entry)
+
+    async def annotate(self, entry: RunEntry, annotation: Annotation) -> None:
+        """Record what the user, or a program of the user, thinks of a run.
+
+        Raises:
+            ApiError: It is by another than the user, or about a record that the run does not have.
+            LocalProtocolError: The server has no log.
+            RunStatusError: The run has not ended.
+        """
+        if self.owner is not None and annotation.by not in ("", self.owner):
+            raise ApiError(400, "bad_request", "by: the server knows who you are: leave it out")
+        if not 0 <= annotation.seq <= entry.info.last_seq:
+            message = f"the run has records 1 to {entry.info.last_seq}, not {annotation.seq}; 0 is the whole run"
+            raise ApiError(400, "no_record", message)
+        await entry.annotate(replace(annotation, by=annotation.by or self.owner or ""))
         self.store.changed(entry)
 
     def check_room(self) -> None:

@@ -17,8 +17,8 @@ from rxworker.desk.conversation import conversation_id
 from rxworker.desk.run import DRAIN_SECONDS, new_info
 from rxworker.errors import LogError
 from rxworker.log import EventLog, RunInfo
+from rxworker.log.base import change_row
 from rxworker.log.permissions import Pair
-from rxworker.log.recover import change_row
 from rxworker.log.values import LISTED, USER, RunRow
 from rxworker.operators.kernel import Unstaged
 from rxworker.protocols.socket import Marks, RunList, socket_message

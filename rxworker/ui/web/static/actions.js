@@ -2,7 +2,7 @@
 
 import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
-import { words } from "./model/language.js";
+import { fill, words } from "./model/language.js";
 import { readLink, tokenIn, writeLink } from "./model/link.js";
 import { noteHash } from "./views/address.js";
 
@@ -105,6 +105,26 @@ export class Actions {
   // A run that has failed goes on under its id, when a process has taken it.
   requeue() {
     return this.attempt(() => api.requeue(this.page.selection.id));
+  }
+
+  // Annotate the run with what the reader thinks of it; `button` has the focus then.
+  rate(value, button) {
+    const { run, list } = words, title = fill(run.rate, { value: run[value] });
+    this.page.views.runs.actions.dialog.ask({ title, label: run.why, value: "", save: list.save, act: (comment) => this.annotate(value, comment) }, () => button.focus());
+  }
+
+  // Returns a problem, or "".
+  async annotate(value, comment) {
+    const { selection, store, renderer } = this.page;
+    try {
+      const summary = await api.annotate(selection.id, { name: "rating", value, comment });
+      store.summaries.set(summary.id, summary);
+      renderer.schedule();
+      announce(words.run.rated);
+      return "";
+    } catch (problem) {
+      return problem.message;
+    }
   }
 
   disallow(conversation, tool) {

@@ -48,7 +48,7 @@ const views = {
   conversation: new ConversationView(document.querySelector(".stream"), (block, added) => renderer.isLive && announceText(added, block.phase !== "open"), isShared ? null : (...message) => actions.edit(...message), (run, item) => addressOf({ run, item }), isShared ? null : { of: (run, number) => store.branches.of(store.known(run)?.conversation, number), open: (...branch) => actions.branch(...branch) }),
   watchers: new WatchersView(OWN), notes: new NotesView(), usage: new DashboardsView(byId("usage-panel"), "run", { fixed: "usage" }), dashboards: new DashboardsView(byId("board-panel"), "run", { own: OWN_BOARDS, runs: isShared ? null : (id) => writeLink({ run: id }) }), runs: new RunsView({ search: api.runs, now: () => store.now(), mark: (...change) => actions.mark(...change), remove: (id) => actions.remove(id) }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)), allowed: new AllowedView((conversation, tool) => actions.disallow(conversation, tool)),
-  controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue() }),
+  controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id), requeue: () => actions.requeue(), rate: (...rating) => actions.rate(...rating) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq), lanes),
   inspector: new Inspector(byId("inspector"), (id) => store.tape(id), (model) => renderer.priceOf(model), showInConversation, isShared ? null : api.request),
   compare: new CompareView({ swap: () => actions.compare(selection.id, selection.otherId), choose: () => commands.run({ id: "compare" }), close: () => actions.select(selection.id) }, () => renderer.schedule()),
@@ -110,6 +110,7 @@ async function loadInfo() {
     workers.set(info.workers);
     renderer.table = new Map(Object.entries(info.prices ?? {}));
     views.time.allow(info.can_fork === true);
+    views.controls.canRate = info.can_fork === true;
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);

@@ -89,7 +89,7 @@ class MessageStream(Protocol):
 
 @dataclass(eq=False)
 class LogStream:
-    """A stored run as a stream. It is closed when the run has ended, or is paused.
+    """A stored run as a stream. It is closed when the run has ended, or is paused, and has no annotations after that.
 
     Args:
         log: The log.
@@ -133,9 +133,12 @@ class LogStream:
             self._encode = _encode_alone if self.fold is None else self.fold()
             start = 0 if self.fold is not None else max(after - 1, 0)
         self._at = None
+        last = info.row.end or info.last_seq
         entries = self.log.read(self.run_id, start)
         async with aclosing(entries):
             async for entry in entries:
+                if entry.first > last and info.status in ENDED:
+                    break
                 record = record_of(entry, self.run_id)
                 if entry.first <= after <= entry.last and entry.epoch == epoch:
                     is_found = True
@@ -157,7 +160,7 @@ class LogStream:
             )
             raise ApiError(410, "gone_offset", message)
         self._at = at
-        is_up_to_date = at[1] >= info.last_seq
+        is_up_to_date = at[1] >= last
         is_closed = is_up_to_date and info.status in ENDED
         return StreamPage(messages, write_offset(*at), is_up_to_date, is_closed)
 
@@ -172,8 +175,11 @@ class LogStream:
     async def _tail(self) -> StreamPage:
         info = await self._info()
         at = 0, 0
-        async for entry in self.log.read(self.run_id, max(info.last_seq - 1, 0)):
+        last = info.row.end or info.last_seq
+        async for entry in self.log.read(self.run_id, max(last - 1, 0)):
             at = entry.epoch, entry.last
+            if info.row.end:
+                break
         return StreamPage((), write_offset(*at), is_closed=info.status in ENDED)
 
     async def wait(self, offset: str) -> bool:

@@ -47,6 +47,7 @@ export const words = {
   run: {
     title: "Run", control: "Control this run", cancel: "Cancel", cancelNow: "Cancel now", afterTurn: "After this turn", keep: "Keep running",
     pause: "Pause", pausing: "Pausing…", openResumed: "Open the resumed run", requeue: "Put back", requeueHelp: "A process takes the run again and continues it where it ended", requeueOf: "Put back: {title}",
+    good: "Good", poor: "Poor", rate: "Rate this run: {value}", why: "Why? (optional)", rated: "Rated.",
     turns: { one: "{n} turn", other: "{n} turns" }, calls: { one: "{n} call", other: "{n} calls" }, tokens: "{n} tokens", cost: "cost {cost}",
     pausedTitle: "Paused: {title}", isNow: "The run is {status}.", hasFailed: "The run has failed.",
   },
@@ -134,6 +135,7 @@ export const words = {
     error: "Error", limit: "Limit reached", detached: "Watcher detached", sharedState: "Shared state", removed: "removed", notShown: "Not shown here", records: "records {first} to {last}",
     compacted: "Shortened", compactedWhat: { one: "{n} message is sent in a shorter form from here on", other: "{n} messages are sent in a shorter form from here on" }, notCompacted: "No summary was written",
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
+    annotation: "Annotation: {name}", annotationBy: "Annotation by {by}: {name}",
   },
   numbers: { title: "Usage", of: "Numbers of", run: "This run", conversation: "Its conversation", all: "All runs", about: "≈ {text}" },
   charts: { read: "{n} read", written: "{n} written" },

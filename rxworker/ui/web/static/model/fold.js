@@ -44,7 +44,14 @@ function hookMessage(run, scope, event, record) {
 }
 
 function custom(run, scope, event, record) {
-  note(run, scope, record, "info", event.name, "", { inline: true, data: event.data ?? {} });
+  if (event.name === "rxworker.annotation") annotation(run, scope, event.data, record);
+  else note(run, scope, record, "info", event.name, "", { inline: true, data: event.data ?? {} });
+}
+
+function annotation(run, scope, { name, value, comment = "", by = "", seq = 0 }, record) {
+  const { notes } = words, shown = typeof value === "string" ? value : JSON.stringify(value);
+  const about = seq > 0 ? [fill(words.time.record, { seq })] : [];
+  note(run, scope, record, "info", by ? fill(notes.annotationBy, { name, by }) : fill(notes.annotation, { name }), [shown, ...about, comment].filter(Boolean).join(" · "), { inline: true });
 }
 
 function hookVerdict(run, scope, event, record) {
@@ -301,11 +308,11 @@ export function step(run, record) {
   const first = record.seq - (record.covers ?? 1) + 1;
   if (first > run.seq + 1) run.missing += first - run.seq - 1;
   run.started ??= record.time;
-  const scope = scopeAt(run, record.path ?? []);
+  const scope = scopeAt(run, record.path ?? []), isAfterwards = record.event.type === "custom" && ["paused", "finished", "aborted"].includes(run.status);
   const act = STEPS[record.event.type];
   if (act) act(run, scope, record.event, record);
   run.seq = record.seq;
-  run.last = record.time;
+  if (!isAfterwards) run.last = record.time; // an annotation does not make a run longer
   return true;
 }
 

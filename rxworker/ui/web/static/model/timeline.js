@@ -179,13 +179,11 @@ export class Selection {
     for (const run of this.timeline.earlier) run.changed.clear();
   }
 
-  // A run that was put back goes on after its end: receive its records again. The list may show it only when it has ended again.
+  // A run that was put back or annotated has records after its end: receive them. The list may show it only when it has ended again.
   revive() {
     const { store, connection } = this;
     for (const run of this.timeline.runs) {
-      const summary = store.summaries.get(run.id);
-      const goesOn = summary?.status === "running" || run.status === "aborted";
-      if (!store.over.has(run.id) || !goesOn || !(summary?.seq > run.seq)) continue;
+      if (!store.over.has(run.id) || !(store.summaries.get(run.id)?.seq > run.seq)) continue;
       store.over.delete(run.id);
       connection.watch(run.id, () => run.seq);
     }

@@ -304,6 +304,7 @@ export function verbsAt(server = "", reach = {}) {
 }
 
 export const { start, send, withdraw, pause, cancel, fork, resume } = verbsAt();
+export const annotate = (run, annotation) => post(of(run, "annotate"), annotation);
 export const requeue = (run) => post(of(run, "requeue"), { reason: "put back from the page" });
 export const mark = (conversation, changes) => post(`api/conversations/${encodeURIComponent(conversation)}/mark`, changes);
 export const remove = (conversation) => post(`api/conversations/${encodeURIComponent(conversation)}/delete`);

@@ -7,11 +7,12 @@ import { titleOf } from "../model/run_list.js";
 
 export class ControlsView {
   constructor(actions) {
-    this.actions = actions; // { pause, cancel(when), follow, requeue }
+    this.actions = actions; // { pause, cancel(when), follow, requeue, rate(value) }
     this.group = byId("controls");
     this.asking = false;
     this.pausing = false;
     this.shown = null;
+    this.canRate = false; // only stored runs have annotations
   }
 
   open() {
@@ -55,7 +56,7 @@ export class ControlsView {
   }
 
   buttons(status, summary) {
-    const key = `${status} ${this.asking} ${this.pausing} ${summary?.resumed_as ?? ""} ${summary?.can_requeue ?? false}`;
+    const key = `${status} ${this.asking} ${this.pausing} ${summary?.resumed_as ?? ""} ${summary?.can_requeue ?? false} ${this.canRate}`;
     if (key === this.shown) return;
     const hadFocus = this.group.contains(document.activeElement);
     this.shown = key;
@@ -80,12 +81,19 @@ export class ControlsView {
       return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
     }
     if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
+    const made = this.canRate && ["finished", "aborted"].includes(status) ? ["good", "poor"].map((value) => this.rate(value)) : [];
     if (summary?.can_requeue) {
       const button = this.button(words.run.requeue, "button", () => this.requeue(button));
       button.title = words.run.requeueHelp;
-      return [button];
+      made.unshift(button);
     }
-    return [];
+    return made;
+  }
+
+  rate(value) {
+    const button = this.button(words.run[value], "button plain", () => this.actions.rate(value, button));
+    button.title = fill(words.run.rate, { value: words.run[value] });
+    return button;
   }
 
   async requeue(button) {
