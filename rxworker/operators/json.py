@@ -5,9 +5,12 @@ And the value that JSON text has made so far.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import reactivex
 from msgspec import Struct
-from reactivex import Observable, abc
+from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.events import (
@@ -24,11 +27,13 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
+from rxworker.framing import Decoder
 from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.messages.json_reader import JsonReader
-from rxworker.operators.expect import EVENTS, expect_choice, no_event, no_text, observing
+from rxworker.operators.decode import decoding
+from rxworker.operators.expect import EVENTS, expect_choice, no_event, no_text
 from rxworker.operators.group import announce_blocks, fold_scope
-from rxworker.operators.kernel import Ending, Operator, Sink
+from rxworker.operators.kernel import Operator
 from rxworker.state import BlockState, content_of, step_block
 from rxworker.state.open_blocks import OpenBlocks
 
@@ -49,27 +54,24 @@ def partial_json() -> Operator[str, Json]:
     {'city': 'Oslo'}
     {'city': 'Oslo', 'days': 3}
     """
-    return observing(_read_text, "partial_json()")
+    return decoding(_PartialJson, "partial_json()")
 
 
-def _read_text(observer: abc.ObserverBase[Json]) -> Sink[str]:
-    reader = JsonReader()
-    ending = Ending(observer)
+class _PartialJson(Decoder[str, Json]):
+    """For `partial_json`."""
 
-    def on_next(text: str) -> None:
-        if ending.is_over:
-            return
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            ending.on_error(no_text("partial_json()", text))
-        elif reader.feed(text):
-            observer.on_next(reader.value)
+    def __init__(self) -> None:
+        self._reader = JsonReader()
 
-    def on_completed() -> None:
-        if not ending.is_over and reader.finish():
-            observer.on_next(reader.value)
-        ending.on_completed()
+    def feed(self, data: str) -> Sequence[Json]:
+        """Take the next piece of the text."""
+        if not isinstance(data, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise no_text("partial_json()", data)
+        return (self._reader.value,) if self._reader.feed(data) else ()
 
-    return Sink(on_next, ending.on_error, on_completed)
+    def finish(self) -> Sequence[Json]:
+        """The text has ended."""
+        return (self._reader.value,) if self._reader.finish() else ()
 
 
 def partial_values(choice: int = 0) -> Operator[Event, Json]:
@@ -92,30 +94,28 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
     {'city': 'Kyoto'}
     """
     expect_choice("partial_values", choice)
+    return decoding(partial(_PartialValues, choice), "partial_values()", takes_events=True)
 
-    def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
-        reader = JsonReader()
-        ending = Ending(observer)
 
-        def on_next(event: Event) -> None:
-            nonlocal reader
-            if ending.is_over:
-                return
-            changed = False
-            if type(event) is TextDelta:
-                changed = event.choice == choice and reader.feed(event.text)
-            elif isinstance(event, Status):
-                changed = reader.finish()
-                if event.status is ResponseStatus.STARTED:
-                    reader = JsonReader()
-            elif event.__class__ not in EVENTS:
-                ending.on_error(no_event("partial_values()", event))
-            if changed:
-                observer.on_next(reader.value)
+class _PartialValues(Decoder[Event, Json]):
+    """For `partial_values`."""
 
-        return Sink(on_next, ending.on_error, ending.on_completed)
+    def __init__(self, choice: int) -> None:
+        self._choice = choice
+        self._reader = JsonReader()
 
-    return observing(make, "partial_values()", takes_events=True)
+    def feed(self, data: Event) -> Sequence[Json]:
+        """Take an event of a response."""
+        changed = False
+        if type(data) is TextDelta:
+            changed = data.choice == self._choice and self._reader.feed(data.text)
+        elif isinstance(data, Status):
+            changed = self._reader.finish()
+            if data.status is ResponseStatus.STARTED:
+                self._reader = JsonReader()
+        elif data.__class__ not in EVENTS:
+            raise no_event("partial_values()", data)
+        return (self._reader.value,) if changed else ()
 
 
 class ToolInput(Struct, frozen=True, eq=False):
@@ -216,7 +216,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
     look {'city': 'Oslo'}
     look {'city': 'Oslo', 'days': 3}
     """
-    return observing(_read, "tool_inputs()", takes_events=True)
+    return decoding(_ToolInputs, "tool_inputs()", takes_events=True)
 
 
 def tool_calls() -> Operator[Event, ToolCall]:
@@ -251,31 +251,27 @@ def _calls_of_block(state: BlockState | None) -> Observable[ToolCall]:
     return reactivex.just(made) if isinstance(made, ToolCall) else reactivex.empty()
 
 
-def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
-    calls: OpenBlocks[_Call] = OpenBlocks()
-    ending = Ending(observer)
+class _ToolInputs(Decoder[Event, ToolInput]):
+    """For `tool_inputs`."""
 
-    def on_next(event: Event) -> None:
-        if ending.is_over:
-            return
-        calls.end_before(event)
-        if isinstance(event, InputJsonDelta | InputValueDelta):
-            call = calls.get(event.index)
-            if call is not None and call.add(event):
-                observer.on_next(call.view())
-        elif isinstance(event, BlockStart):
-            if event.block_type is BlockType.TOOL_USE:
-                calls[event.index] = _Call(event.index, _metadata(event))
-        elif isinstance(event, BlockStop):
-            call = calls.pop(event.index, None)
-            if call is not None:
-                observer.on_next(call.end())
-        elif isinstance(event, BlockAbort):
-            calls.pop(event.index, None)
-        elif event.__class__ not in EVENTS:
-            ending.on_error(no_event("tool_inputs()", event))
+    def __init__(self) -> None:
+        self._calls: OpenBlocks[_Call] = OpenBlocks()
 
-    return Sink(on_next, ending.on_error, ending.on_completed)
+    def feed(self, data: Event) -> Sequence[ToolInput]:
+        """Take an event of a response."""
+        calls = self._calls
+        calls.end_before(data)
+        if isinstance(data, InputJsonDelta | InputValueDelta):
+            call = calls.get(data.index)
+            return (call.view(),) if call is not None and call.add(data) else ()
+        if isinstance(data, BlockStart) and data.block_type is BlockType.TOOL_USE:
+            calls[data.index] = _Call(data.index, _metadata(data))
+        elif isinstance(data, BlockStop | BlockAbort):
+            call = calls.pop(data.index, None)
+            return (call.end(),) if call is not None and isinstance(data, BlockStop) else ()
+        elif data.__class__ not in EVENTS:
+            raise no_event("tool_inputs()", data)
+        return ()
 
 
 def _metadata(start: BlockStart) -> ToolUseMetadata:
