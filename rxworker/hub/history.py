@@ -227,24 +227,9 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     True
     """
     result: list[Record] = []
-    group: list[Record] = []
-    like: Any = None  # a delta of the group
-    for entry in entries:
-        if entry.event.__class__ not in TEXTS:  # most entries of a run with tools
-            if group:
-                result += _pack_group(group)
-                group = []
-            result.append(entry)
-            continue
-        delta = _like_of(entry)
-        if group and _continues(entry, delta, group[0], like):
-            group.append(entry)
-        else:
-            if group:
-                result += _pack_group(group)
-            group, like = [entry], delta
-    if group:
-        result += _pack_group(group)
+    for group in _groups(entries):
+        # Most entries of a run with tools have no texts.
+        result += group if group[0].event.__class__ not in TEXTS else _pack_group(group)
     return result
 
 
@@ -274,20 +259,18 @@ def _pack_group(group: list[Record]) -> Sequence[Record]:
     return (replace(head, seq=last.seq, time=last.time, event=event, covers=len(texts)),)
 
 
-def _groups(entries: Iterable[Record]) -> Iterator[list[Record]]:
+def _groups(entries: Iterable[Record]) -> list[list[Record]]:
     """The entries, grouped with their neighbours that add to the same text."""
-    group: list[Record] = []
+    groups: list[list[Record]] = []
     like: Any = None  # a delta of the group, if its entries are deltas
     for entry in entries:
         delta = _like_of(entry) if entry.event.__class__ in TEXTS else None
-        if delta is not None and like is not None and _continues(entry, delta, group[0], like):
-            group.append(entry)
-            continue
-        if group:
-            yield group
-        group, like = [entry], delta
-    if group:
-        yield group
+        if delta is not None and like is not None and _continues(entry, delta, groups[-1][0], like):
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+            like = delta
+    return groups
 
 
 def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:

@@ -455,7 +455,11 @@ class FlushScheduler:
         """
         loop, scheduler = self._clock
         if scheduler is not None:
-            return scheduler.schedule_relative(seconds, partial(_act, act)).dispose
+
+            def ring(*_: object) -> None:
+                act()
+
+            return scheduler.schedule_relative(seconds, ring).dispose
         if loop is not None and not loop.is_closed():
             return loop.call_later(seconds, act).cancel
         act()
@@ -509,9 +513,6 @@ class Readers:
         self._asleep: dict[float | None, dict[Watcher, asyncio.Future[None]]] = {}
         self._held: list[asyncio.Future[None]] = []
         self._is_over = False
-
-    def __bool__(self) -> bool:
-        return bool(self._readers)
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -572,8 +573,6 @@ class Readers:
     @property
     def is_full(self) -> bool:
         """Whether a reader makes the source wait."""
-        if not self._wait_limits:
-            return False
         last = self._history.last_seq
         return any(last - reader.seen >= limit for reader, limit in self._wait_limits.items())
 
@@ -633,7 +632,3 @@ class Pace:
         self._is_open = True
         if self._history.last_seq > self.released:
             self._request()
-
-
-def _act(act: Callback, _: abc.SchedulerBase, __: object = None) -> None:
-    act()

@@ -494,7 +494,7 @@ class RunWriter:
                 return found
 
     def _add_variables(self, seq: int, private: dict[int, Private]) -> None:
-        variables = {name: value for name, value in self._variables.items() if _has_json(value)}
+        variables = {name: value for name, value in self._variables.items() if has_json(value)}
         encoded = _encode(variables)
         if encoded != self._stored_variables:
             self._stored_variables = encoded
@@ -540,8 +540,8 @@ def _ignore(error: Exception) -> None:
     """The next barrier raises it."""
 
 
-def _has_json(value: object) -> bool:
-    """Whether JSON holds a value as it is."""
+def has_json(value: object) -> bool:
+    """Whether JSON holds a value as it is: it changes a tuple, a date, or an object of the program."""
     try:
         return msgspec.json.decode(_encode(value)) == value
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):

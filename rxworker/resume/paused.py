@@ -43,8 +43,8 @@ from rxworker.events.arguments import decode_arguments
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.registry import names_in, numbered
 from rxworker.log.format import upgrade_pause
-from rxworker.log.recover import DECIDE, DISMISS
-from rxworker.log.values import Command
+from rxworker.log.values import DECIDE, Command, decisions_in
+from rxworker.log.writer import has_json
 from rxworker.messages import JsonObject, OutputFormat, ToolCall, ToolMeta, ToolResult
 from rxworker.messages.settings import shared_fields
 from rxworker.state.shared_state import checked_json
@@ -82,10 +82,8 @@ def decision_of(commands: Iterable[Command]) -> StoredDecision | None:
     Raises:
         DecisionError: It cannot be read; the message names the member.
     """
-    for command in commands:
-        if command.kind == DECIDE and DISMISS not in command.data:
-            return read_stored(command.data)
-    return None
+    found = decisions_in(commands)
+    return read_stored(found[0].data) if found else None
 
 
 VERSION = 3
@@ -117,7 +115,12 @@ def save_paused(paused: Paused[object], *, key: bytes | None = None) -> bytes:
     if not isinstance(paused, Paused):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError(f"paused is {paused!r:.60}; only a result of type Paused can be saved")
     for name, value in paused.variables.items():
-        _check_json(name, value)
+        if not has_json({name: value}):
+            raise LocalProtocolError(
+                f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does "
+                "not keep as it is; keep texts, numbers, booleans, None, lists and dicts of these, or remove it before "
+                "the run pauses"
+            )
     try:
         state = msgspec.json.encode(paused)
     except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
@@ -176,20 +179,6 @@ def _upgraded(state: bytes) -> bytes:
         raise ValueError(f"{name} is missing: what may run is not known, so it is not resumed")
     members["signatures"] = members.pop("seals")
     return msgspec.json.encode({"is_foreign": False, **upgrade_pause(members)})
-
-
-def _check_json(name: str, value: object) -> None:
-    """Reject a variable that JSON would change, such as a tuple, a date, or an object of the program."""
-    try:
-        is_kept = msgspec.json.decode(msgspec.json.encode({name: value})) == {name: value}
-    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
-        is_kept = False
-    if not is_kept:
-        raise LocalProtocolError(
-            f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does not "
-            "keep as it is; keep texts, numbers, booleans, None, lists and dicts of these, or remove it before the "
-            "run pauses"
-        )
 
 
 class _Version(Struct, frozen=True):

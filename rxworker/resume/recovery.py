@@ -158,7 +158,8 @@ async def continue_run(
     response = state.response
     is_cut = response is not None and (response.status is not ResponseStatus.COMPLETED or has_lost_its_call(response))
     if is_cut or (response is None and not isinstance(begin, RunResume)):
-        is_open = isinstance(_last(turn, AttemptStart, AttemptRetract), AttemptStart)
+        attempts = [r.event for r in turn if isinstance(r.event, AttemptStart | AttemptRetract)]
+        is_open = bool(attempts) and isinstance(attempts[-1], AttemptStart)
         is_retracted = (is_cut or is_open) and not (taken_up and taken_up.stored)
         first: list[Event] = [AttemptRetract(CUT)] if is_retracted else []
         scope = TurnScope(variables=stored.variables, is_recovered=True, taken_up=taken_up)
@@ -355,10 +356,6 @@ def _stopped_turn(own: Sequence[Record]) -> list[Record]:
     """The records of the last turn that has stopped; none if there is none."""
     stops = [at for at, record in enumerate(own) if isinstance(record.event, TurnStop)]
     return _last_turn(own[: stops[-1]]) if stops else []
-
-
-def _last(turn: Sequence[Record], *kinds: type[object]) -> object:
-    return next((r.event for r in reversed(turn) if isinstance(r.event, kinds)), None)
 
 
 def will_be_cancelled(stored: LoadedRun, sent: Iterable[Command]) -> bool:

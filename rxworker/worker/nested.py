@@ -169,7 +169,7 @@ async def _run(session: Session, task: str, context: ToolContext, name: str) -> 
             run: Run[object] | RunResult[object] = session.run(task)
         else:
             name = nested_id(outer.journal.run_id, context.idempotency_key)
-            run = await _run_inside(session, task, writer.log, name)
+            run = await _run_inside(session, task, session.log or writer.log, name, outer)
     finally:
         ACCOUNT.reset(token)
     if isinstance(run, RunResult):
@@ -207,14 +207,17 @@ def _task_of(input_json: str | bytes, name: str) -> str:
         raise InvalidArgumentError(f"invalid arguments at {path}: {reason}", tool=name, path=path) from error
 
 
-async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -> Run[object] | RunResult[object]:
+async def _run_inside(
+    session: Session, task: str, log: EventLog, run_id: str, outer: RunContext
+) -> Run[object] | RunResult[object]:
     """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
 
     Args:
         session: The session of the inner worker.
         task: The input.
-        log: The log of the outer run.
+        log: The log of the session, or of the outer run.
         run_id: The id, the same for the same call of the outer run.
+        outer: The outer run.
 
     Returns:
         The run; its result, if it has ended.
@@ -222,9 +225,6 @@ async def _run_inside(session: Session, task: str, log: EventLog, run_id: str) -
     Raises:
         RxWorkerError: It was aborted, or as for ``recover``.
     """
-    log = session.log or log
-    account = ACCOUNT.get()
-    outer = account.context if isinstance(account, RunAccount) else None
     while (info := await log.info(run_id)) is not None:
         if info.status == "aborted":
             raise LocalProtocolError(info.row.reason or "it was aborted")
