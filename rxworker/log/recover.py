@@ -72,7 +72,6 @@ CANDIDATES = 16
 """How many runs a claim is tried for in one statement."""
 SETTLE = 5.0
 """Seconds that a claim may take to be given back when its process stops."""
-NOT_NOW = "%s is not recovered now"
 PATIENCE = 60.0
 """Seconds for which the log may be unreadable before its runs are given up."""
 
@@ -226,7 +225,14 @@ class RunSource:
         try:
             worker = await call_watched("make_worker", make_worker, info)
         except Exception as error:  # it is a function of the application
-            self._try_again(info.run_id, "the worker of %s cannot be made", error)
+            pause = self.pending.retry(info.run_id, time.time())
+            logger.exception(
+                "the worker of %s cannot be made: %s. It is tried again in %g s",
+                info.run_id,
+                describe(error),
+                pause,
+                extra={"run": info.run_id},
+            )
             return None
         if worker is None:
             self._drop(info.run_id)
@@ -251,7 +257,15 @@ class RunSource:
             self._drop(run)
             logger.warning("%s is not recovered: %s", run, error, extra={"run": run})
         elif not isinstance(error, RxWorkerError):
-            self._try_again(run, NOT_NOW, error)
+            pause = self.pending.retry(run, time.time())
+            logger.error(
+                "%s is not recovered now: %s. It is tried again in %g s",
+                run,
+                describe(error),
+                pause,
+                extra={"run": run},
+                exc_info=error,
+            )
         else:
             now = info
             with suppress(RxWorkerError):
@@ -264,14 +278,10 @@ class RunSource:
     def _retry(self, run_id: str, error: RxWorkerError) -> None:
         if self.log.is_closed:
             raise error
-        self._try_again(run_id, NOT_NOW, error, is_own=True)
-
-    def _try_again(self, run_id: str, what: str, error: Exception, *, is_own: bool = False) -> None:
-        """Note and report what has failed; with a traceback, unless the error is one of rxworker itself."""
         pause = self.pending.retry(run_id, time.time())
-        level, trace = (logging.WARNING, None) if is_own else (logging.ERROR, error)
-        text, extra = f"{what}: %s. It is tried again in %g s", {"run": run_id}
-        logger.log(level, text, run_id, str(error) if is_own else describe(error), pause, extra=extra, exc_info=trace)
+        logger.warning(
+            "%s is not recovered now: %s. It is tried again in %g s", run_id, error, pause, extra={"run": run_id}
+        )
 
     async def refresh(self, run_id: str) -> None:
         """Read the information of the log about a run; later, if it cannot be read now."""
