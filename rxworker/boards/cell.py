@@ -187,6 +187,7 @@ class Cell:
         self._board_clock, self._clock = clock, PanelClock(clock, self._run)
         self._is_number = panel.view in NUMBERS
         self._has_course = panel.view in ("line", "area")
+        self._needs_each = self._has_course or group is not None or panel.alert is not None
         self._most = MAX_GROUPS if self._is_number else MAX_KEPT
         # In the order of their last records where the others are dropped; `None` of one that has stopped.
         self._lanes: dict[str, Source[Record] | None] = {}
@@ -366,7 +367,10 @@ class Cell:
         if not isinstance(value, Mapping):
             self._put_number(name, value, is_whole=not missing)
             return
-        found = self._greatest(cast("Mapping[object, object]", value), missing)
+        given = cast("Mapping[object, object]", value)
+        if self._put_plain(given):
+            return
+        found = self._greatest(given, missing)
         is_grouped = self.panel.group is not None
         if is_grouped:
             found = {f"{name}: {key}": number for key, number in found.items()}
@@ -377,6 +381,20 @@ class Cell:
         self._keys[name] = (*found,)
         for key, number in found.items():
             self._put_number(key, number, is_whole=not missing)
+
+    def _put_plain(self, given: Mapping[object, object]) -> bool:
+        """Show numbers by name, if none needs a look of its own: bars over time emit dozens of them at each record."""
+        if self._needs_each or self.on_made is not None or not 0 < len(given) <= MAX_GROUPS:
+            return False  # as `_greatest` and `_put_number` take each
+        if not {*map(type, given.values())} <= {int, float} or {*map(type, given)} != {str}:
+            return False
+        found = cast("dict[str, float]", given)
+        if not isfinite(sum(found.values())) or max(map(len, found)) > LONGEST:
+            return False
+        for gone in self._values.keys() - found.keys():
+            del self._values[gone]
+        self._values.update(found)
+        return True
 
     def _put_number(self, key: str, value: object, *, is_whole: bool = True) -> None:
         """Show a number; ``None`` is one that is not known, if it is not whole."""

@@ -44,7 +44,7 @@ LATE = 1.0
 
 The clocks of the panels stay at its time until none has come for as long.
 """
-TURN = 0.01
+TURN = 0.005
 """Seconds for which records of before are taken until other tasks run."""
 
 NEVER = float("inf")
@@ -181,6 +181,9 @@ class Fold:
         cells: The panels by their names.
         selection: Which records it takes.
         unread: The classes of the events that no panel reads, as far as it is known; their records may be left out.
+        changes: How often it has changed what panels read.
+        last: The time of the last record.
+        until: The end of the time that is selected.
     """
 
     def __init__(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object] | None = None) -> None:
@@ -191,12 +194,13 @@ class Fold:
         self.selection = selection = dashboard.selection
         self._selecting = Selecting(selection) if selection.filters_runs else None
         self._since = float("-inf") if selection.since is None else selection.since
-        self._until = NEVER if selection.until is None else selection.until
+        self.until = NEVER if selection.until is None else selection.until
         self._is_part = selection.since is not None or selection.until is not None
         selecting = self._selecting
         self.take = self._take if selecting is None else partial(self._take_selected, selecting)
+        self.changes = 0
         self._readers: dict[type[object], tuple[tuple[str, Cell], ...]] = {}
-        self._last = 0.0
+        self.last = 0.0
         for cell in self.cells.values():
             cell.on_reads = self._forget
 
@@ -208,7 +212,7 @@ class Fold:
     def _take_selected(self, selecting: Selecting, record: Record) -> None:
         found = selecting.feed(record)
         if found:  # what was held counts from now on, as on a board that has shown the time until now
-            self.clock.note(min(record.time, self._until))
+            self.clock.note(min(record.time, self.until))
         for each in found:
             self._take(each)
 
@@ -219,9 +223,9 @@ class Fold:
                 for cell in self.cells.values():
                     cell.pass_by(record)
                 return
-            if time >= self._until < NEVER:
+            if time >= self.until < NEVER:
                 return
-        self._last = time
+        self.last = time
         kind = record.event.__class__
         readers = self._readers.get(kind)
         if readers is None:
@@ -259,6 +263,7 @@ class Fold:
         return tuple(found)
 
     def _forget(self) -> None:
+        self.changes += 1
         self.unread.clear()
         self._readers.clear()
 
@@ -266,15 +271,15 @@ class Fold:
     def due(self) -> float | None:
         """When the next timer runs, in seconds since the epoch; ``None`` without one."""
         due = self.clock.due
-        return None if due is None or due > self._until else due
+        return None if due is None or due > self.until else due
 
     def move_to(self, time: float) -> None:
         """Run what is due until then, at most until the end of the time that is selected."""
-        self.clock.move_to(min(time, self._until))
+        self.clock.move_to(min(time, self.until))
 
     def at(self, time: float | None) -> tuple[PanelState, ...]:
         """What the panels show then, or at the last record; it takes no more records."""
-        self.move_to(self._last if time is None else time)
+        self.move_to(self.last if time is None else time)
         for cell in self.cells.values():
             cell.dispose()
         return tuple(cell.state for cell in self.cells.values())
@@ -287,13 +292,9 @@ class StoredFirst(Stage[Record]):
     """
 
     def follow(
-        self,
-        observer: abc.ObserverBase[Record],
-        stored: Callable[[Record], object],
-        scheduler: abc.SchedulerBase | None,
-        progress: Progress = noop,
+        self, observer: abc.ObserverBase[Record], board: Board | None, scheduler: abc.SchedulerBase | None
     ) -> abc.DisposableBase:
-        """Subscribe, with functions for what is stored, and for how many runs are read, of how many."""
+        """Subscribe; a board takes the stored records by itself: see `Board.take_stored`."""
         raise NotImplementedError
 
 
@@ -317,6 +318,7 @@ class Board:
             ``changes``.
         error: The error of the records, if they have failed; the board is disposed then, and the panels keep what they
             show.
+        fold: Its panels, for what reads stored records.
     """
 
     def __init__(
@@ -336,8 +338,9 @@ class Board:
         self._every = every
         self._clock = scheduler or loop_clock()
         panels = [replace(each, pipeline=explain(each.pipeline)) if xray else each for each in dashboard.panels]
-        self._fold = Fold(replace(dashboard, panels=panels), self._alert)
+        self.fold = self._fold = Fold(replace(dashboard, panels=panels), self._alert)
         self._cells, self._unread = self._fold.cells, self._fold.unread
+        self._recent: dict[str, PanelState] = {}
         self._began = self._now()
         self._earlier: dict[tuple[str, str], AlertChange] = {}
         self._shown = dict.fromkeys(self._cells, 0)
@@ -359,7 +362,7 @@ class Board:
         if isinstance(given, StoredFirst):
             sink = Sink(self._take, self._fail, noop)
             self._stored = 0, 0
-            self._source.add(given.follow(sink, self._take_stored, self._clock, self._note_progress))
+            self._source.add(given.follow(sink, self, self._clock))
         elif isinstance(given, Observable):
             self._follow(cast("Observable[Record | Records]", given), self._take_any)
         else:
@@ -448,10 +451,34 @@ class Board:
         return self._shown_of(cell, self.reading)
 
     def _shown_of(self, cell: Cell, reading: tuple[int, int] | None) -> PanelState:
-        return cell.state if reading is None else replace(cell.state, reading=reading)
+        if reading is None:
+            return cell.state
+        return replace(self._recent.get(cell.panel.name) or cell.state, reading=reading)
 
-    def _note_progress(self, read: int, total: int) -> None:
+    def take_stored(self, record: Record) -> None:
+        """Take a stored record, in the order of the times of all."""
+        if not self._is_over:
+            self._fold.take(record)
+
+    def note_progress(self, read: int, total: int) -> None:
+        """Note how many stored runs are read, and how many there are; 0 of 0 when nothing is left to be read."""
         self._stored = (read, total) if read < total else None
+        if self._stored is None:
+            self._recent = {}
+            if self._fold.last:
+                self._note(self._fold.last)
+        self._wake(self._last + self._every)
+
+    def recent(self, since: float) -> Fold:
+        """Its panels over the records since a time, which it shows with `show_recent`.
+
+        Until all stored records are taken.
+        """
+        return Fold(replace(self.dashboard, selection=replace(self.dashboard.selection, since=since)), noop)
+
+    def show_recent(self, states: Sequence[PanelState], since: float) -> None:
+        """Show what the panels show of the records since a time."""
+        self._recent = {each.panel: replace(each, since=since) for each in states}
         self._wake(self._last + self._every)
 
     def _follow(self, source: Observable[A], take: Callable[[A], None]) -> None:
@@ -468,7 +495,7 @@ class Board:
         is_unread = record.event.__class__ in self._unread and not self._past
         if self._is_over or (is_unread and self._changes_nothing(record)):
             return
-        is_old = self._note(record)
+        is_old = self._note(record.time)
         if is_old or self._is_beginning or self._past:
             self._past.append(record)
             self._left[record.run_id] += 1
@@ -477,22 +504,14 @@ class Board:
             self._fold.take(record)
         self._wake(self._last + self._every)
 
-    def _take_stored(self, record: Record) -> None:
-        """Take a record in the order of all times."""
-        if self._is_over or (record.event.__class__ in self._unread and self._changes_nothing(record)):
-            return
-        self._note(record)
-        self._fold.take(record)
-        self._wake(self._last + self._every)
-
     def _changes_nothing(self, record: Record) -> bool:
         """Whether a record that no panel reads is left out: no timer of before it may subscribe to it."""
         return not self._fold.clock.has_due(record.time)
 
-    def _note(self, record: Record) -> bool:
-        """Let the clocks wait while a history is read. Returns whether the record is of one."""
+    def _note(self, time: float) -> bool:
+        """Let the clocks wait while a history is read. Returns whether a record of this time is of one."""
         now = self._now()
-        is_old = record.time < now - LATE
+        is_old = time < now - LATE
         if is_old or self._reads_until == NEVER:
             self._reads_until = now + LATE if is_old else now
         return is_old
@@ -580,5 +599,5 @@ class Board:
             dues.append(self._reads_until)
         if self._past:
             self._wake(now)
-        elif dues and not self._is_over:
+        elif dues and not self._is_over and self._stored is None:  # what reads the stored records wakes it
             self._wake(max(min(dues), now + self._every, self._reads_until))

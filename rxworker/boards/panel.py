@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -328,9 +329,12 @@ class PanelState(Struct, frozen=True, omit_defaults=True):
         alerts: The groups whose value is beyond the limit, with the time since which each has been reported; of a panel
             without groups the empty name.
         error: Why it, or one of its groups, has stopped.
-        reading: While stored runs are still read: how many are, and how many there are; what is shown is that of those.
+        reading: While stored runs are still read: how many are, and how many there are; what is shown is that of those,
+            unless there is a ``since``.
         missing: What is not known of a group, or for the empty name: the models whose prices are not; the value is
             without them.
+        since: While stored runs are still read: what is shown is that of all records since then, in seconds since the
+            epoch.
     """
 
     panel: str
@@ -341,6 +345,7 @@ class PanelState(Struct, frozen=True, omit_defaults=True):
     error: str = ""
     missing: dict[str, tuple[str, ...]] = {}
     reading: tuple[int, int] | None = None
+    since: float | None = None
 
 
 class AlertChange(Struct, frozen=True):
@@ -517,9 +522,14 @@ def reading_of(states: Iterable[PanelState]) -> str:
 
     >>> reading_of([PanelState("cost", reading=(120, 500))]), reading_of([PanelState("cost")])
     ('read 120 of 500 runs', '')
+    >>> reading_of([PanelState("cost", reading=(120, 500), since=0.0)])
+    'since 1970-01-01 00:00 UTC; read 120 of 500 runs'
     """
-    found = next((state.reading for state in states if state.reading), None)
-    return f"read {found[0]:,} of {found[1]:,} runs" if found else ""
+    found = next((state for state in states if state.reading), None)
+    if found is None or found.reading is None:
+        return ""
+    since = "" if found.since is None else f"since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d %H:%M} UTC; "
+    return f"{since}read {found.reading[0]:,} of {found.reading[1]:,} runs"
 
 
 def slug(title: str) -> str:

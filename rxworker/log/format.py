@@ -179,6 +179,18 @@ def kind_of(event: Event) -> str:
     return _tag((given.like if given.__class__ is Deltas else given).__class__)
 
 
+_TYPES: dict[str, type[object]] = {_tag(kind.type): kind.type for kind in EVENT_KINDS}
+
+
+def type_of(kind: str) -> type[object] | None:
+    """The class of the events of the entries of a kind; ``None`` for one that this rxworker does not know.
+
+    >>> type_of("text_delta").__name__
+    'TextDelta'
+    """
+    return _TYPES.get(kind)
+
+
 def is_known(kind: str) -> bool:
     """Whether this rxworker knows events of this kind."""
     return kind in _KINDS

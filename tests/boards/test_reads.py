@@ -267,9 +267,9 @@ def test_a_history_that_is_read_late_is_shown_as_when_it_is_folded_again() -> No
 class Reading(StoredFirst):
     """Stored records that are read by hand."""
 
-    def follow(self, observer: Any, stored: Any, scheduler: Any, progress: Any = None) -> Any:
-        self.push, self.progress = stored, progress
-        progress(0, 1)
+    def follow(self, observer: Any, board: Any, scheduler: Any) -> Any:
+        self.push, self.progress = board.take_stored, board.note_progress
+        board.note_progress(0, 1)
         return NOTHING
 
 
@@ -287,6 +287,7 @@ def test_clocks_wait_while_stored_records_are_read_that_no_panel_reads() -> None
         clock.advance_to(clock.to_datetime(clock.to_seconds(clock.now) + 2))
     assert board.states[0].points == shown.at(records)[0].points
     reading.progress(0, 0)
+    clock.advance_to(clock.to_datetime(clock.to_seconds(clock.now) + 2))
     assert board.states[0].value == 0.0
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, fold_log, log_records, panel
-from rxworker.boards.selection import EVERYTHING
-from rxworker.boards.stored import _in_order  # pyright: ignore[reportPrivateUsage]
+from rxworker.boards.dashboard import Fold
+from rxworker.boards.stored import take_stored
 from rxworker.errors import LogError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
@@ -154,11 +154,17 @@ async def test_a_run_that_is_deleted_while_records_are_read_ends_and_no_other_on
         runs = [Worker(ScriptedModel(["Hello."]), log=log).run("Hi") for _ in range(3)]
         for run in runs:
             await run
-        gone = runs.pop(which)
-        async with aclosing(_in_order(log, None, None, EVERYTHING)) as records:
-            seen = {key(await anext(records))}
-            await log.delete(gone.id)
-            seen |= {key(record) async for record in records}
+        gone, seen, fold = runs.pop(which), set[tuple[str, int]](), Fold(BOARD)
+
+        def take(record: Record) -> None:
+            seen.add(key(record))
+
+        fold.take = take
+        reading = asyncio.ensure_future(take_stored(fold, log, None, None))
+        while not seen:  # noqa: ASYNC110 - a record is taken in the middle of a turn
+            await asyncio.sleep(0)
+        await log.delete(gone.id)
+        await reading
         expected = {key(record) for run in runs async for record in run}
         assert {place for place in seen if place[0] != gone.id} == expected
         with pytest.raises(LogError, match="no run"):

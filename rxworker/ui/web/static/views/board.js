@@ -77,12 +77,12 @@ class PanelView {
 
   draw(state) {
     this.state = state;
-    const { panel } = this, { value = null, alerts = {}, error = "", missing = {}, reading = null } = state, beyond = new Set(Object.keys(alerts));
+    const { panel } = this, { value = null, alerts = {}, error = "", missing = {}, reading = null, since = null } = state, beyond = new Set(Object.keys(alerts));
     setData(this.node, "alert", beyond.size > 0 ? "yes" : "no");
     if (this.limit !== "") this.drawLimit(alerts);
     setText(this.error, error ? fill(words.board.stopped, { error }) : "");
     show(this.error, error !== "");
-    const about = [...(reading?.[1] > 0 ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...withoutOf(missing)].join(" · ");
+    const about = [...(reading && since !== null ? [fill(words.board.since, { time: moment(since) })] : []), ...(reading?.[1] > 0 ? [fill(words.board.read, { read: reading[0], total: reading[1] })] : []), ...withoutOf(missing)].join(" · ");
     setText(this.about, about);
     show(this.about, about !== "");
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
