@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.events import (
@@ -21,8 +19,7 @@ from rxworker.events import (
     Status,
     ToolUseMetadata,
 )
-from rxworker.messages import Json, JsonObject
-from rxworker.messages.json_reader import JsonReader
+from rxworker.messages import Json
 from rxworker.operators import ToolInput, tool_inputs
 from rxworker.operators.kernel import Source
 
@@ -48,17 +45,6 @@ def views(*events: Event) -> list[ToolInput]:
 
 def texts(*pieces: str) -> list[Event]:
     return [InputJsonDelta(0, piece) for piece in pieces]
-
-
-@given(st.dictionaries(st.text(), json_values, max_size=5), st.data())
-def test_members_come_out_however_the_text_is_cut(value: JsonObject, data: st.DataObject) -> None:
-    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10)))
-    reader = JsonReader()
-    for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
-        reader.feed(text[begin:end])
-    assert reader.members == [*value.items()]
-    assert not reader.is_broken
 
 
 def test_a_member_is_emitted_as_soon_as_it_is_whole() -> None:

@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rxworker.providers.endpoint import ANTHROPIC_HOSTS, OPENAI_HOSTS
-from tests.over_recordings import RECORDINGS, pytest_generate_tests
+from tests.over_recordings import pytest_generate_tests
 
 __all__ = ["pytest_generate_tests"]
-
-
-@pytest.fixture
-def http_errors() -> list[str]:
-    """The recorded error answers, a JSON line each."""
-    path = RECORDINGS / "http_errors.jsonl"
-    if not path.exists():
-        pytest.skip(f"no recordings: {path} is absent")
-    return [line for line in path.read_text().splitlines() if line.strip()]
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ HEADERS = {
     "Proxy-Authorization": SECRET,
     "X-Goog-Api-Key": SECRET,
     "x-amz-security-token": SECRET,
+    "X-My-Token": SECRET,
     "x-plain": "plain",
 }
 EXTRA: Any = {

@@ -20,11 +20,15 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import (
+    Audio,
+    CachePoint,
     Conversation,
     Document,
+    Grammar,
     Image,
     JsonObject,
     Message,
@@ -76,6 +80,7 @@ def loop(result: ToolResult | Message, *after: Message, call: ToolCall = CALL) -
     return ASK, said(call), result if isinstance(result, Message) else Message.user(result), *after
 
 
+POINTS = (Message.user("long", CachePoint("1h"), "b"), Message.user(CachePoint()))
 CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     "text": (ASK,),
     "two messages": (ASK, Message.user("and?")),
@@ -86,6 +91,12 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     "a picture by its address": (Message.user("see", Image("image/png", url="https://h/i.png")),),
     "a document": (Message.user("read", PDF),),
     "a document alone": (Message.user(PDF),),
+    "a document by its address": (Message.user("read", Document(url="https://h/d.pdf")),),
+    "a document with a context": (Message.user("read", replace(NOTE, citations=True, context="c")),),
+    "a picture by its file id": (Message.user("see", Image(file_id="f")),),
+    "a document by its file id": (Message.user("read", Document(file_id="f", title="t")),),
+    "speech": (Message.user("hear", Audio(data="AAAA")),),
+    "cache points": POINTS,
     "two documents of one name": (Message.user("read", PDF, PDF),),
     "a text as a document": (Message.user("read", NOTE),),
     "a call": loop(SEEN),
@@ -137,6 +148,7 @@ SETTINGS: dict[str, Options] = {
     "a required call and thinking": Options(tool_choice=ToolChoice("required"), thinking="low"),
     "no call": Options(tool_choice=ToolChoice("none")),
     "no thinking": Options(thinking=0),
+    "much thinking": Options(tool_choice=ToolChoice("auto"), parallel_tool_calls=True, thinking="high"),
     "little thinking": Options(thinking="low"),
     "a budget": Options(thinking=2048),
     "a form": Options(output=FORM),
@@ -144,6 +156,23 @@ SETTINGS: dict[str, Options] = {
     "parts of the cache": Options(cache=("tools", "system")),
     "a version": Options(temperature=0.5, headers={"anthropic-version": "2026-10-21"}),
 }
+
+
+# Tools with all that a tool may have beside its schema.
+HINTED = (
+    LOOK,
+    NOW,
+    ToolMeta(
+        "add",
+        "Adds.",
+        {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        strict=True,
+        cache_control=CachePoint("1h"),
+        allowed_callers=("direct", "code_execution_20260521"),
+        input_examples=({"n": 1},),
+    ),
+    ToolMeta("run", "Runs.", SCHEMA, defer_loading=True, format="text"),
+)
 
 
 class Intent(Struct, frozen=True):
@@ -158,6 +187,9 @@ INTENTS: dict[str, Intent] = {
     "a digit first": Intent(loop(SEEN), (LOOK, ToolMeta("7zip", "Packs.", SCHEMA))),
     "a long description": Intent(tools=(ToolMeta("look", "Looks. " * 400, SCHEMA),)),
     "strict": Intent(tools=(ToolMeta("look", "Looks.", SCHEMA, strict=True),)),
+    "hints": Intent(loop(SEEN), HINTED),
+    "hints and cache points": Intent(POINTS, HINTED, Options(cache=("tools", "system"))),
+    "a grammar": Intent(tools=(ToolMeta("look", "", SCHEMA, format=Grammar("[0-9]+", "regex")),)),
     "without tools": Intent(tools=()),
     "a sampling parameter and none": Intent(options=Options(temperature=0.5, thinking=0)),
     "a form without tools": Intent(tools=(), options=Options(output=FORM)),
@@ -213,7 +245,7 @@ def of_mistral(body: Any) -> Iterator[str]:
 
 
 def without_files(body: Any) -> Iterator[str]:
-    if '"type": "file"' in json.dumps(body["messages"]):
+    if '"file_data"' in json.dumps(body["messages"]):  # an id is one that the application has of the service
         yield "a document as a file"
 
 
@@ -315,7 +347,7 @@ def of_responses(body: Any) -> Iterator[str]:
     if waiting:
         yield "a call without its result"
     for tool in body.get("tools", ()):
-        schema = tool["parameters"]
+        schema = tool.get("parameters", {"type": "object", "properties": {}})  # one with a format has none
         if schema.get("type") != "object" or "properties" not in schema or VARIANTS & schema.keys():
             yield "a schema of a tool"
 
@@ -440,6 +472,9 @@ def typed_ollama(body: Any) -> Iterator[str]:
 
 
 OLDER = r"\$\.(temperature|top_p): unknown"
+STABLE = typed(
+    "anthropic.types.message_create_params", "MessageCreateParamsStreaming", OLDER, "'file'|file_id|block_binding"
+)
 MESSAGES = typed("anthropic.types.beta.message_create_params", "MessageCreateParamsStreaming", OLDER)
 CHAT = "openai.types.chat.completion_create_params", "CompletionCreateParamsStreaming"
 # What compatible services have beside it.
@@ -464,7 +499,7 @@ def chat(model: str, url: str, *checks: Check) -> Target:
 
 
 def claude(model: str, *checks: Check, url: str | None = None) -> Target:
-    return Target(Anthropic(model, api_key="k", base_url=url), (MESSAGES, of_messages, *checks))
+    return Target(Anthropic(model, api_key="k", base_url=url), (STABLE, MESSAGES, of_messages, *checks))
 
 
 TARGETS: dict[str, Target] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from rxworker.errors import ConfigurationError
@@ -21,10 +20,6 @@ def ask(provider: Provider, options: Options | None = None) -> HttpRequest:
     return provider.request(ASK, (), options or Options())
 
 
-def body_of(request: HttpRequest) -> dict[str, Any]:
-    return msgspec.json.decode(request.body)
-
-
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: str) -> None:
     line = b'{"type": "x", "error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -34,20 +29,6 @@ def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: st
     decoder = PROVIDERS[name]("m").decoder()
     events = [*decoder.feed(frame), *decoder.feed(frame), *decoder.finish()]
     assert [type(event) for event in events[-2:]] == [Error, Status]
-
-
-@pytest.mark.parametrize("provider", [Anthropic("m"), OpenAIChat("m")])
-def test_without_a_key_the_error_names_the_remedy(provider: Provider) -> None:
-    with pytest.raises(ConfigurationError, match=r"_API_KEY, or pass api_key="):
-        ask(provider)
-
-
-def test_the_key_of_the_environment_is_read_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    anthropic, chat = Anthropic("m"), OpenAIChat("m")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-a")
-    monkeypatch.setenv("OPENAI_API_KEY", "key-o")
-    assert ask(anthropic).headers["x-api-key"] == "key-a"
-    assert ask(chat).headers["authorization"] == "Bearer key-o"
 
 
 def test_a_server_of_ones_own_needs_no_key() -> None:
@@ -62,14 +43,8 @@ def test_a_server_of_ones_own_needs_no_key() -> None:
 @pytest.mark.parametrize(
     ("base_url", "url"),
     [
-        ("https://api.openai.com", "https://api.openai.com/v1/chat/completions"),
         ("https://api.openai.com/v1/", "https://api.openai.com/v1/chat/completions"),
-        ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/chat/completions"),
         ("http://[::1]:8080", "http://[::1]:8080/v1/chat/completions"),
-        (
-            "https://x.openai.azure.com/openai/deployments/d?api-version=1",
-            "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=1",
-        ),
         ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
     ],
 )
@@ -108,14 +83,6 @@ def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> No
         assert "cret" not in str(caught.value)
 
 
-def test_nothing_printed_shows_the_key() -> None:
-    for provider in (Anthropic("m", api_key=KEY), OpenAIChat("m", api_key=KEY)):
-        request = ask(provider, Options(headers={"X-My-Token": "hidden"}))
-        assert KEY not in repr(provider)
-        assert KEY not in repr(request)
-        assert "hidden" not in repr(request)
-
-
 def test_headers_of_the_options_come_over_ours_in_lower_case() -> None:
     options = Options(headers={"Anthropic-Beta": "a,b", "Anthropic-Version": "x"})
     headers = ask(Anthropic("m", api_key=KEY), options).headers
@@ -136,19 +103,6 @@ def test_a_header_that_authorises_stands_for_the_key() -> None:
     assert request.headers["authorization"] == "Bearer mine"
     request = ask(Anthropic("m"), Options(headers={"authorization": "Bearer oauth"}))
     assert "x-api-key" not in request.headers
-
-
-def test_azure_has_the_key_in_a_header_of_its_own() -> None:
-    request = ask(OpenAIChat("m", api_key=KEY, base_url="https://x.openai.azure.com/openai/v1"))
-    assert request.headers["api-key"] == KEY
-    assert "authorization" not in request.headers
-
-
-def test_the_limit_has_the_name_that_the_server_knows() -> None:
-    options = Options(max_tokens=5)
-    assert body_of(ask(OpenAIChat("m", api_key=KEY), options))["max_completion_tokens"] == 5
-    own = OpenAIChat("m", base_url="http://127.0.0.1:1")
-    assert body_of(ask(own, options))["max_tokens"] == 5
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))

@@ -57,17 +57,6 @@ async def refusal(made: FunctionTool[..., Any], text: str | bytes) -> InvalidArg
     return caught.value
 
 
-async def test_arguments_arrive_with_their_types() -> None:
-    seen: list[object] = []
-
-    @tool
-    async def go(trip: Trip, only: Filter) -> None:
-        seen.extend((trip, only))
-
-    await go.execute(b'{"trip": {"places": [{"city": "Oslo", "unit": "kelvin"}]}, "only": {"tags": ["a"]}}')
-    assert seen == [Trip((Place("Oslo", Unit.KELVIN),)), {"tags": ["a"]}]
-
-
 @pytest.mark.parametrize(
     ("text", "path", "reason"),
     [
