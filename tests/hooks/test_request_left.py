@@ -13,74 +13,61 @@ from rxworker.hooks import Hook, MessageSendContext, chain
 from rxworker.messages import Conversation, Json, Message, Text, ToolCall, ToolResult, validate
 from rxworker.testing import ScriptedModel, call
 
-BROKEN: dict[str, tuple[Callable[[MessageSendContext], Any], str]] = {
+Change = Callable[[MessageSendContext], Any]
+
+
+def adds(*content: Any, role: Any = "user") -> Change:
+    return lambda context: context.messages.append(Message(role, content))
+
+
+def replaces(name: str, value: Any) -> Change:
+    return lambda context: setattr(context, name, value)
+
+
+def in_turn_2(change: Change) -> Change:
+    return lambda context: change(context) if context.turn == 2 else None
+
+
+def spoil_arguments(context: MessageSendContext) -> None:
+    for called in context.messages[1].tool_calls:
+        called.input.update(a=float("nan"))  # type: ignore[union-attr]
+
+
+ALONE, ODD_CALL, TEXT_ALONE = Message.assistant("Hi."), ToolCall("x", "look", {}), Message("user", "hi")  # pyright: ignore[reportArgumentType]
+BROKEN: dict[str, tuple[Change, str]] = {
     "no message": (lambda c: c.messages.clear(), "no message is left: return Cancel"),
-    "a lone answer": (
-        lambda c: c.messages.__setitem__(slice(None), [Message.assistant("Hi.")]),
-        "an assistant message comes before the first user message",
-    ),
-    "an orphan result": (
-        lambda c: c.messages.append(Message("user", (ToolResult("x", "21"),))),
-        "the result 'x' answers no call",
-    ),
-    "a call without result": (
-        lambda c: c.messages.append(Message.assistant(ToolCall("x", "look", {}))),
-        "the call 'x' of look has no result",
-    ),
-    "a call of the user": (
-        lambda c: c.messages.append(Message.user(ToolCall("x", "look", {}))),
-        "a tool call in a message of the role user",
-    ),
-    "the results left out": (
-        lambda c: c.messages.pop() if c.turn == 2 else None,
-        "the call 'call_1_1' of look has no result",
-    ),
-    "the call left out": (
-        lambda c: c.messages.pop(1) if c.turn == 2 else None,
-        "the result 'call_1_1' answers no call",
-    ),
-    "an empty message": (lambda c: c.messages.append(Message.user("")), "it is empty"),
-    "messages in reverse": (lambda c: c.messages.reverse() if c.turn == 2 else None, "a provider refuses the messages"),
-    "a text": (lambda c: c.messages.append("hi"), "'hi', which is not a Message"),  # pyright: ignore[reportArgumentType]
-    "another role": (
-        lambda c: c.messages.append(Message("bot", (Text("hi"),))),  # pyright: ignore[reportArgumentType]
-        "a message of the role 'bot'",
-    ),
-    "a text as content": (
-        lambda c: c.messages.append(Message("user", "hi")),  # pyright: ignore[reportArgumentType]
-        "a message with the content 'hi'",
-    ),
-    "texts as content": (
-        lambda c: c.messages.append(Message("user", ("hi",))),  # pyright: ignore[reportArgumentType]
-        "which is not a content block",
-    ),
-    "no list": (lambda c: setattr(c, "messages", None), "is not a list"),
-    "a system text that is none": (lambda c: setattr(c, "system", ["Be brief."]), "the system text is ['Be brief.']"),
-    "a system text with half a character": (
-        lambda c: setattr(c, "system", "half \ud83d"),
+    "a lone answer": (replaces("messages", [ALONE]), "an assistant message comes before the first user message"),
+    "an orphan result": (adds(ToolResult("x", "21")), "the result 'x' answers no call"),
+    "a call without result": (adds(ODD_CALL, role="assistant"), "the call 'x' of look has no result"),
+    "a call of the user": (adds(ODD_CALL), "a tool call in a message of the role user"),
+    "the results left out": (in_turn_2(lambda c: c.messages.pop()), "the call 'call_1_1' of look has no result"),
+    "the call left out": (in_turn_2(lambda c: c.messages.pop(1)), "the result 'call_1_1' answers no call"),
+    "an empty message": (adds(Text("")), "it is empty"),
+    "messages in reverse": (in_turn_2(lambda c: c.messages.reverse()), "a provider refuses the messages"),
+    "a text": (replaces("messages", ["hi"]), "'hi', which is not a Message"),
+    "another role": (adds(Text("hi"), role="bot"), "a message of the role 'bot'"),
+    "a text as content": (replaces("messages", [TEXT_ALONE]), "a message with the content 'hi'"),
+    "texts as content": (adds("hi"), "which is not a content block"),
+    "no list": (replaces("messages", None), "is not a list"),
+    "a system text that is none": (replaces("system", ["Be brief."]), "the system text is ['Be brief.']"),
+    "half a character in the system text": (
+        replaces("system", "half \ud83d"),
         "the system text is a text with half of a surrogate pair",
     ),
-    "a text block without a text": (
-        lambda c: c.messages.append(Message.user(Text(5))),  # pyright: ignore[reportArgumentType]
-        "the messages hold a message with 5, which is not a string",
-    ),
+    "a text block without a text": (adds(Text(5)), "the messages hold a message with 5, which is not a string"),  # pyright: ignore[reportArgumentType]
     "a text with half a character": (
         lambda c: c.set_content("half \ud83d"),
         "the messages hold a message with a text with half of a surrogate pair",
     ),
     "arguments without a JSON form": (
-        lambda c: (
-            [m.input.update(a=float("nan")) for m in c.messages[1].tool_calls]  # type: ignore[union-attr]
-            if c.turn == 2
-            else None
-        ),
+        in_turn_2(spoil_arguments),
         "a call whose input at $.a is nan, which has no JSON form",
     ),
 }
-SOUND: dict[str, Callable[[MessageSendContext], Any]] = {
-    "the beginning of the answer": lambda c: c.messages.append(Message.assistant("{")),
-    "a system message in the middle": lambda c: c.messages.append(Message.system("Be brief.")),
-    "two messages of one role": lambda c: c.messages.append(Message.user("Please.")),
+SOUND: dict[str, Change] = {
+    "the beginning of the answer": adds(Text("{"), role="assistant"),
+    "a system message in the middle": adds(Text("Be brief."), role="system"),
+    "two messages of one role": adds(Text("Please.")),
     "without the first turn": lambda c: c.messages.__setitem__(slice(None), [Message.user("Go.")]),
     "a tuple": lambda c: setattr(c, "messages", tuple(c.messages)),
 }

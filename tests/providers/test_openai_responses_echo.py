@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -119,22 +119,28 @@ def test_only_the_sealed_thought_that_ended_goes_back() -> None:
 # --- against the types of the official client
 
 
-@every_recording
-def test_the_official_client_knows_every_item(path: Path) -> None:
+@cache
+def checks() -> tuple[Any, Any]:
+    """What reads an item, and a request."""
     pydantic = pytest.importorskip("pydantic", reason="the package openai is not installed")
     responses = pytest.importorskip("openai.types.responses", reason="the package openai is not installed")
+    create = responses.response_create_params.ResponseCreateParamsStreaming
+    return tuple(pydantic.TypeAdapter(kind).validate_python for kind in (responses.ResponseInputItemParam, create))
+
+
+@every_recording
+def test_the_official_client_knows_every_item(path: Path) -> None:
+    check_item, check_request = checks()
     answer = answer_of(decode(path))
     if answer is None:
         return
     results = [ToolResult(call.id, "ok") for call in answer.tool_calls]
     tool = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})
     body = body_of(Message.user("hi"), answer, Message.user(*results), tools=[tool])
-    check = pydantic.TypeAdapter(responses.ResponseInputItemParam).validate_python
     for item in body.pop("input"):
-        check(item)
+        check_item(item)
     body["input"] = "hi"
-    create = responses.response_create_params.ResponseCreateParamsStreaming
-    pydantic.TypeAdapter(create).validate_python(body)
+    check_request(body)
 
 
 def test_arguments_of_null_go_back_as_an_empty_object() -> None:

@@ -69,6 +69,7 @@ MAKERS: list[Callable[[], Provider]] = [
     lambda: Anthropic("m", api_key="k"),
     lambda: OpenAIChat("m", api_key="k"),
     lambda: OpenAIChat("m", base_url="https://api.deepseek.com", api_key="k"),
+    lambda: OpenAIChat("mistral-large-2512", base_url="https://api.mistral.ai", api_key="k"),
     lambda: OpenAIResponses("m", api_key="k"),
 ]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError
 from rxworker.messages import (
     Conversation,
     Document,
@@ -92,15 +92,6 @@ def test_nothing_is_added_elsewhere(loop: str) -> None:
     assert "Understood." not in json.dumps(sent(chat("https://api.openai.com"), *LOOPS[loop], tools=(LOOK,)))
 
 
-def test_a_conversation_that_grows_is_sent_as_a_whole_one() -> None:
-    """The encoder is kept between requests."""
-    provider = STRICT["Mistral"]
-    for loop in LOOPS.values():
-        for end in range(1, len(loop) + 1):
-            body = sent(provider, *loop[:end], tools=(LOOK,))
-            assert body == sent(chat(MISTRAL, "mistral-large-2512"), *loop[:end], tools=(LOOK,))
-
-
 def test_a_document_is_sent_in_the_form_of_the_service() -> None:
     (part,) = sent(chat(MISTRAL), Message.user(PDF))["messages"][1]["content"]
     assert part == {
@@ -110,17 +101,6 @@ def test_a_document_is_sent_in_the_form_of_the_service() -> None:
     }
     (part,) = sent(chat("https://api.openai.com"), Message.user(PDF))["messages"][1]["content"]
     assert part["type"] == "file"
-
-
-@pytest.mark.parametrize("url", [DEEPSEEK, GROQ])
-def test_a_document_that_a_service_does_not_take_is_left_out_of_a_result_and_refused_of_a_user(url: str) -> None:
-    body = json.dumps(sent(chat(url), *LOOPS["a document in the result"], tools=(LOOK,)))
-    assert "JVBERi0x" not in body
-    assert "left out of this result" in body
-    with pytest.raises(LocalProtocolError, match="no document of type application/pdf"):
-        sent(chat(url), Message.user(PDF))
-    text = Document("text/plain", "aGk=", title="Note")
-    assert "Note:" in json.dumps(sent(chat(url), Message.user(text)))
 
 
 @pytest.mark.parametrize("model", ["kimi-k2.5", "kimi-k2.6"])

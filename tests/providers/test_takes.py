@@ -266,14 +266,6 @@ def test_a_document_is_sent_as_its_service_takes_it_or_is_left_out_alone(service
     assert [*documents_of(body(Message.user("see", document)))] == sent
 
 
-def test_a_document_other_than_a_pdf_is_left_out_of_a_result_and_refused_of_a_user_at_anthropic() -> None:
-    table = Document("application/vnd.ms-excel", DATA["image/png"], title="Sums")
-    [*_, result] = body_of("anthropic", *answered(Text("see"), table))["messages"][-1]["content"][0]["content"]
-    assert result["text"] == ("[left out of this result: Anthropic takes no document of type application/vnd.ms-excel]")
-    with pytest.raises(LocalProtocolError, match="send its text"):
-        body_of("anthropic", Message.user(table))
-
-
 EITHER: JsonObject = {
     "anyOf": [
         {"properties": {"id": {"type": "integer"}, "kind": {"const": "a"}}, "required": ["id", "kind"]},

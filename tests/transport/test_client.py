@@ -25,7 +25,7 @@ from rxworker.errors import (
 from rxworker.events import BlockAbort, Error, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.operators import text_deltas
-from rxworker.providers import Anthropic, OpenAIChat, Provider, Request
+from rxworker.providers import Anthropic, Provider, Request
 from rxworker.testing import ReplayServer, ServedResponse, cut, fail, lint, say, stall
 from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry, Timeouts
@@ -114,17 +114,7 @@ async def test_leaving_closes_the_connection(make_provider: MakeProvider) -> Non
         assert server.disconnects == 2
 
 
-@pytest.mark.parametrize(
-    ("headers", "wait"),
-    [
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
-        ({"retry-after-ms": "0", "retry-after": "1"}, 1.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "-3"}, None),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("headers", "wait"), [({"retry-after": "7"}, 7.0), ({}, None)])
 async def test_a_429_is_tried_again_after_the_time_that_it_specifies(
     make_provider: MakeProvider, headers: dict[str, str], wait: float | None
 ) -> None:
@@ -408,15 +398,6 @@ async def test_leaving_while_it_waits_for_a_retry_makes_no_request(make_provider
         time.advance_by(60.0)
         await server.wait_closed()
         assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    "base_url", ["127.0.0.1:8080", "ftp://127.0.0.1", "http://", "http://[", "http://a b", "nonsense", "http:///v1"]
-)
-def test_a_bad_address_is_refused_at_once(base_url: str) -> None:
-    for make in (Anthropic, OpenAIChat):
-        with pytest.raises(ConfigurationError, match="base_url"):
-            make("a-model", base_url=base_url)
 
 
 async def test_a_missing_key_is_an_error_for_the_subscriber_and_nothing_is_sent() -> None:

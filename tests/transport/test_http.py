@@ -337,20 +337,6 @@ async def test_a_query_in_the_address_is_not_repeated_in_messages(closed_port: i
     assert f"http://127.0.0.1:{closed_port}/v1:" in str(error)
 
 
-async def test_compressed_answers_are_unpacked(raw_server: RawServer) -> None:
-    import zlib
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        packer = zlib.compressobj(wbits=31)
-        packed = packer.compress(b"data: 1\n\n") + packer.flush()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
-        writer.write(b"content-encoding: gzip\r\nconnection: close\r\n\r\n" + packed)
-        await writer.drain()
-
-    assert await body_of(send(await raw_server(serve))) == b"data: 1\n\n"
-
-
 async def test_observers_that_leave_close_everything() -> None:
     async with ReplayServer(lambda _: stall()) as server:
         for _ in range(5):
