@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import strategies as st
 
 from rxworker.events import (
     AttemptRetract,
@@ -19,19 +18,12 @@ from rxworker.events import (
     Status,
     ToolUseMetadata,
 )
-from rxworker.messages import Json
 from rxworker.operators import ToolInput, tool_inputs
 from rxworker.operators.kernel import Source
 
 STARTED = Status(ResponseStatus.STARTED)
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
 STOP = BlockStop(0, BlockType.TOOL_USE)
-
-json_values: st.SearchStrategy[Json] = st.recursive(
-    st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=10,
-)
 
 
 def views(*events: Event) -> list[ToolInput]:

@@ -49,8 +49,7 @@ def problems(value: Any, hint: Any, at: str = "$") -> list[str]:
     if origin is typing.Literal:
         return [] if value in inside else [f"{at}: {value!r}{WRONG_TAG}{inside}"]
     if origin in (typing.Union, types.UnionType):
-        # The branch that comes closest tells what is wrong.
-        return min((problems(value, branch, at) for branch in inside), key=_weight)
+        return _of_union(value, inside, at)
     if origin in LISTS:
         return _of_list(value, inside[0], at)
     if origin in MAPPINGS:
@@ -62,6 +61,15 @@ def problems(value: Any, hint: Any, at: str = "$") -> list[str]:
 
 def _is(value: Any) -> bool:
     return isinstance(value, dict)
+
+
+def _of_union(value: Any, branches: tuple[Any, ...], at: str) -> list[str]:
+    several: list[list[str]] = []
+    for branch in branches:
+        several.append(problems(value, branch, at))
+        if not several[-1]:
+            return []
+    return min(several, key=_weight)  # the branch that comes closest tells what is wrong
 
 
 def _weight(found: list[str]) -> tuple[int, int]:
