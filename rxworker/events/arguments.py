@@ -59,8 +59,10 @@ def _is_too_deep(text: str, value: Json) -> bool:
     return found is not None and found[1] == _TOO_DEEP
 
 
-def whole_arguments(deltas: Iterable[InputJsonDelta | InputValueDelta]) -> JsonObject | str:
-    """The arguments of a call, from all of its deltas; the text, if it is not an object.
+def whole_arguments(
+    deltas: Iterable[InputJsonDelta | InputValueDelta], *, is_free_text: bool = False
+) -> JsonObject | str:
+    """The arguments of a call, from all of its deltas; the text, if it is free text, or not an object.
 
     >>> whole_arguments([InputJsonDelta(0, '{"city": '), InputJsonDelta(0, '"Oslo"}')])
     {'city': 'Oslo'}
@@ -72,7 +74,10 @@ def whole_arguments(deltas: Iterable[InputJsonDelta | InputValueDelta]) -> JsonO
             values.append(delta)
         else:
             texts.append(delta.text)
-    return assemble_arguments(values) if values else parse_arguments("".join(texts))
+    if values:
+        return assemble_arguments(values)
+    text = "".join(texts)
+    return text if is_free_text else parse_arguments(text)
 
 
 def decode_arguments(given: object, meta: ToolMeta) -> JsonObject | str:
@@ -179,29 +184,19 @@ def changed_by_json(value: object, path: str = "$", depth: int = 0) -> tuple[str
         return None
     if isinstance(value, float):
         return None if math.isfinite(value) else (path, f"{value!r}{_NO_FORM}")
-    if isinstance(value, dict):
-        if depth == MAX_DEPTH:
-            return "$", _TOO_DEEP
-        for name, member in inner.items():
-            if not isinstance(name, str):
-                return path, f"an object with the name {name!r:.40}{_NO_FORM}"
-            if isinstance(member, _UNCHANGED):
-                continue
-            found = changed_by_json(member, f"{path}.{name}", depth + 1)
+    is_object = isinstance(value, dict)
+    if not is_object and not isinstance(value, list | tuple):
+        return path, f"of type {type(value).__name__}{_NO_FORM}"
+    if depth == MAX_DEPTH:
+        return "$", _TOO_DEEP
+    for name, member in inner.items() if is_object else enumerate(inner):
+        if is_object and not isinstance(name, str):
+            return path, f"an object with the name {name!r:.40}{_NO_FORM}"
+        if not isinstance(member, _UNCHANGED):
+            found = changed_by_json(member, f"{path}.{name}" if is_object else f"{path}[{name}]", depth + 1)
             if found is not None:
                 return found
-        return None
-    if isinstance(value, list | tuple):
-        if depth == MAX_DEPTH:
-            return "$", _TOO_DEEP
-        for place, member in enumerate(inner):
-            if isinstance(member, _UNCHANGED):
-                continue
-            found = changed_by_json(member, f"{path}[{place}]", depth + 1)
-            if found is not None:
-                return found
-        return None
-    return path, f"of type {type(value).__name__}{_NO_FORM}"
+    return None
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:

@@ -136,8 +136,6 @@ class Watcher(abc.DisposableBase):
         self.silence()
         self._detach(self)
 
-    leave = dispose
-
     def silence(self) -> None:
         """Push nothing more to it."""
         self.push = self.push_record = self.push_many = noop

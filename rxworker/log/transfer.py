@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +26,7 @@ from rxworker.log.format import (
     without_results,
     write_line,
 )
-from rxworker.log.values import OPEN, RunRow, is_storable, recorded_labels, with_figures
+from rxworker.log.values import OPEN, RunRow, is_storable, new_id, recorded_labels, with_figures
 from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
@@ -203,7 +202,7 @@ async def fork_run(
         span = entries.pop()
         some = [record for record in expand(record_of(span, run_id)) if record.seq <= seq]
         entries += entries_of(some, span.epoch)
-    new = name or f"run-{uuid.uuid4().hex[:12]}"
+    new = name or new_id()
     given = dict(info.row.labels if labels is None else labels)
     last = record_of(entries[-1], run_id)
     begin = Fork(run_id, seq, recorded_labels(given), info.row.worker)

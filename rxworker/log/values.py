@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -436,6 +437,11 @@ def resumed_id(run_id: str) -> str:
     """
     name, mark, number = run_id.rpartition("~")
     return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run_id}~2"
+
+
+def new_id() -> str:
+    """A new id of a run."""
+    return f"run-{os.urandom(6).hex()}"
 
 
 def first_id(run_id: str) -> str:

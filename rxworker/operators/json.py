@@ -189,10 +189,8 @@ class _Call:
     def end(self) -> ToolInput:
         if self.values:
             return self.view(assemble_arguments(self.values))
-        if self.reader.is_broken:
-            return self.view("".join(self.texts))
         text = "".join(self.texts)
-        return self.view(text if self.metadata.is_free_text else parse_arguments(text))
+        return self.view(text if self.reader.is_broken or self.metadata.is_free_text else parse_arguments(text))
 
 
 def tool_inputs() -> Operator[Event, ToolInput]:

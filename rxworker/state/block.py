@@ -59,9 +59,6 @@ class Pieces(Struct, Generic[C], frozen=True, eq=False):
     def __len__(self) -> int:
         return self.count
 
-    def __bool__(self) -> bool:
-        return self.count > 0
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pieces):
             return NotImplemented

@@ -37,7 +37,7 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.events.arguments import assemble_arguments, parse_arguments
+from rxworker.events.arguments import whole_arguments
 from rxworker.events.block import ToolResultMetadata
 from rxworker.events.deltas import Deltas
 from rxworker.messages import StopReason, ToolCall
@@ -477,7 +477,4 @@ class ToolCallCollector(_Collector[ToolCall]):
 
 
 def _call_of(event: ToolUseBlockStop, scope: Sequence[InputJsonDelta | InputValueDelta]) -> ToolCall:
-    values = [delta for delta in scope if isinstance(delta, InputValueDelta)]
-    text = "".join([delta.text for delta in scope if isinstance(delta, InputJsonDelta)])
-    arguments = assemble_arguments(values) if values else text if event.is_free_text else parse_arguments(text)
-    return ToolCall(event.id, event.name, arguments)
+    return ToolCall(event.id, event.name, whole_arguments(scope, is_free_text=event.is_free_text))

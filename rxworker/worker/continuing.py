@@ -17,7 +17,7 @@ from rxworker.log.memory import check_status
 from rxworker.log.permissions import grant
 from rxworker.log.recover import end_nested, resumed_id
 from rxworker.log.transfer import fork_run
-from rxworker.log.values import Claim, Command, RunInfo, RunRow, recorded_labels
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, new_id, recorded_labels
 from rxworker.resume.paused import RESERVED, decide_command, decision_of, resume_turn
 from rxworker.resume.recovery import (
     Continuation,
@@ -44,7 +44,7 @@ from rxworker.state.shared_state import checked_json
 from rxworker.turn.context import TurnScope, continues
 from rxworker.turn.result import Output, Paused
 from rxworker.turn.take_up import OpenResponse
-from rxworker.worker.session_base import SessionBase, new_id
+from rxworker.worker.session_base import SessionBase
 
 ClaimFn: TypeAlias = Callable[[str], bool]
 

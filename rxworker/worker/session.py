@@ -12,8 +12,7 @@ from reactivex.disposable import Disposable
 
 from rxworker.decisions import Decided, Decisions
 from rxworker.errors import LocalProtocolError
-from rxworker.log.recover import resumed_id
-from rxworker.log.values import Claim
+from rxworker.log.values import Claim, new_id, resumed_id
 from rxworker.messages import Json, Message
 from rxworker.messages.message import Input, to_messages
 from rxworker.messages.settings import check_plain, check_type
@@ -26,7 +25,7 @@ from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.turn.arguments import check_no_loop
 from rxworker.turn.result import Paused, R, RunResult, T, output_of
 from rxworker.worker.continuing import ClaimFn, check_decision, decided, forked, load, recovered, resumed
-from rxworker.worker.session_base import SessionBase, new_id
+from rxworker.worker.session_base import SessionBase
 
 P = ParamSpec("P")
 

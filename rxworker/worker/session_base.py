@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -26,7 +25,7 @@ from rxworker.hub.history import History
 from rxworker.log.base import EventLog
 from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import Pair, allowed_in, own_of, set_given
-from rxworker.log.values import CONVERSATION, RunInfo, RunRow, recorded_labels
+from rxworker.log.values import CONVERSATION, RunInfo, RunRow, new_id, recorded_labels
 from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.resume.stored import LoggedRun, digests_of, title_of
 from rxworker.run.run import Beginning, Run
@@ -440,8 +439,3 @@ def _follow(run: Run[object], outer: RunContext, *, is_here: bool) -> None:
 def _budgets(own: Budget | None, outer: RunContext | None) -> tuple[Budget, ...]:
     around = () if outer is None else outer.budgets
     return around if own is None or own in around else (own, *around)
-
-
-def new_id() -> str:
-    """An id for a run."""
-    return f"run-{os.urandom(6).hex()}"

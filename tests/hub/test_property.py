@@ -125,7 +125,7 @@ class Watcher:
 
     def leave(self) -> None:
         if self.reading is not None:
-            self.reading.leave()
+            self.reading.dispose()
         if self.subscription is not None:
             self.subscription.dispose()
 
