@@ -12,6 +12,7 @@ import pytest
 from rxworker.messages import JsonObject
 from rxworker.testing import ReplayServer, ServedResponse, call, say, think
 from tests.ui.terminal.conftest import Terminal as AnyTerminal
+from tests.whole import one_of
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
@@ -84,7 +85,7 @@ def plain(shown: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("columns", [100, 60])
+@pytest.mark.parametrize("columns", one_of([60, 100]))
 def test_the_demo_draws_its_views_and_leaves_the_cursor_visible(terminal: Open, columns: int) -> None:
     opened = terminal("demo", "--fast", columns=columns)
     assert opened.end() == 0
@@ -116,9 +117,11 @@ def test_ctrl_c_pressed_again_and_again_ends_the_demo_cleanly_too(terminal: Open
     assert "Traceback" not in opened.shown
 
 
-def test_a_chat_streams_thinks_and_calls_tools(terminal: Open) -> None:
+def test_a_chat_streams_thinks_calls_tools_goes_on_after_an_error_and_text_moves_no_cursor(terminal: Open) -> None:
     first = think("Let me see.") + say("One moment.") + call("look_up", word="ame")
-    with ReplayServer([first, "It is rain."]) as server:
+    body: JsonObject = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
+    hostile = say("\x1b]0;owned\x07 [bold]x[/bold] done", chunk=1)
+    with ReplayServer([first, "It is rain.", ServedResponse.from_status(404, body=body), hostile]) as server:
         opened = chat(terminal, server, "--tool", "chat_tools:look_up")
         opened.type("What is ame?\n")
         for text in ("Let me see.", "One moment.", '-> look_up(word="ame")'):
@@ -126,6 +129,11 @@ def test_a_chat_streams_thinks_and_calls_tools(terminal: Open) -> None:
         opened.wait_for("<- look_up: ame means rain")
         opened.wait_for("It is rain.")
         opened.wait_for("20 tokens in, 10 out")
+        opened.answer("> ", "Are you there?\n")
+        opened.wait_for("HTTP 404")
+        opened.wait_for("--base-url")
+        opened.answer("> ", "And now?\n")
+        opened.wait_for("␛]0;owned␇ [bold]x[/bold] done")
         opened.wait_for("> ")
         leave(opened)
     assert "Traceback" not in opened.shown
@@ -183,29 +191,6 @@ def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
         opened.interrupt()
         assert opened.end() == 130
     assert "Traceback" not in opened.shown
-
-
-def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
-    body: JsonObject = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
-    with ReplayServer([ServedResponse.from_status(404, body=body), "Now I am."]) as server:
-        opened = chat(terminal, server)
-        opened.type("Are you there?\n")
-        opened.wait_for("HTTP 404")
-        opened.wait_for("--base-url")
-        opened.answer("> ", "And now?\n")
-        opened.wait_for("Now I am.")
-        opened.wait_for("> ")
-        leave(opened)
-    assert "Traceback" not in opened.shown
-
-
-def test_text_of_the_model_is_not_a_command_for_the_terminal(terminal: Open) -> None:
-    with ReplayServer([say("\x1b]0;owned\x07 [bold]x[/bold] done", chunk=1)]) as server:
-        opened = chat(terminal, server)
-        opened.type("Hello\n")
-        opened.wait_for("␛]0;owned␇ [bold]x[/bold] done")
-        opened.wait_for("> ")
-        leave(opened)
 
 
 def test_a_chat_without_options_is_that_of_the_last_time_and_goes_on(terminal: Open, tmp_path: Path) -> None:

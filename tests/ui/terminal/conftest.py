@@ -17,7 +17,12 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import pytest
-from textual import _wait, screen
+from textual import app as textual_app
+from textual import pilot, screen
+from textual._context import active_app
+from textual.app import App
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
@@ -26,13 +31,58 @@ from rxworker.ui.terminal.app import TerminalApp
 from rxworker.ui.terminal.bars import Composer
 from rxworker.ui.terminal.transcript import LaneView, Transcript
 
-# After each key a test waits until the app does nothing for a while, in which it draws what has changed. Half of both
-# of Textual's times: the tests spend most of theirs in such waits.
-_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE, screen.UPDATE_PERIOD = 1 / 100, 1 / 2000, 1 / 120  # type: ignore[misc]
-
+# What the app draws anew it draws at once, and the tests spend most of their time in drawing.
+screen.UPDATE_PERIOD = 1 / 120
 PATIENCE = 60.0
 STILL = 1.5
 """Seconds without work after which a process stands still; one whose app is alive draws its clock."""
+
+
+async def settled(_least: float = 0.0, most: float = 1.0) -> None:
+    """Wait until the app has handled all messages and drawn what they changed.
+
+    Textual waits until the process has been idle for a while, which a busy machine makes long.
+    """
+    app = active_app.get()
+    until, rounds, still = time.monotonic() + most, 0, 0
+    while still < 3 and time.monotonic() < until:
+        rounds += 1
+        await asyncio.sleep(0 if rounds < 100 else 0.001)
+        still = 0 if _is_busy(app) else still + 1
+
+
+def _is_busy(app: App[Any]) -> bool:
+    if not app._screen_stack:
+        return False
+    shown = app.screen
+    pumps: list[Any] = [app, *shown.walk_children(with_self=True)]
+    # A pump that has nothing to do waits for its next message.
+    if any(
+        each._running and (not each._message_queue.empty() or not each._message_queue.ready_event._waiters)
+        for each in pumps
+    ):
+        return True
+    is_changed = shown._layout_required or shown._scroll_required or shown._repaint_required
+    if is_changed or shown._recompose_required or shown._dirty_widgets or shown._callbacks:
+        shown._on_timer_update()
+        return True
+    return False
+
+
+PARSED: dict[Any, list[RuleSet]] = {}
+"""The rules of each text of styles, which are the same for each app of these tests."""
+parse_rules = Stylesheet._parse_rules
+
+
+def parse_once(self: Stylesheet, *given: Any, **more: Any) -> list[RuleSet]:
+    key = (frozenset(self._variables.items()), given, *more.items())
+    if key not in PARSED:
+        PARSED[key] = parse_rules(self, *given, **more)
+    return PARSED[key]
+
+
+Stylesheet._parse_rules = parse_once
+textual_app.wait_for_idle = pilot.wait_for_idle = settled  # type: ignore[attr-defined]
 
 
 class Person:

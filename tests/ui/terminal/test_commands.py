@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -213,19 +214,26 @@ async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(o
         await person.is_notified("exists already")
 
 
-def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_path: Path) -> None:
-    with ReplayServer(["Hello there!"]) as server:
-        opened = chat(server.base_url, "--log", "sqlite:runs.db", "--no-hooks")
-        opened.answer("Type a message to begin.", "Hi\r")
-        opened.wait_for("Hello there!")
-        opened.answer("10 tokens in, 5 out", "/quit\r")
-        assert opened.end() == 0
-        opened = chat(server.base_url, "--log", "sqlite:runs.db", "--also", "openai-chat/m2")
-        opened.answer("Type a message to begin.", "/resume hi\r")
-        opened.answer("Hello there!", "/model ")
-        opened.answer("openai-chat/m2", "\x15\x04")
-        assert opened.end() == 0
-        assert opened.is_restored
+async def test_chat_resumes_a_stored_conversation_and_stores_what_follows(
+    chat: Callable[..., Any], tmp_path: Path
+) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        await Worker(ScriptedModel(["Hello there!"]), log=log).run("Hi")
+
+    def talk() -> None:
+        with ReplayServer(["Again."]) as server:
+            opened = chat(server.base_url, "--log", "sqlite:runs.db", "--also", "openai-chat/m2", "--no-hooks")
+            opened.answer("Type a message to begin.", "/resume hi\r")
+            opened.answer("Hello there!", "More\r")
+            opened.wait_for("Again.")
+            opened.answer("20 tokens in, 10 out", "/model ")
+            opened.answer("openai-chat/m2", "\x15\x04")
+            assert opened.end() == 0
+            assert opened.is_restored
+
+    await asyncio.to_thread(talk)
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        assert [len(each.runs) for each in await list_sessions(log)] == [2]
 
 
 async def test_trace_of_a_conversation_without_a_request_is_empty(open_app: Open) -> None:
