@@ -347,7 +347,7 @@ def _add_runs(runs: Parser) -> None:
     actions = runs.add_subparsers(dest="action", metavar="action", required=True, parser_class=Parser)
     for name in [each.removeprefix("runs ") for each in _help() if each.startswith("runs ")]:
         add = _add_parser(actions, name, "runs").add_argument
-        if name not in ("list", "import", "prune", "upgrade"):
+        if name not in ("list", "import", "prune", "upgrade", "mark-time"):
             add("run_id", metavar="RUN", help="the id of the run")
         match name:
             case "list":
@@ -377,6 +377,10 @@ def _add_runs(runs: Parser) -> None:
                 add("--comment", metavar="TEXT", help="why; it is stored")
                 add("--by", metavar="NAME", help="the person or the program")
                 add("--seq", metavar="SEQ", type=_positive, help="the record that it is about; by default the run")
+            case "mark-time":
+                add("text", metavar="TEXT", help="what happened, such as a deployment")
+                add("--at", metavar="TIME", type=_moment, help="seconds since the epoch, or ISO 8601; by default now")
+                add("--by", metavar="NAME", help="the person or the program")
             case "decide":
                 for verb in ("approve", "deny"):
                     about = f"{verb} this call; may be given several times"

@@ -19,6 +19,7 @@ from rxworker.errors import CommandConflictError, ConfigurationError, RunCancell
 from rxworker.events import Annotation, Record
 from rxworker.log import EventLog, RunInfo, diff_runs, dismiss_run, export_run, fork_run, import_run, open_log, replay
 from rxworker.log.format import records_of
+from rxworker.log.time_marks import mark_time
 from rxworker.log.values import END_WORDS, Command, StoredStatus, resumed_id, send_command, to_sent
 from rxworker.messages import Json
 from rxworker.protocols import encode_record
@@ -90,6 +91,11 @@ async def _annotate(
         given = msgspec.json.decode(value)
     await log.annotate(run_id, Annotation(name, given, comment, by, seq))
     write_line(f"{run_id} has a new annotation: {one_line(f'{name} {encode_json(given).decode()}', WIDTH)}")
+
+
+async def _mark_time(log: EventLog, text: str, at: float | None = None, by: str = "") -> None:
+    mark = await mark_time(log, text, time=at, by=by)
+    write_line(f"{datetime.fromtimestamp(mark.time).isoformat(timespec='seconds')} {one_line(text, WIDTH)}")
 
 
 async def _send(log: EventLog, run_id: str, text: str) -> None:
@@ -318,6 +324,7 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "decide": _decide,
     "requeue": _requeue,
     "annotate": _annotate,
+    "mark-time": _mark_time,
     "export": _export,
     "import": _import,
     "delete": _delete,

@@ -12,6 +12,7 @@ from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.store import Codec
+from rxworker.log.time_marks import mark_time, time_marks
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, RunInfo
 
@@ -38,6 +39,9 @@ __all__ = [
     "set_allowed",
     "withdraw",
     "Claim",
+    # moments on charts
+    "mark_time",
+    "time_marks",
     # copies
     "export_run",
     "import_run",

@@ -228,6 +228,12 @@ def test_a_run_is_annotated_with_json_or_a_text(rxworker: Rxworker, path: Path) 
     ]
 
 
+def test_a_moment_is_noted(rxworker: Rxworker, path: Path) -> None:
+    stored(path, "finished")
+    assert rxworker("mark-time", "deploy 12", "--at", "2026-01-01T00:00:00").endswith("2026-01-01T00:00:00 deploy 12")
+    assert "1 to 200" in rxworker("mark-time", " ", code=1)
+
+
 def test_old_runs_are_deleted(rxworker: Rxworker, path: Path) -> None:
     stored(path, "queued", "finished", "aborted", "paused", "finished")
     assert "give --max-age, --max-runs or --max-bytes" in rxworker("prune", code=2)

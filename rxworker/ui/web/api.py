@@ -18,6 +18,7 @@ from rxworker.boards import Dashboard
 from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
+from rxworker.log.time_marks import MAX_TEXT, mark_time, time_marks
 from rxworker.log.values import is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
@@ -102,6 +103,8 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/boards/{name}/runs", partial(get_makers, state)),
         get("/api/boards/{name}/explain", partial(get_operators, state), "operators"),
         live("/api/boards/{name}/explain/events", partial(get_operator_events, state), "operator-events"),
+        get("/api/time-marks", partial(get_time_marks, state)),
+        post("/api/time-marks", partial(post_time_mark, state)),
         get("/api/link", partial(get_link, state), "link"),
         get("/api/links", partial(get_links, state)),
         post("/api/links", partial(post_link, state)),
@@ -553,6 +556,34 @@ async def get_boards(state: ServerState, request: WebRequest) -> web.Response:
     if request.link is not None:  # it shows no operators
         found = [replace(each, xray=False) for each in found]
     return json_response({"boards": found})
+
+
+class TimeMarkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a request that notes a moment for all charts; the fields are those of a `TimeMark`."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
+    time: float | None = None
+    by: Annotated[str, Meta(max_length=100)] = ""
+
+
+class TimeMarkQuery(Struct, frozen=True):
+    """Which moments a client wants: from one time to another, in seconds since the epoch."""
+
+    since: float | None = None
+    until: float | None = None
+
+
+async def get_time_marks(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the moments that were noted for the charts."""
+    query = read_query(request, TimeMarkQuery)
+    marks = {"marks": await time_marks(state.shared_log, query.since, query.until)}
+    return bytes_response(json_redactor()(encode_json(marks)))
+
+
+async def post_time_mark(state: ServerState, request: WebRequest) -> web.Response:
+    """Note a moment for the charts."""
+    body = await read_json(request, TimeMarkBody)
+    return json_response(await mark_time(state.shared_log, body.text, time=body.time, by=body.by), 201)
 
 
 async def get_board(state: ServerState, request: WebRequest) -> web.Response:

@@ -158,7 +158,18 @@ class ServerState:
         Raises:
             ApiError: The server has no log, or it has users.
         """
-        if self._fleet is None:
+        self.shared_log  # noqa: B018 - its errors are those of this
+        assert self._fleet is not None  # there is a log
+        return self._fleet
+
+    @property
+    def shared_log(self) -> EventLog:
+        """The log, for what is of no user.
+
+        Raises:
+            ApiError: The server has no log, or it has users.
+        """
+        if self.store.log is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
         if self.has_users:
             message = (
@@ -166,7 +177,7 @@ class ServerState:
                 "user="
             )
             raise ApiError(403, "has_users", message)
-        return self._fleet
+        return self.store.log
 
     def add(
         self,

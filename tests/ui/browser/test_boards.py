@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -14,7 +15,7 @@ from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, panel
 from rxworker.events import Record, TextDelta
-from rxworker.log import SQLiteLog
+from rxworker.log import SQLiteLog, mark_time
 from rxworker.operators import events, text_deltas
 from rxworker.panels import RUNS, count, run_of
 from rxworker.testing import say
@@ -31,6 +32,32 @@ pytest.importorskip("playwright.async_api", reason="playwright is not installed"
 from playwright.async_api import expect
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+TEXTS_OF_CHARTS = """async (theme) => {
+  const seen = [], own = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (...given) { seen.push(given[0]); own.apply(this, given); };
+  theme.click();
+  for (let n = 0; n < 100 && !seen.includes("deploy 12"); n += 1) await new Promise(requestAnimationFrame);
+  return seen;
+}"""
+"""Draws all charts again, in the other colours."""
+
+
+async def test_noted_moments_are_drawn_and_listed(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        await mark_time(log, "deploy 12", by="ci")
+        await mark_time(log, "last year", time=time.time() - 366 * 86400)
+        make = desk.maker(gated(REPLIES, free=True), [look], log=log)
+        async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
+            page = await desk.open(url=server.url)
+            await desk.ask(page)
+            await desk.status(page, "finished")
+            await page.goto(f"{server.url}boards/desk?last=86400")
+            await expect(page.locator("#board-marks li")).to_have_count(1)
+            await expect(page.locator("#board-marks li")).to_contain_text("deploy 12 · ci")
+            assert "deploy 12" in await page.locator("#theme").evaluate(TEXTS_OF_CHARTS)
+            await desk.close()
 
 
 @pytest.mark.parametrize("has_log", [False, True])

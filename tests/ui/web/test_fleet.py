@@ -19,8 +19,9 @@ from yarl import URL
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, panel
 from rxworker.boards.cell import MAX_GROUPS
+from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart
-from rxworker.log import Claim, EventLog, MemoryLog
+from rxworker.log import Claim, EventLog, MemoryLog, mark_time
 from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.messages import Conversation, Message, Prices
@@ -259,11 +260,30 @@ async def test_the_address_of_the_page_may_have_the_token(stack: AsyncExitStack)
     assert status == 404
 
 
+async def test_moments_are_noted_for_the_charts(stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEPLOY_API_KEY", "sk-1234567890abcdef")
+    client = await opened(stack)
+    for body in ({}, {"text": " "}, {"text": "x" * 201}, {"text": "x", "when": 1}, {"text": "x", "time": "now"}):
+        async with client.http.post(f"{client.server.url}api/time-marks", json=body) as response:
+            assert response.status == 400, body
+    for at, text in ((60.0, "deploy 2"), (30.0, "deploy 1 with sk-1234567890abcdef")):
+        async with client.http.post(f"{client.server.url}api/time-marks", json={"text": text, "time": at}) as response:
+            assert response.status == 201
+    await mark_time(client.log, "deploy 3", by="ci")
+    marks = json.loads((await client.get("api/time-marks"))[1])["marks"]
+    assert [mark["text"] for mark in marks] == ["deploy 1 with ***", "deploy 2", "deploy 3"]
+    assert (marks[1], marks[2]["by"]) == ({"time": 60.0, "text": "deploy 2"}, "ci")
+    marks = json.loads((await client.get("api/time-marks", since="40", until="100"))[1])["marks"]
+    assert [mark["text"] for mark in marks] == ["deploy 2"]
+    with pytest.raises(ConfigurationError, match="not a time"):
+        await mark_time(client.log, "deploy 4", time=float("nan"))
+
+
 def ann(_: WebRequest) -> str:
     return "ann"
 
 
-@pytest.mark.parametrize("path", ["api/fleet", "metrics"])
+@pytest.mark.parametrize("path", ["api/fleet", "metrics", "api/time-marks"])
 async def test_users_do_not_see_the_runs_of_others(stack: AsyncExitStack, path: str) -> None:
     client = await opened(stack, user=ann)
     status, text = await client.get(path)
@@ -271,7 +291,7 @@ async def test_users_do_not_see_the_runs_of_others(stack: AsyncExitStack, path: 
     assert json.loads((await client.get("api/info"))[1])["has_fleet"] is False
 
 
-@pytest.mark.parametrize("path", ["api/fleet", "metrics"])
+@pytest.mark.parametrize("path", ["api/fleet", "metrics", "api/time-marks"])
 async def test_a_server_without_a_log_reports_that(stack: AsyncExitStack, path: str) -> None:
     http = await stack.enter_async_context(aiohttp.ClientSession(trust_env=False))
     server = await stack.enter_async_context(WebServer(make, port=0))

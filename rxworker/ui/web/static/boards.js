@@ -8,6 +8,7 @@ import { plural } from "./model/format.js";
 import { fill, locale, translate, words } from "./model/language.js";
 import { writeLink } from "./model/link.js";
 import { address } from "./views/address.js";
+import { moment, setMarks } from "./views/chart.js";
 import { DashboardsView, OWN_BOARDS } from "./views/dashboards.js";
 import { byId, el, setData, setText, show } from "./views/dom.js";
 import { Keys } from "./views/keys.js";
@@ -18,7 +19,8 @@ import { banner, clearBanner, copyLink, initTheme } from "./views/shell.js";
 
 api.useServer(new URL("..", location.href).href);
 const name = decodeURIComponent(location.pathname.split("/").at(-1));
-let title = "rxworker", workers = [];
+const MAX_MARKS = 20;
+let title = "rxworker", workers = [], hasMarks = false;
 
 function state(problem) {
   const word = problem === null ? "open" : "lost";
@@ -53,6 +55,16 @@ class Board extends DashboardsView {
 // The links to the other dashboards keep the time and the filters.
 function linked() {
   for (const link of byId("board-names").querySelectorAll("a")) link.search = location.search;
+}
+
+// The noted moments of the time that is shown, in the charts and as a list.
+async function noted() {
+  if (!hasMarks) return;
+  const [since, until] = axisOf(range.range, Date.now() / 1000) ?? [null, null];
+  const marks = await api.timeMarks({ since, until }).catch(() => []), list = byId("board-marks");
+  setMarks(marks);
+  show(list, marks.length > 0);
+  list.replaceChildren(...marks.slice(-MAX_MARKS).map(({ time, text, by = "" }) => el("li", { text: [moment(time), text, by].filter(Boolean).join(" · ") })));
 }
 
 // The figures of the period before, again each minute.
@@ -110,11 +122,16 @@ const range = new RangeBar(byId("range"), (asked) => {
   board.narrow(queryOf(asked), asked.time, isStill(asked, Date.now() / 1000));
   linked();
   views.draw();
+  noted();
   compare();
 }, () => workers);
 const views = new SavedViews(byId("board-views"), byId("board-save"), name);
 range.read();
-setInterval(() => document.hidden || compare(), 60_000);
+setInterval(() => {
+  if (document.hidden) return;
+  noted();
+  compare();
+}, 60_000);
 for (const type of ["range", "pick"]) byId("board").addEventListener(type, ({ detail: { since, until } }) => range.narrow(since, until));
 const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());
@@ -127,6 +144,8 @@ api.info().then(([info]) => {
   title = info.title || "rxworker";
   workers = info.workers.map((worker) => worker.name);
   setText(byId("title"), title);
-  show(byId("fleet-link"), info.has_fleet === true);
+  hasMarks = info.has_fleet === true; // without a log, and with users, there are none
+  show(byId("fleet-link"), hasMarks);
+  noted();
   naming();
 }, state);

@@ -277,6 +277,7 @@ export const runAt = (server, run, reach) => timed(`${server}${of(run, "").slice
 export const boardsAt = (server, reach) => ask(`${server}api/boards`, reach);
 // The runs that have made the values of a panel, or of one of its groups.
 export const makersOf = async (board, query) => (await ask(`api/boards/${encodeURIComponent(board)}/runs?${parametersOf(query)}`)).runs;
+export const timeMarks = async (query) => (await ask(`api/time-marks?${parametersOf(query)}`)).marks;
 export const boardAt = (server, path, query, reach) => ask(`${server}api/boards/${path}?${parametersOf(query)}`, reach);
 // The parameters of an address: a value that is a list is repeated, and null is left out.
 export const parametersOf = (query) => new URLSearchParams(Object.entries(query).flatMap(([name, value]) => [value ?? []].flat().map((one) => [name, one])));

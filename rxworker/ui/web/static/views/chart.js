@@ -15,6 +15,13 @@ const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -
 let library = null; // loaded with the first chart
 const loaded = () => (library ??= import("../vendor/uplot/uPlot.esm.js").then((module) => module.default));
 
+// The moments that are noted for all charts: { time, text, by }, the oldest first.
+let marks = [];
+export function setMarks(noted) {
+  marks = noted;
+  for (const chart of coloured) chart.recolour();
+}
+
 // The charts that are to be drawn.
 const due = new Set();
 let isDue = false;
@@ -172,7 +179,7 @@ export class Chart {
         { ...axis, grid: { show: false }, space: 64, size: () => (isToday(this.drawn.axis[0]) ? 20 : 34), values: (_, splits, n, space, step) => dates(splits, step, this.drawn.axis) },
         { ...axis, grid: { stroke: line, width: 1 }, space: height > 220 ? 44 : 24, size: (plot, values) => 12 + Math.max(0, ...(values ?? []).map((text) => measured(plot, text, this.palette.font))), values: (_, splits) => splits.map((n, at) => amount(n, this.unit === "s" || at === splits.length - 1 ? this.unit : "")) },
       ],
-      hooks: { setCursor: [() => this.pointed()], setSelect: [(plot) => this.selected(plot)], draw: [(plot) => this.limit(plot)] },
+      hooks: { setCursor: [() => this.pointed()], setSelect: [(plot) => this.selected(plot)], draw: [(plot) => this.limit(plot), (plot) => this.mark(plot)] },
     };
   }
 
@@ -201,6 +208,28 @@ export class Chart {
     ctx.lineTo(right + 2 * size, y);
     ctx.lineTo(right + size, y + 1.6 * up);
     ctx.fill();
+    ctx.restore();
+  }
+
+  // A line at each noted moment, with its text where there is room.
+  mark({ ctx, bbox, valToPos, scales }) {
+    const right = bbox.left + bbox.width, ratio = devicePixelRatio;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    Object.assign(ctx, { strokeStyle: this.colour("--quiet"), fillStyle: this.colour("--quiet"), lineWidth: ratio, font: `${11 * ratio}px ${this.palette.font.slice(5)}`, textBaseline: "top", textAlign: "left" });
+    ctx.setLineDash([2 * ratio, 3 * ratio]);
+    const shown = marks.filter(({ time }) => time >= scales.x.min && time <= scales.x.max).map(({ time, text }) => [Math.round(valToPos(time, "x", true)), text]);
+    shown.forEach(([x, text], n) => {
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const { width } = ctx.measureText(text), gap = 3 * ratio, isRoom = (from, to) => width + 2 * gap < to - from;
+      const at = isRoom(x, shown[n + 1]?.[0] ?? right) ? x + gap : isRoom(shown[n - 1]?.[0] ?? bbox.left, x) ? x - gap - width : null;
+      if (at !== null) ctx.fillText(text, at, bbox.top + 2 * ratio);
+    });
     ctx.restore();
   }
 
