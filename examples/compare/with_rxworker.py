@@ -64,12 +64,12 @@ async def reload(ended: kit.Ended) -> str:
 
 async def work(tools: list[kit.Tool], again: bool) -> str:
     own = [tool(effect="idempotent")(each) for each in tools]
-    async with SQLiteLog(kit.FOLDER / "runs.db", lease=1) as log:
+    async with SQLiteLog(kit.FOLDER / "runs.db", lease=0.5) as log:
         worker = Worker(model(), tools=own, log=log)
         if not again:
             return (await worker.run("Work.")).text
         (info,) = await log.list()
-        await asyncio.sleep(1.5)  # the lease of the killed process ends
+        await asyncio.sleep(0.7)  # the lease of the killed process ends
         return (await worker.recover(info.run_id)).text
 
 
