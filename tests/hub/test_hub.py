@@ -59,15 +59,6 @@ def hub_with_names() -> tuple[Hub, list[str]]:
     return Hub(on_detach), detached
 
 
-def test_every_watcher_receives_everything_however_late_it_is_attached() -> None:
-    hub = Hub()
-    early = watch(hub)
-    push(hub, 1, 2)
-    late = watch(hub)
-    push(hub, 3)
-    assert early == late == [1, 2, 3]
-
-
 def test_packed_records_reach_a_late_watcher_one_by_one() -> None:
     hub = Hub()
     pushed = [record(n) for n in range(1, 2 * TAIL + 9)]
@@ -79,62 +70,60 @@ def test_packed_records_reach_a_late_watcher_one_by_one() -> None:
     assert seen == pushed
 
 
-def test_a_watcher_attached_after_the_end_receives_everything_and_the_end() -> None:
+def test_every_watcher_receives_everything_however_late_it_is_attached() -> None:
     hub = Hub()
-    push(hub, 1)
-    hub.end()
-    assert watch(hub) == [1, "end"]
-
-
-def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:
-    hub, detached = hub_with_names()
-    before = watch(hub)
-    hub.subscribe(boom)
-    after = watch(hub)
+    early = watch(hub)
     push(hub, 1, 2)
+    late = watch(hub)
+    gone = Seen()
+    subscription = hub.subscribe(gone.note)
+    push(hub, 3)
+    subscription.dispose()
+    push(hub, 4)
+    hub.end()
+    push(hub, 5)
+    hub.end(ValueError("late"))
+    assert early == late == watch(hub) == [1, 2, 3, 4, "end"]
+    assert gone == [1, 2, 3]
+    assert (hub.last_seq, hub.error) == (4, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "name"), [(ValueError("no"), "ValueError no"), (asyncio.CancelledError(), "CancelledError")]
+)
+def test_a_watcher_that_raises_is_detached_and_the_others_continue(error: BaseException, name: str) -> None:
+    """Also while it catches up, and with what the result of a cancelled future raises."""
+    hub, detached = hub_with_names()
+
+    def fall(_: Record) -> None:
+        raise error
+
+    before = watch(hub)
+    hub.subscribe(fall)
+    after = watch(hub)
+    push(hub, 1)
+    hub.subscribe(fall)
+    push(hub, 2)
     assert before == after == [1, 2]
-    assert detached == ["watcher-2 ValueError no 1"]
+    assert detached == [f"watcher-2 {name}", f"watcher-4 {name}"]
     assert hub.watching == 2
 
 
-def test_a_watcher_that_raises_while_it_catches_up_is_detached_too() -> None:
-    hub, detached = hub_with_names()
-    push(hub, 1)
-    hub.subscribe(boom)
-    push(hub, 2)
-    assert detached == ["watcher-1 ValueError no 1"]
-    assert hub.watching == 0
-
-
-def test_a_watcher_that_raises_cancelled_error_does_not_cancel_the_source() -> None:
-    """As when a watcher calls `result()` of a cancelled future."""
-    hub, detached = hub_with_names()
-
-    def ask(_: Record) -> None:
-        raise asyncio.CancelledError
-
-    hub.subscribe(ask)
-    seen = watch(hub)
-    push(hub, 1)
-    hub.subscribe(ask)
-    push(hub, 2)
-    assert seen == [1, 2]
-    assert detached == ["watcher-1 CancelledError", "watcher-3 CancelledError"]
-
-
-def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers() -> None:
+@pytest.mark.parametrize("most", [3, 3 * TAIL])
+def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers(most: int) -> None:
+    """Also where that are more than are kept unpacked."""
     hub = Hub()
     first = Seen()
 
     def echo(seen: Record) -> None:
         first.note(seen)
-        if seen.seq < 3:
+        if seen.seq < most:
             push(hub, seen.seq + 1)
 
     hub.subscribe(echo)
     second = watch(hub)
     push(hub, 1)
-    assert first == second == [1, 2, 3]
+    assert first == second == watch(hub) == list(range(1, most + 1))
 
 
 def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follow_them() -> None:
@@ -152,32 +141,24 @@ def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follo
     assert first == second == [1, 2, 3, 4]
 
 
-def test_a_watcher_attached_amid_records_pushed_together_receives_each_once() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_a_watcher_that_is_attached_within_a_push_or_the_end_receives_each_record_once(together: bool) -> None:
     hub = Hub()
     inner: list[Seen] = []
 
     def join(seen: Record) -> None:
         if seen.seq == 2:
             inner.append(watch(hub))
-            hub.end()
+            if together:
+                hub.end()
 
-    hub.subscribe(join)
-    hub.push_many([record(1), record(2), record(3)])
-    assert inner == [[1, 2, 3, "end"]]
-
-
-def test_no_watcher_misses_a_record_when_one_pushes_more_than_is_kept_unpacked() -> None:
-    hub = Hub()
-    most = 3 * TAIL
-
-    def echo(seen: Record) -> None:
-        if seen.seq < most:
-            push(hub, seen.seq + 1)
-
-    hub.subscribe(echo)
-    second = watch(hub)
-    push(hub, 1)
-    assert second == watch(hub) == list(range(1, most + 1))
+    hub.subscribe(join, on_completed=lambda: inner.append(watch(hub)))
+    if together:
+        hub.push_many([record(1), record(2), record(3)])
+    else:
+        push(hub, 1, 2, 3)
+        hub.end()
+    assert inner == [[1, 2, 3, "end"]] * 2
 
 
 def test_a_watcher_that_pushes_while_it_catches_up_receives_its_own_records_in_order() -> None:
@@ -222,53 +203,6 @@ def test_a_watcher_that_ends_the_hub_while_it_catches_up_receives_the_end_once()
     assert seen == [1, 2, "over"]
 
 
-def test_a_watcher_subscribed_within_a_push_receives_each_record_once() -> None:
-    hub = Hub()
-    inner = Seen()
-
-    def join(seen: Record) -> None:
-        if seen.seq == 2:
-            hub.subscribe(inner.note)
-
-    hub.subscribe(join)
-    push(hub, 1, 2, 3)
-    assert inner == [1, 2, 3]
-
-
-def test_a_watcher_subscribed_as_the_hub_ends_receives_everything_and_the_end() -> None:
-    hub = Hub()
-    late: list[Seen] = []
-
-    def again() -> None:
-        late.append(watch(hub))
-
-    hub.subscribe(on_completed=again)
-    push(hub, 1)
-    hub.end()
-    assert late == [[1, "end"]]
-
-
-def test_nothing_is_pushed_after_the_end() -> None:
-    hub = Hub()
-    seen = watch(hub)
-    hub.end()
-    push(hub, 1)
-    hub.end(ValueError("late"))
-    assert seen == ["end"]
-    assert (hub.last_seq, hub.error) == (0, None)
-
-
-def test_disposing_detaches_and_the_others_continue() -> None:
-    hub = Hub()
-    gone = Seen()
-    subscription = hub.subscribe(gone.note)
-    stays = watch(hub)
-    push(hub, 1)
-    subscription.dispose()
-    push(hub, 2)
-    assert (gone, stays) == ([1], [1, 2])
-
-
 def test_a_watcher_disposed_by_another_does_not_receive_the_record() -> None:
     hub = Hub()
     gone = Seen()
@@ -309,18 +243,12 @@ def test_it_counts_the_watchers_and_reports_whether_it_ever_had_one() -> None:
     assert (hub.watching, hub.watched) == (0, False)
     one = hub.subscribe()
     two = hub.watch(Coalesce()).subscribe()
-    assert hub.watching == 2
+    push(hub, 1, 2)
+    state = hub.states()[0]  # an observer of the hub itself is never behind
+    assert (hub.watching, state.delivery, state.seq, state.lag, state.delivered) == (2, "reliable", 2, 0, 2)
     one.dispose()
     two.dispose()
     assert (hub.watching, hub.watched) == (0, True)
-
-
-def test_an_observer_of_the_hub_is_never_behind() -> None:
-    hub = Hub()
-    hub.subscribe()
-    push(hub, 1, 2)
-    [state] = hub.states()
-    assert (state.delivery, state.seq, state.lag, state.delivered) == ("reliable", 2, 0, 2)
 
 
 async def test_an_iterator_reads_at_its_own_pace_and_misses_nothing() -> None:
@@ -337,22 +265,20 @@ async def test_an_iterator_reads_at_its_own_pace_and_misses_nothing() -> None:
     assert [seen.seq async for seen in records] == [3]
 
 
-async def test_an_iterator_raises_what_ended_the_source_after_the_last_record() -> None:
-    hub = Hub()
-    push(hub, 1)
-    hub.end(ValueError("over"))
-    records = aiter(hub)
-    assert (await anext(records)).seq == 1
-    with pytest.raises(ValueError, match="over"):
-        await anext(records)
-
-
-async def test_two_iterators_do_not_share_their_records() -> None:
+async def test_each_iterator_has_all_records_and_then_what_ended_the_source() -> None:
     hub = Hub()
     push(hub, 1, 2, 3)
-    hub.end()
-    first, second = [[seen.seq async for seen in hub] for _ in range(2)]
-    assert first == second == [1, 2, 3]
+    hub.end(ValueError("over"))
+
+    async def read(seen: Seen) -> None:
+        async for one in hub:
+            seen.note(one)
+
+    for _ in range(2):
+        seen = Seen()
+        with pytest.raises(ValueError, match="over"):
+            await read(seen)
+        assert seen == [1, 2, 3]
 
 
 @given(st.lists(st.sampled_from(["push", "join", "leave", "raise"]), max_size=30))

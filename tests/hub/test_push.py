@@ -134,10 +134,10 @@ def test_watchers_that_begin_at_different_numbers_join_one_group() -> None:
     assert from_here == ["e"]
 
 
-def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet() -> None:
+def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet_or_is_negative() -> None:
     harness = Harness()
     ahead, _ = harness.subscribe(after=3)
-    everything, _ = harness.subscribe()
+    everything, _ = harness.subscribe(after=-5)
     [waiting, _] = harness.hub.states()
     assert (waiting.seq, waiting.lag) == (3, 0)
     for text in "abcde":
@@ -145,16 +145,10 @@ def test_a_watcher_may_begin_after_a_number_that_does_not_exist_yet() -> None:
         harness.turn()
     assert ahead == ["d", "e"]
     assert everything == ["a", "b", "c", "d", "e"]
-
-
-def test_a_negative_number_means_the_beginning() -> None:
-    harness = Harness()
-    harness.push("a", "b")
-    everything, _ = harness.subscribe(Latest(), after=-5)
+    newest, _ = harness.subscribe(Latest(), after=-5)
     harness.turn()
-    assert everything == ["b"]
-    [state] = harness.hub.states()
-    assert (state.delivered, state.dropped) == (1, 1)
+    assert newest == ["e"]
+    assert [(state.delivered, state.dropped) for state in harness.hub.states()[2:]] == [(1, 4)]
 
 
 def test_each_watcher_has_its_own_counts() -> None:
@@ -177,34 +171,30 @@ def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:
     def boom(record: Record) -> None:
         raise ValueError(f"no {record.seq}")
 
-    before, _ = harness.subscribe()
+    before, subscription = harness.subscribe()
     harness.hub.watch(name="bad").subscribe(boom)
-    after, _ = harness.subscribe()
+    after, other = harness.subscribe()
     for text in "abc":
         harness.push(text)
         harness.turn()
     assert before == after == ["a", "b", "c"]
     assert harness.detached == ["bad no 1"]
     assert [state.name for state in harness.hub.states()] == ["watcher-1", "watcher-3"]
-
-
-def test_no_flush_is_deferred_after_the_last_watcher_has_raised() -> None:
-    harness = Harness()
-
-    def boom(_: Record) -> None:
-        raise ValueError
-
-    harness.hub.watch().subscribe(boom)
-    harness.push("a")
+    # After the last watcher has raised, no flush is deferred.
+    subscription.dispose()
+    other.dispose()
+    harness.hub.watch(after=3).subscribe(boom)
+    harness.push("d")
     harness.turn()
-    harness.push("b")
+    harness.push("e")
     assert harness.turns.waiting == []
     assert harness.hub.watching == 0
 
 
-def test_a_watcher_that_raises_within_a_batch_receives_nothing_more() -> None:
+def test_a_watcher_that_raises_or_leaves_within_a_batch_receives_nothing_more() -> None:
     harness = Harness()
     given: list[str] = []
+    taken: list[str] = []
 
     def boom(record: Record) -> None:
         given.append(shown(record))
@@ -212,13 +202,15 @@ def test_a_watcher_that_raises_within_a_batch_receives_nothing_more() -> None:
             raise ValueError("enough")
 
     harness.hub.watch(Reliable()).subscribe(boom)
+    harness.hub.watch(Reliable()).pipe(ops.take(2)).subscribe(lambda record: taken.append(shown(record)))
     other, _ = harness.subscribe(Reliable())
     harness.push("a")
     harness.turn()
     harness.push("b", "c")
     harness.turn()
-    assert given == ["a", "b"]
+    assert given == taken == ["a", "b"]
     assert other == ["a", "b", "c"]
+    assert harness.hub.watching == 1
 
 
 def test_disposing_another_watcher_within_a_push_takes_effect_at_once() -> None:
@@ -260,27 +252,17 @@ def test_a_watcher_disposed_by_another_of_its_group_receives_nothing_more() -> N
     assert (gone, stays) == (["a"], ["a", "b", "c"])
 
 
-def test_a_watcher_that_disposes_itself_within_a_push_receives_nothing_more() -> None:
-    harness = Harness()
-    seen: list[str] = []
-
-    def note(record: Record) -> None:
-        seen.append(shown(record))
-
-    harness.hub.watch(Reliable()).pipe(ops.take(2)).subscribe(note)
-    harness.push("a", "b", "c")
-    harness.turn()
-    assert seen == ["a", "b"]
-    assert harness.hub.watching == 0
-
-
-def test_a_watcher_disposed_before_its_first_turn_receives_nothing() -> None:
+def test_a_watcher_disposed_before_its_first_turn_or_before_the_end_receives_neither() -> None:
     harness = Harness()
     harness.push("a")
-    seen, subscription = harness.subscribe()
-    subscription.dispose()
+    never, first = harness.subscribe()
+    seen, second = harness.subscribe()
+    first.dispose()
     harness.turn()
-    assert seen == []
+    harness.hub.end()
+    second.dispose()
+    harness.turn()
+    assert (never, seen) == ([], ["a"])
 
 
 def test_a_watcher_that_replaces_itself_within_a_push_misses_nothing() -> None:
@@ -342,29 +324,20 @@ def test_records_pushed_by_a_watcher_keep_the_order_without_an_event_loop() -> N
     assert first == second == [1, 2, 3, 4]
 
 
-def test_the_end_follows_the_last_record_once() -> None:
+@pytest.mark.parametrize(("error", "end"), [(None, "end"), (ValueError("over"), "over")])
+def test_the_end_follows_the_last_record_once(error: Exception | None, end: str) -> None:
     harness = Harness()
     seen, _ = harness.subscribe()
+    harness.hub.watch().subscribe()  # without on_error
     harness.push("a")
-    harness.hub.end()
+    harness.hub.end(error)
     harness.turn()
     harness.turn()
-    assert seen == ["a", "end"]
+    assert seen == ["a", end]
     late, _ = harness.subscribe(after=1)
     harness.turn()
-    assert late == ["end"]
+    assert late == [end]
     assert harness.hub.watching == 0
-
-
-def test_an_error_follows_the_last_record() -> None:
-    harness = Harness()
-    seen, _ = harness.subscribe()
-    silent = harness.hub.watch().subscribe()
-    harness.push("a")
-    harness.hub.end(ValueError("over"))
-    harness.turn()
-    assert seen == ["a", "over"]
-    silent.dispose()
 
 
 def test_an_end_within_a_push_follows_the_records_that_are_left() -> None:
@@ -394,17 +367,6 @@ def test_a_record_pushed_right_before_the_end_reaches_groups_that_were_served_al
     for _ in range(3):
         harness.turn()
     assert merged == ["a", "last", "end"]
-
-
-def test_a_disposed_watcher_does_not_receive_the_end() -> None:
-    harness = Harness()
-    seen, subscription = harness.subscribe()
-    harness.push("a")
-    harness.turn()
-    harness.hub.end()
-    subscription.dispose()
-    harness.turn()
-    assert seen == ["a"]
 
 
 class Batches(abc.ObserverBase[Record]):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from rxworker.errors import (
     TruncatedError,
 )
 from rxworker.events import Record, TextDelta
-from rxworker.hooks import MessageSendContext, ToolCallContext, ToolResultContext
+from rxworker.hooks import Hook, HookPoint, ToolCallContext, ToolResultContext
 from rxworker.hooks.decorate import HookLike
 from rxworker.messages import Conversation, Json, Message, ToolResult, repair
 from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options, Provider, Request
@@ -99,21 +100,26 @@ def results_of(worker: Worker) -> list[ToolResult]:
 # what the other side refuses
 
 
-async def test_an_unknown_model(make_provider: MakeProvider) -> None:
-    body: Json = {"error": {"type": "not_found_error", "message": "model: a-model"}}
-    error = await refused(make_provider, ServedResponse.from_status(404, body=body))
-    assert isinstance(error, ProviderError)
-    assert error.kind == "not_found"
-    assert "check the model's name 'a-model' and the base_url" in str(error)
+NOT_FOUND: Json = {"error": {"type": "not_found_error", "message": "model: a-model"}}
+NO_KEY: Json = {"error": {"type": "authentication_error", "message": "invalid key"}}
 
 
-async def test_a_wrong_key(make_provider: MakeProvider) -> None:
-    body: Json = {"error": {"type": "authentication_error", "message": "invalid key"}}
-    error = await refused(make_provider, ServedResponse.from_status(401, body=body))
-    assert isinstance(error, ProviderError)
-    assert error.kind == "authentication"
-    assert "check the key: " in str(error)
-    assert "_API_KEY" in str(error)
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (ServedResponse.from_status(404, body=NOT_FOUND), "not_found", "model's name 'a-model' and the base_url"),
+        (ServedResponse.from_status(401, body=NO_KEY), "authentication", "check the key: .*_API_KEY"),
+        (ServedResponse.from_html("<h1>Please log in</h1>", status=200), "unknown", "and no stream: Please log in"),
+        (ServedResponse.from_reply(say("Hello"), cut_at=150), "transport", "was cut"),
+    ],
+)
+async def test_an_answer_that_is_none(
+    make_provider: MakeProvider, answer: ServedResponse, kind: str, says: str
+) -> None:
+    error = await refused(make_provider, answer)
+    assert isinstance(error, TransportError) is (kind == "transport")
+    assert (error.kind if isinstance(error, ProviderError) else kind) == kind
+    assert re.search(says, str(error))
 
 
 async def test_a_refused_connection(make_provider: MakeProvider) -> None:
@@ -127,21 +133,13 @@ async def test_a_refused_connection(make_provider: MakeProvider) -> None:
         await works_afterwards(worker)
 
 
-async def test_html_instead_of_json(make_provider: MakeProvider) -> None:
-    error = await refused(make_provider, ServedResponse.from_html("<h1>Please log in</h1>", status=200))
-    assert "HTTP 200 and no stream: Please log in" in str(error)
-
-
-async def test_half_a_frame(make_provider: MakeProvider) -> None:
-    error = await refused(make_provider, ServedResponse.from_reply(say("Hello"), cut_at=150))
-    assert isinstance(error, TransportError)
-    assert "was cut" in str(error)
-
-
-async def test_half_a_frame_at_a_proper_end(make_event_stream_provider: MakeProvider) -> None:
-    answer = ServedResponse.from_frames([b'data: {"type": "mess'])
-    error = await refused(make_event_stream_provider, answer)
+@pytest.mark.parametrize("frames", [[], [b"\n\n"], [b": nothing\n\n"], [b'data: {"type": "mess']])
+async def test_an_answer_with_an_empty_body_or_half_a_frame(
+    make_event_stream_provider: MakeProvider, frames: list[bytes]
+) -> None:
+    error = await refused(make_event_stream_provider, ServedResponse.from_frames(frames))
     assert isinstance(error, TruncatedError)
+    assert error.retryable
     assert "ended before" in str(error)
 
 
@@ -154,13 +152,6 @@ async def test_lines_that_come_to_nothing(frames: list[bytes]) -> None:
     assert isinstance(error, TruncatedError)
 
 
-@pytest.mark.parametrize("frames", [[], [b"\n\n"], [b": nothing\n\n"]])
-async def test_an_answer_with_an_empty_body(make_event_stream_provider: MakeProvider, frames: list[bytes]) -> None:
-    error = await refused(make_event_stream_provider, ServedResponse.from_frames(frames))
-    assert isinstance(error, TruncatedError)
-    assert error.retryable
-
-
 async def test_an_answer_without_content_is_an_empty_answer(make_provider: MakeProvider) -> None:
     async with ReplayServer(["", AGAIN]) as server:
         worker = Worker(make_provider(server.base_url))
@@ -171,25 +162,22 @@ async def test_an_answer_without_content_is_an_empty_answer(make_provider: MakeP
 # what the model asks for
 
 
-async def test_a_tool_that_raises() -> None:
-    worker = await heard(call("broken", text="do"), "sorry")
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (call("broken", text="do"), "RuntimeError: cannot do"),
+        (call("note", text=5), "$.text"),
+        (call("fly"), "There is no tool called 'fly'. These are the tools: note, broken."),
+        *((Reply(tool_calls=(Call("note", text),)), "") for text in ('{"text": "a', "[1]", "nonsense", "\ud83d")),
+        (Reply(tool_calls=(Call("note", '{"text": NaN}'),)), ""),
+        *((Reply(tool_calls=(Call(name, {}),)), "") for name in ("a b", "x" * 500, "note\n", "../note")),
+    ],
+)
+async def test_a_call_that_fails(asked: Reply, says: str) -> None:
+    worker = await heard(asked, "sorry")
     (result,) = results_of(worker)
     assert result.is_error
-    assert "RuntimeError: cannot do" in result.text
-
-
-async def test_arguments_that_do_not_fit() -> None:
-    worker = await heard(call("note", text=5), "sorry")
-    (result,) = results_of(worker)
-    assert result.is_error
-    assert "$.text" in result.text
-
-
-@pytest.mark.parametrize("text", ['{"text": "a', "[1]", "nonsense", '{"text": NaN}', "\ud83d"])
-async def test_arguments_that_are_not_a_json_object(text: str) -> None:
-    worker = await heard(Reply(tool_calls=(Call("note", text),)), "sorry")
-    (result,) = results_of(worker)
-    assert result.is_error
+    assert says in result.text
 
 
 async def test_arguments_that_are_not_json_over_http(make_provider: MakeProvider) -> None:
@@ -204,29 +192,12 @@ async def test_arguments_that_are_not_json_over_http(make_provider: MakeProvider
         await works_afterwards(worker)
 
 
-async def test_an_unknown_tool() -> None:
-    worker = await heard(call("fly"), "sorry")
-    (result,) = results_of(worker)
-    assert "There is no tool called 'fly'. These are the tools: note, broken." in result.text
-
-
-@pytest.mark.parametrize("name", ["a b", "x" * 500, "note\n", "../note"])
-async def test_a_tool_name_that_cannot_be(name: str) -> None:
-    worker = await heard(Reply(tool_calls=(Call(name, {}),)), "sorry")
-    (result,) = results_of(worker)
-    assert result.is_error
-
-
 # what hooks do
 
 
-def run_ends_with(error: RxWorkerError, *parts: str) -> None:
-    for part in parts:
-        assert part in str(error)
-
-
-async def broken_by(hook: HookLike, *replies: Reply | str) -> tuple[HookError, Worker]:
-    model = ScriptedModel([*replies, AGAIN])
+async def broken_by(hook: Hook[Any], reply: Reply) -> HookError:
+    is_sent = hook.point is not HookPoint.ON_MESSAGE_SEND  # else the reply is not asked for
+    model = ScriptedModel([*([reply] if is_sent else []), AGAIN])
     worker = Worker(model, tools=[note], hooks=[hook])
     run = worker.run("go")
     with pytest.raises(HookError) as caught:
@@ -234,52 +205,28 @@ async def broken_by(hook: HookLike, *replies: Reply | str) -> tuple[HookError, W
     assert lint(await records_of(run)) == []
     worker.hooks.clear()
     await works_afterwards(worker)
-    return caught.value, worker
+    return caught.value
+
+
+SPOILS: dict[str, Callable[[Any, Any], object]] = {
+    "append": lambda context, nonsense: context.messages.append(nonsense),
+    "add": lambda context, nonsense: context.add_message(nonsense),
+    "messages": lambda context, nonsense: setattr(context, "messages", None),
+    "call": lambda context, nonsense: setattr(context, "call", nonsense),
+    "result": lambda context, nonsense: setattr(context, "result", nonsense),
+}
+POINTS: dict[str, Any] = {"call": before_tool_call, "result": after_tool_call}
 
 
 @pytest.mark.parametrize("nonsense", ["text", None, 5, {"role": "user"}])
-async def test_a_hook_that_puts_nonsense_into_the_messages(nonsense: object) -> None:
-    def spoil(context: MessageSendContext) -> None:
-        messages: list[Any] = context.messages
-        messages.append(nonsense)
-
-    error, _ = await broken_by(on_message_send(spoil))
-    run_ends_with(error, "hook 'spoil'", repr(nonsense), "not a Message")
-
-
-async def test_a_hook_that_replaces_the_messages_by_nonsense() -> None:
+@pytest.mark.parametrize("place", SPOILS)
+async def test_a_hook_that_makes_nonsense(place: str, nonsense: object) -> None:
     def spoil(context: Any) -> None:
-        context.messages = None
+        SPOILS[place](context, nonsense)
 
-    error, _ = await broken_by(on_message_send(spoil))
-    run_ends_with(error, "hook 'spoil'")
-
-
-@pytest.mark.parametrize("nonsense", ["text", None, 5])
-async def test_a_hook_that_adds_nonsense_to_the_conversation(nonsense: Any) -> None:
-    def spoil(context: MessageSendContext) -> None:
-        context.add_message(nonsense)
-
-    error, _ = await broken_by(on_message_send(spoil))
-    run_ends_with(error, "hook 'spoil'")
-
-
-@pytest.mark.parametrize("nonsense", ["text", None, 5])
-async def test_a_hook_that_makes_nonsense_of_a_call(nonsense: Any) -> None:
-    def spoil(context: ToolCallContext) -> None:
-        context.call = nonsense
-
-    error, _ = await broken_by(before_tool_call(spoil), call("note", text="a"))
-    run_ends_with(error, "hook 'spoil'")
-
-
-@pytest.mark.parametrize("nonsense", ["text", None, 5])
-async def test_a_hook_that_makes_nonsense_of_a_result(nonsense: Any) -> None:
-    def spoil(context: ToolResultContext) -> None:
-        context.result = nonsense
-
-    error, _ = await broken_by(after_tool_call(spoil), call("note", text="a"))
-    run_ends_with(error, "hook 'spoil'")
+    error = await broken_by(POINTS.get(place, on_message_send)(spoil), call("note", text="a"))
+    assert "hook 'spoil'" in str(error)
+    assert place != "append" or (repr(nonsense) in str(error) and "not a Message" in str(error))
 
 
 @pytest.mark.parametrize("when", [before_tool_call, after_tool_call])
@@ -341,16 +288,23 @@ async def test_a_key_that_cannot_be_sent(key: str) -> None:
     assert key not in str(caught.value)
 
 
-def test_a_class_instead_of_a_provider() -> None:
-    given: Any = Anthropic
-    with pytest.raises(ConfigurationError, match=r"Anthropic is a class: .* Anthropic\('name'\)"):
-        Worker(given)
+def plain(text: str) -> str:
+    return text
 
 
-@pytest.mark.parametrize("given", ["claude", None, 5, object()])
-def test_something_else_instead_of_a_model(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match="neither a provider"):
-        Worker(given)
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        *(({"model": model}, "neither a provider") for model in ("claude", None, 5, object())),
+        ({"model": Anthropic}, r"Anthropic is a class: .* Anthropic\('name'\)"),
+        ({"tools": [plain]}, "decorate it with @tool"),
+        ({"hooks": [object()]}, "is not a hook"),
+    ],
+)
+def test_what_a_worker_cannot_be_made_of(given: dict[str, Any], says: str) -> None:
+    arguments: dict[str, Any] = {"model": ScriptedModel([]), **given}
+    with pytest.raises(ConfigurationError, match=says):
+        Worker(**arguments)
 
 
 @pytest.mark.parametrize("given", [None, 5, b"hi", [], [5], {"role": "user"}, [Message.user("a"), "b"]])
@@ -359,20 +313,6 @@ async def test_an_input_of_a_wrong_type(given: Any) -> None:
     with pytest.raises(ConfigurationError, match="the input of a run is a text, a message"):
         worker.run(given)
     await works_afterwards(worker)
-
-
-def test_a_function_that_is_not_a_tool() -> None:
-    def plain(text: str) -> str:
-        return text
-
-    given: Any = plain
-    with pytest.raises(ConfigurationError, match="decorate it with @tool"):
-        Worker(ScriptedModel([]), tools=[given])
-
-
-def test_something_that_is_not_a_hook() -> None:
-    with pytest.raises(ConfigurationError, match="is not a hook"):
-        Worker(ScriptedModel([]), hooks=[cast("Any", object())])
 
 
 def test_a_run_where_no_loop_runs() -> None:

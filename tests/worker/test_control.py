@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rxworker import (
-    Deny,
     Finished,
     Limits,
     Paused,
@@ -39,7 +38,6 @@ from rxworker.events import (
     Record,
     ResponseStatus,
     RunAbort,
-    RunPause,
     RunStop,
     Status,
     TextDelta,
@@ -155,15 +153,10 @@ async def test_cancel_after_the_turn_lets_the_tools_finish() -> None:
     assert len(model.requests) == 1
 
 
-async def test_cancel_after_the_turn_of_a_run_that_ends_by_itself_is_a_finish() -> None:
+async def test_cancel_after_the_last_turn_is_a_finish_and_after_the_end_does_nothing() -> None:
     run = Worker(ScriptedModel(["done"])).run("go")
     run.cancel("after_turn")
     assert isinstance(await run, Finished)
-
-
-async def test_cancel_after_the_end_does_nothing() -> None:
-    run = Worker(ScriptedModel(["done"])).run("go")
-    await run
     await run.cancel()
     assert (await run).text == "done"
 
@@ -226,21 +219,6 @@ def pause_at(name: str) -> HookLike:
 
 
 async def test_pause_shows_the_exact_calls_and_resume_runs_them() -> None:
-    model = ScriptedModel([call("note", text="a") + call("note", text="b"), "done"])
-    worker = Worker(model, tools=[note], hooks=[pause_at("note")])
-    paused = await worker.run("go")
-    assert isinstance(paused, Paused)
-    assert [c.input for c in paused.pending] == [{"text": "a"}, {"text": "b"}]
-    assert (paused.hook, paused.reason) == ("ask", "may I?")
-    again = await worker.resume()
-    assert isinstance(again, Paused)  # the second call is asked about as well
-    result = await worker.resume()
-    assert isinstance(result, Finished)
-    assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
-    assert is_valid(result.conversation)
-
-
-async def test_no_tool_runs_before_the_hooks_have_seen_all_calls() -> None:
     ran: list[str] = []
 
     @tool
@@ -249,23 +227,20 @@ async def test_no_tool_runs_before_the_hooks_have_seen_all_calls() -> None:
         ran.append("act")
         return "acted"
 
-    model = ScriptedModel([call("act") + call("note", text="b"), "done"])
+    model = ScriptedModel([call("act") + call("note", text="a") + call("note", text="b"), "done"])
     worker = Worker(model, tools=[act, note], hooks=[pause_at("note")])
-    await worker.run("go")
-    assert ran == []
-    await worker.resume()
-    assert ran == ["act"]
-
-
-async def test_a_pending_call_may_be_denied_with_a_reason() -> None:
-    model = ScriptedModel([call("note", text="a"), "fine"])
-    worker = Worker(model, tools=[note], hooks=[pause_at("note")])
-    paused = await worker.run("go")
+    run = worker.run("go")
+    paused = await run
     assert isinstance(paused, Paused)
-    result = await worker.resume(decisions={paused.pending[0].id: Deny("not today")})
-    (answer,) = result.conversation.messages[2].tool_results
-    assert (answer.text, answer.is_error) == ("not today", True)
-    assert result.text == "fine"
+    assert [c.input for c in paused.pending] == [{}, {"text": "a"}, {"text": "b"}]
+    assert (paused.hook, paused.reason) == ("ask", "may I?")
+    assert lint(await records_of(run)) == []
+    assert isinstance(await worker.resume(), Paused)  # the second call is asked about as well
+    assert ran == []  # no tool runs before the hooks have seen all calls
+    result = await worker.resume()
+    assert isinstance(result, Finished)
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["acted", "noted a", "noted b"]
+    assert is_valid(result.conversation)
 
 
 async def test_a_refused_call_before_a_pause_keeps_its_place_among_the_results() -> None:
@@ -297,15 +272,6 @@ async def test_a_run_paused_at_the_end_of_a_turn_continues_with_messages_or_fini
     assert (type(result), result.text) == (Finished, "draft")
 
 
-async def test_resume_without_a_pause_and_with_unknown_calls_names_the_fault() -> None:
-    worker = Worker(ScriptedModel([call("note", text="a"), "x"]), tools=[note], hooks=[pause_at("note")])
-    with pytest.raises(LocalProtocolError, match="nothing is paused"):
-        worker.resume()
-    await worker.run("go")
-    with pytest.raises(LocalProtocolError, match="no pending call has the id 'zzz'"):
-        worker.resume(decisions={"zzz": Deny("no")})
-
-
 async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_conversation() -> None:
     model = ScriptedModel([call("note", text="a"), "ok"])
     worker = Worker(model, tools=[note], hooks=[pause_at("note")])
@@ -313,14 +279,6 @@ async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_con
     assert (await worker.run("never mind")).text == "ok"
     assert is_valid(worker.session.conversation)
     assert "not run" in worker.session.conversation.messages[2].tool_results[0].text
-
-
-async def test_a_pause_is_an_event() -> None:
-    worker = Worker(ScriptedModel([call("note", text="a"), "ok"]), tools=[note], hooks=[pause_at("note")])
-    run = worker.run("go")
-    records = [r async for r in run]
-    assert isinstance(records[-1].event, RunPause)
-    assert lint(records) == []
 
 
 @pytest.mark.parametrize(

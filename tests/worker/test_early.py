@@ -9,7 +9,7 @@ from reactivex import Observable, abc, from_iterable
 from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Limits, Paused, Run, Worker, after_tool_call, before_tool_call, tool
+from rxworker import Limits, Run, Worker, after_tool_call, before_tool_call, tool
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -228,18 +228,8 @@ async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool) ->
     assert not any(isinstance(r.event, ToolStart | ToolStop) for r in kept)
 
 
-async def test_a_call_ends_early_when_it_ends_and_not_with_its_response() -> None:
-    desk = Desk()
-    desk.go.set()
-    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."], delay=0.001)
-    run = Worker(model, tools=[desk.look, desk.write]).run("go")
-    await run
-    records = records_of(run)
-    assert kinds(records)[:4] == [Status, ToolStart, ToolStop, Status]
-    assert lint(records) == []
-
-
-async def test_an_early_result_that_hooks_may_change_is_held_back() -> None:
+@pytest.mark.parametrize("is_masked", [False, True])
+async def test_a_call_ends_early_when_it_ends_and_a_result_that_hooks_may_change_is_held_back(is_masked: bool) -> None:
     desk = Desk()
     desk.go.set()
 
@@ -248,11 +238,14 @@ async def test_an_early_result_that_hooks_may_change_is_held_back() -> None:
         context.set_content("masked")
 
     model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."], delay=0.001)
-    run = Worker(model, tools=[desk.look, desk.write], hooks=[mask]).run("go")
+    run = Worker(model, tools=[desk.look, desk.write], hooks=[mask] if is_masked else []).run("go")
     result = await run
-    assert "saw" not in str(records_of(run))
-    assert [r.text for r in result.conversation.messages[2].tool_results] == ["masked", "masked"]
-    assert lint(records_of(run)) == []
+    records = records_of(run)
+    assert kinds(records)[:4] == [Status, ToolStart, ToolStop, Status]
+    assert lint(records) == []
+    assert ("saw" not in str(records)) is is_masked
+    seen = ["masked", "masked"] if is_masked else ["saw a", "wrote b"]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == seen
 
 
 async def test_a_response_that_fails_before_it_began_is_requested_again() -> None:
@@ -319,27 +312,9 @@ async def test_what_another_model_retracts_is_discarded() -> None:
     assert lint(records_of(run)) == []
 
 
-async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
-    desk = Desk()
-
-    @before_tool_call(matcher="write")
-    async def wait(context: ToolCallContext) -> Pause:
-        await settle()
-        return Pause("may it?")
-
-    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."])
-    worker = Worker(model, tools=[desk.look, desk.write], hooks=[wait])
-    run = worker.run("go")
-    paused = await pause_of(run)
-    assert [c.id for c in paused.pending] == ["call_1_1", "call_1_2"]
-    assert desk.cancelled == ["a"]
-    assert lint(records_of(run)) == []
-    desk.go.set()
-    result = await worker.resume()
-    assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
-
-
-async def test_its_end_shows_that_it_was_thrown_away_where_hooks_check_the_results_too() -> None:
+@pytest.mark.parametrize("is_masked", [False, True])
+async def test_a_pause_throws_it_away_and_resuming_runs_it(is_masked: bool) -> None:
+    """Its end shows that it was thrown away also where hooks check the results."""
     desk = Desk()
 
     @before_tool_call(matcher="write")
@@ -351,11 +326,19 @@ async def test_its_end_shows_that_it_was_thrown_away_where_hooks_check_the_resul
     def mask(context: ToolResultContext) -> None:
         context.set_content("***")
 
-    model = ScriptedModel([call("look", at="a") + call("write", at="b")])
-    run = Worker(model, tools=[desk.look, desk.write], hooks=[wait, mask]).run("go")
-    assert isinstance(await run, Paused)
+    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."])
+    worker = Worker(model, tools=[desk.look, desk.write], hooks=[wait, mask] if is_masked else [wait])
+    run = worker.run("go")
+    paused = await pause_of(run)
+    assert [c.id for c in paused.pending] == ["call_1_1", "call_1_2"]
+    assert desk.cancelled == ["a"]
     ends = [r.event.result for r in records_of(run) if isinstance(r.event, ToolStop)]
     assert [end and end.text for end in ends] == [DISCARDED_EARLY]
+    assert lint(records_of(run)) == []
+    desk.go.set()
+    result = await worker.resume()
+    seen = ["***", "***"] if is_masked else ["saw a", "wrote b"]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == seen
 
 
 async def test_a_requested_pause_is_reported_after_the_end_of_it() -> None:

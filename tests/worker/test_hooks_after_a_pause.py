@@ -36,7 +36,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.decorate import HookLike
 from rxworker.messages import JsonObject, Message, ToolCall
-from rxworker.testing import ScriptedModel, call, lint
+from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext
 from rxworker.worker import Decision, load_paused, save_paused
 from tests.pauses import pause_of
@@ -187,21 +187,15 @@ async def test_a_guard_runs_for_what_a_person_has_edited(hooks: tuple[HookLike, 
     assert RAN == []
 
 
-async def test_a_guard_after_the_hook_that_paused_runs_when_the_run_continues() -> None:
-    worker = guarded(call("shell", command="rm -rf /"), "Done.", hooks=(ask, guard))
-    await worker.run("go")
-    await worker.resume()
-    assert RAN == []
-
-
-async def test_hooks_run_for_a_call_after_the_paused_one_that_a_person_approves_too() -> None:
-    """All hooks but the one that paused: none has seen this call."""
-    calls = call("shell", command="ls") + call("shell", command="rm -rf /")
+@pytest.mark.parametrize("commands", [["rm -rf /"], ["ls", "rm -rf /"]])
+async def test_a_guard_behind_the_hook_that_paused_runs_for_all_that_a_person_approves(commands: list[str]) -> None:
+    """Also for a call after the one that paused, which no hook has seen."""
+    calls = Reply(tool_calls=tuple(Call("shell", {"command": each}) for each in commands))
     worker = guarded(calls, "Done.", hooks=(ask, guard))
     paused = await pause_of(worker.run("go"))
     result = await worker.resume(decisions={each.id: Approve() for each in paused.pending})
     assert isinstance(result, Finished)
-    assert RAN == ["ls"]
+    assert commands[:-1] == RAN
 
 
 async def test_hooks_run_again_for_an_approved_call_only_if_it_was_edited() -> None:
@@ -245,12 +239,17 @@ async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all
 # --- other hooks than those that were there
 
 
-async def test_all_hooks_run_where_the_one_that_paused_is_gone() -> None:
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["first", "last"], ["first", "last"]), (["last", "first", "ask"], ["last"])]
+)
+async def test_where_the_hook_that_paused_is_gone_or_at_another_place_no_hook_is_skipped(
+    names: list[str], expected: list[str]
+) -> None:
     _, paused = await paused_by("hook", "in process")
-    hooks = [asked("first"), asked("last")]
+    hooks = [asked(name, Pause() if name == "ask" else None) for name in names]
     elsewhere = Worker(ScriptedModel(["Done."]), tools=[tool_of("in process", "hook")], hooks=hooks)
     assert isinstance(await elsewhere.resume(paused), Finished)
-    assert ASKED == ["first", "last"]
+    assert expected == ASKED
 
 
 @pytest.mark.parametrize("pause", ["hook", "requires_approval", "turn end"])
@@ -277,23 +276,34 @@ async def test_a_hook_that_was_added_runs_for_calls_that_were_approved() -> None
     assert (ASKED, RAN) == (["new", "new"], ["a", "b"])
 
 
-async def test_another_order_elsewhere_skips_no_hook() -> None:
-    _, paused = await paused_by("hook", "in process")
-    hooks = [asked("last"), asked("first"), asked("ask", Pause())]
-    elsewhere = Worker(ScriptedModel(["Done."]), tools=[tool_of("in process", "hook")], hooks=hooks)
-    assert isinstance(await elsewhere.resume(paused), Finished)
-    assert ASKED == ["last"]
+PERMIT = asked("permit")
+ASKS = asked("permit", Pause("?"))
+CHAIN = chain(asked("a"), asked("b", Pause("?")), asked("c"), name="chain")
 
 
-@pytest.mark.parametrize("edit", [False, True])
-async def test_hooks_with_one_name_are_distinguished_by_their_order(edit: bool) -> None:
-    same = [asked("permit"), asked("permit", Pause("?")), asked("permit")]
-    worker = guarded(call("shell", command="a"), "Done.", hooks=tuple(same))
-    await worker.run("go")
+@pytest.mark.parametrize(
+    ("hooks", "edit", "expected"),
+    [
+        # Hooks with one name are distinguished by their order,
+        ((PERMIT, ASKS, PERMIT), False, ["permit"]),
+        ((PERMIT, ASKS, PERMIT), True, ["permit"] * 2),
+        # in which those whose matcher does not fit count, too.
+        ((PERMIT.replace(matcher="other", unmatched="warn"), ASKS, PERMIT), False, ["permit"]),
+        # Those after one in a chain run.
+        ((asked("before"), CHAIN, asked("d")), False, ["c", "d"]),
+        ((asked("before"), CHAIN, asked("d")), True, ["before", "a", "c", "d"]),
+    ],
+)
+async def test_the_hooks_behind_the_one_that_paused_run(
+    hooks: tuple[HookLike, ...], edit: bool, expected: list[str]
+) -> None:
+    worker = guarded(call("shell", command="a"), "Done.", hooks=hooks)
+    paused = await pause_of(worker.run("go"))
+    assert paused.hook == ("chain/b" if CHAIN in hooks else "permit")
     ASKED.clear()
     decision = Approve(input={"command": "b"}) if edit else Approve()
     assert isinstance(await worker.resume(decisions={"call_1_1": decision}), Finished)
-    assert ["permit"] * (2 if edit else 1) == ASKED
+    assert expected == ASKED
 
 
 async def test_a_hook_that_was_registered_twice_pauses_twice() -> None:
@@ -303,28 +313,6 @@ async def test_a_hook_that_was_registered_twice_pauses_twice() -> None:
     assert isinstance(await worker.resume(), Paused)
     assert isinstance(await worker.resume(), Finished)
     assert RAN == ["a"]
-
-
-@pytest.mark.parametrize(("edit", "expected"), [(False, ["c", "d"]), (True, ["before", "a", "c", "d"])])
-async def test_the_hooks_after_one_in_a_chain_run(edit: bool, expected: list[str]) -> None:
-    pauser = asked("b", Pause("?"))
-    links = chain(asked("a"), pauser, asked("c"), name="chain")
-    worker = guarded(call("shell", command="a"), "Done.", hooks=(asked("before"), links, asked("d")))
-    paused = await pause_of(worker.run("go"))
-    assert paused.hook == "chain/b"
-    ASKED.clear()
-    decision = Approve(input={"command": "b"}) if edit else Approve()
-    assert isinstance(await worker.resume(decisions={"call_1_1": decision}), Finished)
-    assert expected == ASKED
-
-
-async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
-    other = asked("permit").replace(matcher="other", unmatched="warn")
-    worker = guarded(call("shell", command="a"), "Done.", hooks=(other, asked("permit", Pause("?")), asked("permit")))
-    await worker.run("go")
-    ASKED.clear()
-    assert isinstance(await worker.resume(), Finished)
-    assert ASKED == ["permit"]
 
 
 async def test_two_hooks_that_pause_do_so_one_after_the_other() -> None:

@@ -41,47 +41,57 @@ async def limit_of(worker: Worker) -> str:
     return caught.value.limit
 
 
-async def test_tokens_are_limited() -> None:
-    model = ScriptedModel(lambda _: call("look", at="x"))
-    worker = Worker(model, tools=[look], limits=Limits(max_tokens=30))
-    assert await limit_of(worker) == "max_tokens"
-    assert len(model.requests) == 2
-
-
-async def test_cost_is_limited_where_prices_are_given() -> None:
-    model = ScriptedModel(lambda _: call("look", at="x"))
-    worker = Worker(model, tools=[look], limits=Limits(max_cost=25.0, prices=PRICES))
-    assert await limit_of(worker) == "max_cost"
-    assert len(model.requests) == 3
-
-
-async def test_the_same_calls_with_the_same_results_are_not_progress() -> None:
+@pytest.mark.parametrize(
+    ("limits", "limit", "requests"),
+    [
+        (Limits(max_tokens=30), "max_tokens", 2),
+        (Limits(max_cost=25.0, prices=PRICES), "max_cost", 3),
+        (Limits(prices=PRICES, max_repeats=None), "max_cost", 5),  # the usual one
+        (Limits(max_repeats=3), "max_repeats", 3),  # the same calls with the same results are no progress
+    ],
+)
+async def test_a_run_is_limited(limits: Limits, limit: str, requests: int) -> None:
     model = ScriptedModel(lambda _: call("look", at="x") + call("look", at="y"))
-    worker = Worker(model, tools=[look], limits=Limits(max_repeats=3))
-    assert await limit_of(worker) == "max_repeats"
-    assert len(model.requests) == 3
+    assert await limit_of(Worker(model, tools=[look], limits=limits)) == limit
+    assert len(model.requests) == requests
 
 
-async def test_another_call_in_between_is_progress() -> None:
-    answers = [call("look", at="x" if n % 2 else str(n)) for n in range(8)]
-    worker = Worker(ScriptedModel([*answers, "done"]), tools=[look], limits=Limits(max_repeats=2))
-    assert (await worker.run("go")).text == "done"
+async def test_another_call_another_place_or_another_result_is_progress() -> None:
+    """The same result of other calls is that of ten files that are written, one after the other."""
+    count = 0
+
+    @tool
+    def tick() -> int:
+        """Tick."""
+        nonlocal count
+        count += 1
+        return count
+
+    @tool
+    def write(at: str) -> str:
+        """Write."""
+        return "ok"
+
+    in_between = [call("look", at="x" if n % 2 else str(n)) for n in range(8)]
+    elsewhere = [call("write", at=str(n)) for n in range(10)]
+    for answers, most in ((in_between, 2), (elsewhere, 5), ([call("tick")] * 6, 2)):
+        model = ScriptedModel([*answers, "done"])
+        worker = Worker(model, tools=[look, tick, write], limits=Limits(max_repeats=most))
+        assert (await worker.run("go")).text == "done"
 
 
-@pytest.mark.parametrize("length", range(1, 9))
-async def test_calls_that_take_turns_are_a_cycle_without_progress(length: int) -> None:
+@pytest.mark.parametrize(
+    ("order", "limits", "most"),
+    [
+        *(("ABCDEFGH"[:length] * 12, Limits(max_turns=100, max_repeats=3), 3 * length) for length in range(1, 9)),
+        ("ABCACBBACABCCBA" * 4, Limits(), 15),
+    ],
+)
+async def test_calls_that_repeat_in_any_order_make_no_progress(order: str, limits: Limits, most: int) -> None:
     """Each of the calls is new to the one before it, and none to the run."""
-    model = ScriptedModel([call("look", at=str(n % length)) for n in range(90)])
-    worker = Worker(model, tools=[look], limits=Limits(max_turns=100, max_repeats=3))
-    assert await limit_of(worker) == "max_repeats"
-    assert len(model.requests) == 3 * length
-
-
-async def test_calls_that_repeat_in_any_order_make_no_progress() -> None:
-    order = "ABCACBBACABCCBA" * 4
     model = ScriptedModel([call("look", at=each) for each in order])
-    assert await limit_of(Worker(model, tools=[look])) == "max_repeats"
-    assert len(model.requests) <= 20
+    assert await limit_of(Worker(model, tools=[look], limits=limits)) == "max_repeats"
+    assert len(model.requests) == most
 
 
 async def test_the_same_error_is_not_progress_with_other_arguments() -> None:
@@ -93,32 +103,6 @@ async def test_the_same_error_is_not_progress_with_other_arguments() -> None:
     model = ScriptedModel([call("find", at=str(n)) for n in range(9)])
     assert await limit_of(Worker(model, tools=[find])) == "max_repeats"
     assert len(model.requests) == 5
-
-
-async def test_the_same_result_of_other_calls_is_progress() -> None:
-    """Such as ten files that are written, one after the other."""
-
-    @tool
-    def write(at: str) -> str:
-        """Write."""
-        return "ok"
-
-    answers = [call("write", at=str(n)) for n in range(10)]
-    assert (await Worker(ScriptedModel([*answers, "done"]), tools=[write]).run("go")).text == "done"
-
-
-async def test_the_same_calls_with_other_results_are_progress() -> None:
-    count = 0
-
-    @tool
-    def tick() -> int:
-        """Tick."""
-        nonlocal count
-        count += 1
-        return count
-
-    worker = Worker(ScriptedModel([*[call("tick")] * 6, "done"]), tools=[tick], limits=Limits(max_repeats=2))
-    assert (await worker.run("go")).text == "done"
 
 
 async def test_runs_that_share_a_budget_end_when_it_is_used_up() -> None:
@@ -140,25 +124,18 @@ async def test_a_budget_may_be_a_sum_of_money() -> None:
         await Worker(ScriptedModel(["three"]), budget=Budget(max_cost=1.0)).run("go")
 
 
-async def test_a_held_budget_makes_runs_wait() -> None:
+async def test_a_held_budget_makes_runs_wait_and_they_can_be_cancelled() -> None:
     budget = Budget()
     budget.hold()
     model = ScriptedModel(["one"])
-    run = Worker(model, budget=budget).run("go")
+    run, other = (Worker(model, budget=budget).run("go") for _ in range(2))
     for _ in range(10):
         await asyncio.sleep(0)
     assert model.requests == []
+    await other.cancel()
+    assert other.state.status == "aborted"
     budget.release()
     assert (await run).text == "one"
-
-
-async def test_a_held_run_can_be_cancelled() -> None:
-    budget = Budget()
-    budget.hold()
-    run = Worker(ScriptedModel([]), budget=budget).run("go")
-    await asyncio.sleep(0)
-    await run.cancel()
-    assert run.state.status == "aborted"
 
 
 async def test_what_the_runs_took_is_an_observable_that_may_move_the_gate() -> None:
@@ -186,17 +163,20 @@ async def test_what_the_runs_took_is_an_observable_that_may_move_the_gate() -> N
     assert seen == [0, 15, 30]
 
 
-async def test_a_budget_counts_the_tokens_before_a_pause_once() -> None:
+async def test_a_budget_counts_what_was_before_a_pause_once_also_of_a_run_inside() -> None:
     @before_tool_call
-    def wait(context: ToolCallContext) -> Pause:
-        return Pause()
+    def wait(context: ToolCallContext) -> Pause | None:
+        return Pause() if context.call.name == "look" else None
 
     budget = Budget()
-    model = ScriptedModel([call("look", at="a"), "done"])
-    worker = Worker(model, tools=[look], hooks=[wait], budget=budget)
+    inner = worker_tool(Worker(ScriptedModel(["Because."])), name="ask", description="Ask.")
+    model = ScriptedModel([call("ask", task="Why?"), call("look", at="a"), "done"])
+    worker = Worker(model, tools=[look, inner], hooks=[wait], budget=budget)
     await worker.run("go")
+    assert budget.runs == 1  # it waits
     result = await worker.resume()
     assert budget.spent.total_tokens == result.usage.total_tokens
+    assert budget.runs == 0
 
 
 async def test_a_watcher_of_a_budget_that_raises_harms_neither_run_nor_watchers() -> None:
@@ -213,7 +193,7 @@ async def test_a_watcher_of_a_budget_that_raises_harms_neither_run_nor_watchers(
     assert seen == [Usage(), result.usage]
 
 
-def test_a_limit_on_the_cost_that_a_program_names_needs_prices() -> None:
+async def test_a_limit_on_the_cost_that_a_program_names_needs_prices() -> None:
     model = ScriptedModel(["one"])
     for cost in (1e-7, 50.0, 50, 0):
         with pytest.raises(ConfigurationError, match=r"max_cost=.* needs prices"):
@@ -223,11 +203,8 @@ def test_a_limit_on_the_cost_that_a_program_names_needs_prices() -> None:
     usual = replace(Limits(), max_turns=3)
     assert usual.max_cost == 50.0
     assert replace(usual, prices=PRICES).max_cost == 50.0
-    assert Worker(model).prices is None
-
-
-async def test_a_limit_on_the_cost_that_is_set_later_needs_prices() -> None:
-    worker = Worker(ScriptedModel(["one"]))
+    worker = Worker(model)
+    assert worker.prices is None
     worker.limits = Limits(max_cost=2.0)
     with pytest.raises(ConfigurationError, match="needs prices"):
         await worker.run("go")
@@ -280,24 +257,11 @@ def test_the_prices_of_a_model_are_those_of_the_table(model: Provider | Model, p
     assert Worker(model).prices == prices
 
 
-async def test_the_usual_limit_on_the_cost_holds_where_prices_are_known() -> None:
-    model = ScriptedModel(lambda _: call("look", at="x"))
-    worker = Worker(model, tools=[look], limits=Limits(prices=PRICES, max_repeats=None))
-    assert await limit_of(worker) == "max_cost"
-
-
-class Counter:
-    """Counts how often usages are added."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 def test_a_report_costs_the_same_however_many_runs_have_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter, add = Counter(), Usage.__add__
+    added, add = list[Usage](), Usage.__add__
 
     def counting(self: Usage, other: Usage) -> Usage:
-        counter.count += 1
+        added.append(other)
         return add(self, other)
 
     monkeypatch.setattr(Usage, "__add__", counting)
@@ -307,7 +271,7 @@ def test_a_report_costs_the_same_however_many_runs_have_reported(monkeypatch: py
         budget.report(f"run-{number}", Usage(2, 1))
         budget.end(f"run-{number}")
     assert budget.spent == Usage(600, 300)
-    assert counter.count <= 600
+    assert len(added) <= 600
     assert budget.runs == 0
 
 
@@ -331,19 +295,3 @@ def test_a_budget_has_the_sum_of_the_last_reports(reports: list[tuple[int, Usage
         assert (budget.spent.cache_read_tokens or 0) == (total.cache_read_tokens or 0)
         assert (budget.spent.reasoning_tokens or 0) == (total.reasoning_tokens or 0)
         assert (budget.spent.cache_creation_tokens or 0) == (total.cache_creation_tokens or 0)
-
-
-async def test_a_budget_counts_a_run_inside_a_run_that_pauses_once() -> None:
-    @before_tool_call
-    def wait(context: ToolCallContext) -> Pause | None:
-        return Pause() if context.call.name == "look" else None
-
-    budget = Budget()
-    inner = worker_tool(Worker(ScriptedModel(["Because."])), name="ask", description="Ask.")
-    model = ScriptedModel([call("ask", task="Why?"), call("look", at="a"), "done"])
-    worker = Worker(model, tools=[look, inner], hooks=[wait], budget=budget)
-    await worker.run("go")
-    assert budget.runs == 1  # it waits
-    result = await worker.resume()
-    assert budget.spent.total_tokens == result.usage.total_tokens
-    assert budget.runs == 0

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -261,12 +262,18 @@ async def test_a_worker_that_calls_itself_has_another_session_for_the_call() -> 
     assert [r.text for r in results_of(run)] == ["I cannot."]
 
 
-async def test_wrong_arguments_are_reported() -> None:
-    asked = worker_tool(Worker(ScriptedModel([])), name="ask", description="")
-    run = Worker(ScriptedModel([call("ask", job="?"), "So."]), tools=[asked]).run("go")
+@pytest.mark.parametrize(
+    ("worker", "argument", "says"),
+    [
+        (Worker(ScriptedModel([])), "job", "The call was not run, invalid arguments at $."),
+        (lambda: None, "task", "is not a worker"),
+    ],
+)
+async def test_wrong_arguments_and_what_is_no_worker_are_error_results(worker: Any, argument: str, says: str) -> None:
+    asked = worker_tool(worker, name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", **{argument: "?"}), "So."]), tools=[asked]).run("go")
     await run
-    (result,) = results_of(run)
-    assert result.text.startswith("The call was not run, invalid arguments at $.")
+    assert says in results_of(run)[0].text
 
 
 async def test_progress_inside_stays_inside() -> None:
@@ -289,25 +296,16 @@ async def test_without_a_run_around_it_it_is_a_tool_all_the_same() -> None:
     assert await asked.execute('{"task": "Why?"}', ToolContext()) == "Because."
 
 
-@pytest.mark.parametrize("name", ["", "no spaces", "x" * 65])
-def test_a_name_that_providers_do_not_take_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match="name"):
-        worker_tool(Worker(ScriptedModel([])), name=name, description="")
-
-
-def test_what_is_not_a_worker_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="neither a worker"):
-        worker_tool("worker", name="ask", description="")  # pyright: ignore[reportArgumentType]
-
-
-async def test_a_function_that_makes_something_else_is_an_error_result() -> None:
-    def make() -> Worker:
-        return None  # pyright: ignore[reportReturnType]
-
-    asked = worker_tool(make, name="ask", description="")
-    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
-    await run
-    assert "is not a worker" in results_of(run)[0].text
+@pytest.mark.parametrize(
+    ("worker", "name", "says"),
+    [
+        *((Worker(ScriptedModel([])), name, "name") for name in ("", "no spaces", "x" * 65)),
+        ("worker", "ask", "neither"),
+    ],
+)
+def test_what_is_no_worker_or_has_no_name_for_providers_is_refused(worker: Any, name: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        worker_tool(worker, name=name, description="")
 
 
 @tool

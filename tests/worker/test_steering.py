@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from reactivex import operators as ops
@@ -62,18 +63,23 @@ async def test_a_message_that_comes_while_the_model_answers_makes_another_turn()
     assert [m.text for m in result.conversation.messages] == ["go", "first answer", "wait, also this", "second answer"]
 
 
-async def test_several_messages_keep_their_order() -> None:
-    model = ScriptedModel(["one", "two"])
-    run = Worker(model).run("go")
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (3, "."),
+        (Message.assistant("I never said that."), "only messages"),
+        (Message.user(ToolResult("zz", "a result of no call")), "only messages"),
+        (Message.assistant(ToolCall("zz", "look", {})), "only messages"),
+    ],
+)
+async def test_words_are_sent_into_a_run_in_their_order_and_nothing_else(message: Any, says: str) -> None:
+    run = Worker(ScriptedModel(["one", "two"])).run("go")
     run.send("a")
+    with pytest.raises(ConfigurationError, match=says):
+        run.send(message)
     run.send("b")
     result = await run
     assert [m.text for m in result.conversation.messages][:3] == ["go", "a", "b"]
-
-
-async def test_a_message_for_a_run_that_has_ended_is_refused() -> None:
-    run = Worker(ScriptedModel(["done"])).run("go")
-    await run
     with pytest.raises(LocalProtocolError, match="this run has ended"):
         run.send("too late")
 
@@ -90,13 +96,6 @@ async def test_a_message_that_could_not_be_delivered_informs_its_sender() -> Non
         await delivered
 
 
-async def test_nonsense_is_refused_at_once() -> None:
-    run = Worker(ScriptedModel(["done"])).run("go")
-    with pytest.raises(ConfigurationError):
-        run.send(3)  # type: ignore[arg-type]
-    await run
-
-
 async def collect(worker: Worker, inputs: Subject[Input], when_busy: str) -> tuple[list[Run], asyncio.Future[None]]:
     runs: list[Run] = []
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -106,17 +105,20 @@ async def collect(worker: Worker, inputs: Subject[Input], when_busy: str) -> tup
     return runs, over
 
 
-async def test_queued_inputs_run_one_after_the_other() -> None:
+@pytest.mark.parametrize(("when_busy", "answers"), [("queue", ["one", "two", "three"]), ("send", ["one"])])
+async def test_inputs_run_one_after_the_other_or_are_put_into_the_run_that_is_on(
+    when_busy: str, answers: list[str]
+) -> None:
     inputs = Subject[Input]()
     worker = Worker(ScriptedModel(["one", "two", "three"]))
-    runs, over = await collect(worker, inputs, "queue")
+    runs, over = await collect(worker, inputs, when_busy)
     for text in ("a", "b", "c"):
         inputs.on_next(text)
     assert len(runs) == 1
     inputs.on_completed()
     await over
-    assert [(await run).text for run in runs] == ["one", "two", "three"]
-    assert len(worker.session.conversation.messages) == 6
+    assert [(await run).text for run in runs] == answers
+    assert [m.text for m in worker.session.conversation.messages if m.role == "user"] == ["a", "b", "c"]
 
 
 async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
@@ -135,18 +137,6 @@ async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
         await runs[0]
     assert (await runs[1]).text == "newest"
     assert [m.text for m in worker.session.conversation.messages if m.role == "user"] == ["a", "c"]
-
-
-async def test_send_puts_later_inputs_into_the_run_that_is_on() -> None:
-    inputs = Subject[Input]()
-    worker = Worker(ScriptedModel(["one", "two"]))
-    runs, over = await collect(worker, inputs, "send")
-    inputs.on_next("a")
-    inputs.on_next("b")
-    inputs.on_completed()
-    await over
-    assert len(runs) == 1
-    assert [m.text for m in worker.session.conversation.messages if m.role == "user"] == ["a", "b"]
 
 
 async def test_a_burst_is_one_input_when_it_is_debounced() -> None:
@@ -194,12 +184,15 @@ async def test_an_observer_of_runs_that_raises_does_not_stop_the_inputs() -> Non
     assert [(await run).text for run in runs] == ["one", "two", "three"]
 
 
-async def test_an_invalid_input_fails_the_stream() -> None:
+@pytest.mark.parametrize(("when_busy", "given"), [("queue", 3), ("send", "")])
+async def test_an_invalid_input_fails_the_stream_and_not_its_source(when_busy: str, given: Any) -> None:
     inputs = Subject[Input]()
-    _, over = await collect(Worker(ScriptedModel([])), inputs, "queue")
-    inputs.on_next(3)  # type: ignore[arg-type]
+    runs, over = await collect(Worker(ScriptedModel(["one"])), inputs, when_busy)
+    inputs.on_next("a")
+    inputs.on_next(given)
     with pytest.raises(ConfigurationError):
         await over
+    assert (await runs[0]).text == "one"
 
 
 async def test_a_message_that_comes_while_the_last_hook_thinks_is_delivered() -> None:
@@ -237,16 +230,6 @@ async def test_an_input_that_its_run_did_not_take_begins_the_next_one() -> None:
     assert [(await run).text for run in runs[1:]] == ["two"]
 
 
-async def test_an_input_that_cannot_be_sent_fails_the_stream_and_not_its_source() -> None:
-    inputs = Subject[Input]()
-    runs, over = await collect(Worker(ScriptedModel(["one"])), inputs, "send")
-    inputs.on_next("a")
-    inputs.on_next("")
-    with pytest.raises(ConfigurationError):
-        await over
-    assert (await runs[0]).text == "one"
-
-
 async def test_no_run_begins_once_the_subscription_is_disposed() -> None:
     inputs = Subject[Input]()
     runs: list[Run] = []
@@ -258,21 +241,6 @@ async def test_no_run_begins_once_the_subscription_is_disposed() -> None:
     assert (await runs[0]).text == "one"
     await worker.run("c")  # it is free
     assert [m.text for m in worker.session.conversation.messages] == ["a", "one", "c", "two"]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Message.assistant("I never said that."),
-        Message.user(ToolResult("zz", "a result of no call")),
-        Message.assistant(ToolCall("zz", "look", {})),
-    ],
-)
-async def test_only_words_are_sent_into_a_run(message: Message) -> None:
-    run = Worker(ScriptedModel(["done"])).run("go")
-    with pytest.raises(ConfigurationError, match="only messages"):
-        run.send(message)
-    assert (await run).text == "done"
 
 
 @pytest.mark.parametrize(

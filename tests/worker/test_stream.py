@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -74,14 +74,13 @@ def stalled() -> Worker:
     return Worker(ScriptedModel([say("Hello") + stall(), "again"]))
 
 
-def is_cancelled(worker: Worker) -> bool:
-    assert validate(worker.session.conversation) == []
-    assert worker.session.conversation.messages[-1].text == "Hello"
-    return worker.run_sync("and now?").text == "again"
+def read_hello(stream: RunStream[Any]) -> None:
+    said = ""
+    while said != "Hello":
+        said += texts([next(stream)])
 
 
-def test_break_cancels_the_run() -> None:
-    worker = stalled()
+def leave_with_break(worker: Worker) -> None:
     stream = worker.stream_sync("hi")
     said = ""
     for event in stream:
@@ -90,58 +89,42 @@ def test_break_cancels_the_run() -> None:
             break
     with pytest.raises(RunCancelledError, match="its stream was closed"):
         _ = stream.result
-    assert is_cancelled(worker)
 
 
-def test_break_cancels_the_run_of_a_stream_without_a_name() -> None:
-    worker = stalled()
+def leave_without_a_name(worker: Worker) -> None:
     said = ""
     for event in worker.stream_sync("hi"):
         said += texts([event])
         if said == "Hello":
             break
-    assert is_cancelled(worker)
 
 
-def read_hello(stream: RunStream[Any]) -> None:
-    said = ""
-    while said != "Hello":
-        said += texts([next(stream)])
-
-
-def test_close_cancels_the_run_and_may_be_called_again() -> None:
-    worker = stalled()
+def leave_with_close(worker: Worker) -> None:
     stream = worker.stream_sync("hi")
     read_hello(stream)
+    with pytest.raises(LocalProtocolError, match="has not ended"):
+        _ = stream.result
     stream.close()
     stream.close()
     with pytest.raises(RunCancelledError):
         list(stream)
-    assert is_cancelled(worker)
 
 
-def test_the_end_of_a_with_block_cancels_the_run() -> None:
-    worker = stalled()
+def leave_with_a_block(worker: Worker) -> None:
     with worker.stream_sync("hi") as stream:
         read_hello(stream)
-    assert is_cancelled(worker)
 
 
-def test_a_stream_that_is_forgotten_cancels_its_run() -> None:
-    worker = stalled()
+def forget(worker: Worker) -> None:
     stream = worker.stream_sync("hi")
     read_hello(stream)
     del stream
     gc.collect()
-    assert is_cancelled(worker)
 
 
-def test_an_exception_in_the_loop_cancels_the_run() -> None:
-    worker = stalled()
-    said = ""
-
+def leave_with_an_exception(worker: Worker) -> None:
     def read() -> None:
-        nonlocal said
+        said = ""
         for event in worker.stream_sync("hi"):
             said += texts([event])
             if said == "Hello":
@@ -149,14 +132,18 @@ def test_an_exception_in_the_loop_cancels_the_run() -> None:
 
     with pytest.raises(ValueError, match="mine"):
         read()
-    assert is_cancelled(worker)
 
 
-def test_the_result_of_a_run_that_continues_is_refused() -> None:
-    stream = stalled().stream_sync("hi")
-    with pytest.raises(LocalProtocolError, match="has not ended"):
-        _ = stream.result
-    stream.close()
+@pytest.mark.parametrize(
+    "leave",
+    [leave_with_break, leave_without_a_name, leave_with_close, leave_with_a_block, forget, leave_with_an_exception],
+)
+def test_leaving_a_stream_cancels_its_run(leave: Callable[[Worker], None]) -> None:
+    worker = stalled()
+    leave(worker)
+    assert validate(worker.session.conversation) == []
+    assert worker.session.conversation.messages[-1].text == "Hello"
+    assert worker.run_sync("and now?").text == "again"
 
 
 def test_the_loop_raises_what_ended_the_run() -> None:

@@ -97,30 +97,25 @@ async def test_the_input_of_the_first_turn_is_retracted(guard: Hook[Any]) -> Non
     assert texts(worker) == ["Hi.", "Hello.", "Go on.", "Again."]
 
 
-async def test_an_input_of_several_messages_is_retracted_whole() -> None:
+@on_message_send(when=holds_secret)
+def quote(context: MessageSendContext) -> None:
+    context.add_message(f"The user said: {context.content}", "system")
+
+
+@pytest.mark.parametrize(
+    ("given", "sent", "hooks"),
+    [
+        ([Message.user("One."), Message.assistant("Two."), Message.user(SECRET)], "", [cancel]),
+        (SECRET, "", [quote, cancel]),  # what hooks have added
+        ("Hi.", SECRET, [cancel]),  # what was sent into the run
+    ],
+)
+async def test_all_of_the_first_turn_is_retracted(given: Any, sent: str, hooks: list[Hook[Any]]) -> None:
     model = ScriptedModel(["Again."])
-    worker = Worker(model, hooks=[cancel])
-    several = [Message.user("One."), Message.assistant("Two."), Message.user(SECRET)]
-    await check(worker, model, worker.run(several))
-    assert texts(worker) == ["Go on.", "Again."]
-
-
-async def test_what_hooks_added_in_that_turn_is_retracted_too() -> None:
-    @on_message_send(when=holds_secret)
-    def quote(context: MessageSendContext) -> None:
-        context.add_message(f"The user said: {context.content}", "system")
-
-    model = ScriptedModel(["Again."])
-    worker = Worker(model, hooks=[quote, cancel])
-    await check(worker, model, worker.run(SECRET))
-    assert texts(worker) == ["Go on.", "Again."]
-
-
-async def test_what_was_sent_into_the_first_turn_is_retracted_too() -> None:
-    model = ScriptedModel(["Again."])
-    worker = Worker(model, hooks=[cancel])
-    run = worker.run("Hi.")
-    run.send(SECRET)
+    worker = Worker(model, hooks=hooks)
+    run = worker.run(given)
+    if sent:
+        run.send(sent)
     await check(worker, model, run)
     assert texts(worker) == ["Go on.", "Again."]
 
@@ -169,28 +164,24 @@ async def test_what_sends_an_answer_back_is_retracted_when_it_is_held_back() -> 
 
 
 async def test_what_is_added_when_a_run_is_resumed_is_retracted() -> None:
+    """At the end of a turn, and behind results."""
+
     @on_turn_end
     def wait(context: TurnEndContext) -> Pause | None:
         return Pause("look at it") if context.turn == 1 else None
 
-    model = ScriptedModel(["Hello.", "Again."])
-    worker = Worker(model, hooks=[wait, cancel])
-    assert isinstance(await worker.run("Hi."), Paused)
-    await check(worker, model, worker.resume(add=[Message.user(SECRET)]))
-    assert texts(worker)[:2] == ["Hi.", "Hello."]
-
-
-async def test_what_is_added_behind_results_when_a_run_is_resumed_is_retracted() -> None:
     @tool(requires_approval=True)
     async def delete() -> str:
         """Delete."""
         return "deleted"
 
-    model = ScriptedModel([call("delete"), "Again."])
-    worker = Worker(model, tools=[delete], hooks=[cancel])
-    assert isinstance(await worker.run("Hi."), Paused)
-    await check(worker, model, worker.resume(add=[Message.user(SECRET)]))
-    assert worker.session.conversation.messages[2].tool_results[0].text == "deleted"
+    for first, hooks, kept in (("Hello.", [wait, cancel], "Hello."), (call("delete"), [cancel], "deleted")):
+        model = ScriptedModel([first, "Again."])
+        worker = Worker(model, tools=[delete], hooks=hooks)
+        assert isinstance(await worker.run("Hi."), Paused)
+        await check(worker, model, worker.resume(add=[Message.user(SECRET)]))
+        assert texts(worker)[0] == "Hi."
+        assert kept in str(worker.session.conversation)
 
 
 async def test_the_input_of_an_inner_run_reaches_neither_its_next_run_nor_the_outer_one() -> None:
