@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Generator
@@ -20,6 +18,7 @@ from typing import Any
 import pytest
 
 from rxworker.providers import Anthropic, Gemini, GeminiInteractions, Ollama, OpenAIChat, OpenAIResponses, Provider
+from tests.integration.npm import node_with
 from tests.log.conftest import nats_program as nats_program  # fixtures, for the stores of a log
 from tests.log.conftest import nats_server as nats_server
 from tests.log.conftest import new_address as new_address
@@ -149,21 +148,9 @@ class Clients:
             answer.set_exception(EOFError("the clients have ended"))
 
 
-def _missing(what: str) -> None:
-    """Skip, or fail where everything has to be there."""
-    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
 @pytest.fixture(scope="session")
 def clients() -> Generator[Clients, None, None]:
     """The official clients of AG-UI and of the UI Message Stream."""
-    node = shutil.which("node")
-    if node is None:
-        _missing("the clients need node, which is not installed")
-    if not (CLIENTS / "node_modules" / "@ai-sdk" / "open-responses").exists():
-        _missing("the clients are not installed: npm install --no-package-lock --prefix tests/integration/ui_clients")
-    started = Clients(str(node))
+    started = Clients(node_with(CLIENTS, "@ai-sdk/open-responses")[0])
     yield started
     started.close()

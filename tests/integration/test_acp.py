@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from acp.schema import AllowedOutcome, RequestPermissionResponse, TextContentBlock
 
 from rxworker.cli import main
+from tests.integration.npm import node_with
 
 HERE = Path(__file__).parent / "acp"
 COMMAND = [sys.executable, "-m", "rxworker", "acp", "desk:make_worker"]
@@ -25,15 +25,7 @@ PATIENCE = 60.0
 
 @pytest.fixture
 def node() -> str:
-    found = shutil.which("node")
-    missing = "" if found else "the client needs node, which is not installed"
-    if not missing and not (HERE / "node_modules" / "@agentclientprotocol").exists():
-        missing = "the client is not installed: npm install --no-package-lock --prefix tests/integration/acp"
-    if missing and os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(missing)
-    return str(found)
+    return node_with(HERE, "@agentclientprotocol")[0]
 
 
 def edit_with(node: str, *steps: list[Any], options: list[str]) -> Any:

@@ -34,8 +34,9 @@ from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.runs.entry import RunEntry
 from tests.integration.client.event_types import FILE, event_types
+from tests.integration.npm import node_with
 from tests.integration.served_log import WORDS
-from tests.integration.test_native_clients import line_to, missing, talking
+from tests.integration.test_native_clients import line_to, talking
 from tests.integration.test_served_log import Server, begin
 
 HERE = Path(__file__).parent / "client"
@@ -47,11 +48,7 @@ PATIENCE = 60.0
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the packed package is installed, with the scripts of these tests."""
-    if shutil.which("npm") is None:
-        missing("the package needs node and npm, which are not installed")
-    needed = HERE / "node_modules"
-    if not (needed / "rxjs").exists():
-        missing("the packages are not installed: npm install --no-package-lock --prefix tests/integration/client")
+    needed = Path(node_with(HERE, "rxjs")[1]).parent
     folder = tmp_path_factory.mktemp("client")
     modules = folder / "node_modules"
     modules.mkdir()
@@ -193,10 +190,9 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
     second: Subject[int] = Subject()
     worker = Worker(ScriptedModel(["Hello!"]))
     async with WebServer(worker, port=0) as server, line_to(server.url, [1500] * 3) as line:
-        url = f"http://127.0.0.1:{line.port}/"
         published = publish("numbers", first, type=int, keep="all")
         serving = server.publish(published)
-        async with watching(installed, url, ["stream$", "numbers", {"delivery": "reliable"}]) as seen:
+        async with watching(installed, line.url, ["stream$", "numbers", {"delivery": "reliable"}]) as seen:
             for number in range(60):
                 first.on_next(number)
                 while len(seen.received[0]) <= number:
@@ -204,7 +200,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
             assert line.made > len(line.cuts)
             # The cursor of an item continues after it.
             cursor = seen.received[0][49]["cursor"]
-            async with watching(installed, url, ["stream$", "numbers", {"after": cursor}]) as other:
+            async with watching(installed, line.url, ["stream$", "numbers", {"after": cursor}]) as other:
                 first.on_completed()
                 await other.end()
             await seen.end()
@@ -217,7 +213,7 @@ async def test_a_stream_arrives_once_over_cuts_and_goes_on_with_a_publication_of
         server.publish(publish("numbers", second, type=int, keep="all"))
         second.on_next(7)
         second.on_error(ValueError("enough"))
-        async with watching(installed, url, ["stream$", "numbers", {"after": cursor}]) as last:
+        async with watching(installed, line.url, ["stream$", "numbers", {"after": cursor}]) as last:
             await last.end()
         assert [item["value"] for item in last.received[0]] == [7]
         assert last.ended == [{"status": 0, "code": "aborted", "message": "enough"}]
@@ -228,9 +224,9 @@ async def test_a_panel_shows_the_present_over_cuts_and_the_past(installed: Path)
     async with WebServer(lambda: talking(begin), port=0) as server:
         run = server.state.runs.start("go")
         async with line_to(server.url, [900, 40, 1500]) as line:
-            url, of_run = f"http://127.0.0.1:{line.port}/", {"run": run.id}
+            of_run = {"run": run.id}
             live = ["panel$", "usage", "tokens", of_run]
-            async with watching(installed, url, live, ["board$", "usage", of_run], ["records$", run.id]) as seen:
+            async with watching(installed, line.url, live, ["board$", "usage", of_run], ["records$", run.id]) as seen:
                 while not seen.received[2]:
                     await seen.next()
                 begin.set()
@@ -243,7 +239,7 @@ async def test_a_panel_shows_the_present_over_cuts_and_the_past(installed: Path)
             # Before its first record and at its last; each comes once, and then the program ends.
             moments = [{**of_run, "at": records[n].time + after} for n, after in ((0, -1.0), (-1, 0.0))]
             past = [["panel$", "usage", "tokens", moment] for moment in moments]
-            async with watching(installed, url, *past) as seen_past:
+            async with watching(installed, line.url, *past) as seen_past:
                 await seen_past.end()
             assert [len(states) for states in seen_past.received] == [1, 1]
             assert seen_past.received[0][0].get("value") is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import WebServer
 from rxworker.ui.web.streams.durable import StreamTiming
 from tests.integration.durable.server import WritableStreams
+from tests.integration.npm import node_with
 from tests.whole import IS_WHOLE
 
 FOLDER = Path(__file__).parent / "durable"
@@ -31,18 +31,7 @@ TIMING = StreamTiming(long_poll=2.0, events=30.0)
 
 @pytest.fixture
 def node() -> str:
-    """The command of node, with the packages."""
-    found = shutil.which("node")
-    missing = ""
-    if found is None:
-        missing = "the clients of Durable Streams need node, which is not installed"
-    elif not (FOLDER / "node_modules" / "vitest").exists():
-        missing = "the packages are not installed: npm install --no-package-lock --prefix tests/integration/durable"
-    if missing and os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(missing)
-    if missing:
-        pytest.skip(missing)
-    return str(found)
+    return node_with(FOLDER, "vitest")[0]
 
 
 @pytest.fixture(params=["memory", "sqlite"])

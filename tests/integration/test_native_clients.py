@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,29 +18,16 @@ from rxworker.testing import ScriptedModel, say
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.streams import streams
+from tests.integration.npm import node_with
 
 HERE = Path(__file__).parent / "native_clients"
 TEXT = "The quick brown fox jumps over the lazy dog. " * 20
 PATIENCE = 60.0
 
 
-def missing(what: str) -> None:
-    """Skip, or fail where everything has to be there."""
-    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
 @pytest.fixture
 def node() -> str:
-    found = shutil.which("node")
-    if found is None:
-        missing("the clients need node, which is not installed")
-    if not (HERE / "node_modules" / "ws").exists():
-        missing(
-            "the clients are not installed: npm install --no-package-lock --prefix tests/integration/native_clients"
-        )
-    return str(found)
+    return node_with(HERE, "ws")[0]
 
 
 async def run_client(node: str, script: str, *arguments: str) -> Any:
@@ -79,21 +64,28 @@ class Line:
 
     Attributes:
         cuts: After how many bytes.
-        port: Where it begins.
+        url: Where it begins.
         made: How many connections were made.
         used: Set when the first one is.
     """
 
-    def __init__(self, target: int, cuts: list[int]) -> None:
+    def __init__(self, target: int, cuts: Sequence[int]) -> None:
         self.target = target
         self.cuts = cuts
-        self.port = 0
+        self.url = ""
         self.made = 0
         self.used = asyncio.Event()
         self._carrying: set[asyncio.Task[None]] = set()
+        self._ends: list[asyncio.StreamWriter] = []
 
     def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._carrying.add(asyncio.create_task(self._carry(reader, writer)))
+
+    def cut(self) -> None:
+        """Cut all connections now."""
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()
 
     async def end(self) -> None:
         for task in self._carrying:
@@ -105,6 +97,7 @@ class Line:
         self.made += 1
         self.used.set()
         there, back = await asyncio.open_connection("127.0.0.1", self.target)
+        self._ends += [writer, back]
         up = asyncio.create_task(self._up(reader, back))
         try:
             left = most
@@ -130,10 +123,10 @@ class Line:
 
 
 @asynccontextmanager
-async def line_to(url: str, cuts: list[int]) -> AsyncGenerator[Line, None]:
+async def line_to(url: str, cuts: Sequence[int] = ()) -> AsyncGenerator[Line, None]:
     line = Line(int(url.rstrip("/").rpartition(":")[2]), cuts)
     server = await asyncio.start_server(line.connect, "127.0.0.1", 0)
-    line.port = server.sockets[0].getsockname()[1]
+    line.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server:
         yield line
         await line.end()
@@ -160,7 +153,7 @@ async def test_an_event_source_that_is_cut_gets_everything_once_and_then_stays_a
         # In the middle of a frame, in the head of the answer, in a frame again.
         async with line_to(server.url, [1501, 40, 1707]) as line:
             line.used = begin
-            url = f"http://127.0.0.1:{line.port}/api/runs/{run.id}/events"
+            url = f"{line.url}api/runs/{run.id}/events"
             heard = await run_client(node, "events.mjs", url)
         assert heard["ends"] == ["finished"]
         assert heard["status"] == 204
@@ -180,7 +173,7 @@ async def test_a_socket_carries_two_runs_over_cuts_each_from_its_own_cursor(node
         cuts = [60, 300, 5003, 2001, 9000]
         async with line_to(server.url, cuts) as line:
             line.used = begin
-            url = f"ws://127.0.0.1:{line.port}/api/ws"
+            url = f"ws{line.url[4:]}api/ws"
             heard = await run_client(node, "socket.mjs", url, *(run.id for run in runs))
         assert line.made == len(cuts) + 1
         assert len(set(heard["instances"])) == 1

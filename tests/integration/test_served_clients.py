@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from rxworker.hooks.base import AnyHook
 from rxworker.hooks.points import BeforeToolCallVerdict
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
-from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.runs.entry import RunEntry
+from tests.integration.test_native_clients import line_to
 
 if TYPE_CHECKING:
     from conftest import Clients
@@ -347,60 +347,6 @@ async def test_a_chat_has_an_answer_given_again(clients: Clients) -> None:
         again = {"messageId": told["messages"][1]["id"]}
         assert shown(await one.do("regenerate", again)) == ["a", "four"]
         assert desk.heard() == ["a", "four"]
-
-
-class Line:
-    """A line to a server that can be cut."""
-
-    def __init__(self, target: str) -> None:
-        self._target = int(target.rstrip("/").rpartition(":")[2])
-        self._ends: list[asyncio.StreamWriter] = []
-        self._carrying: list[asyncio.Task[None]] = []
-        self.url = ""
-
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._carrying.append(task)
-        self._ends.append(writer)
-        there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        self._ends.append(back)
-        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
-        for end in (writer, back):
-            with suppress(ConnectionError):
-                await end.wait_closed()
-
-    def cut(self) -> None:
-        for end in self._ends:
-            end.transport.abort()
-        self._ends.clear()
-
-    async def close(self) -> None:
-        await asyncio.sleep(0)  # what was accepted last begins to be carried
-        self.cut()
-        await asyncio.gather(*self._carrying)
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
-
-
-@asynccontextmanager
-async def line_to(url: str) -> AsyncGenerator[Line, None]:
-    line = Line(url)
-    server = await asyncio.start_server(line.carry, "127.0.0.1", 0)
-    line.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    async with server:
-        yield line
-        await stop_listening(server)
-        await line.close()
 
 
 async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(clients: Clients) -> None:

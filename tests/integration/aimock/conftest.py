@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import time
@@ -13,34 +11,14 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
+from tests.integration.npm import node_with
 from tests.ports import free_port
 
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures.json"
-CLI = Path("node_modules", "@copilotkit", "aimock", "dist", "cli.js")
+CLI = "@copilotkit/aimock/dist/cli.js"
 PATIENCE = 60.0
 NO_PROXY = build_opener(ProxyHandler({}))
-
-
-def missing(what: str) -> None:
-    """Skip, or fail where everything has to be there."""
-    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
-def find_command() -> list[str]:
-    node = shutil.which("node")
-    if node is None:
-        missing("aimock needs node, which is not installed")
-    folders = [Path(os.environ.get("RXWORKER_AIMOCK") or HERE), HERE]
-    cli = next((folder / CLI for folder in folders if (folder / CLI).exists()), None)
-    if cli is None:
-        missing(
-            "aimock is not installed: npm install --no-package-lock --prefix tests/integration/aimock, or set "
-            "RXWORKER_AIMOCK to a folder that holds node_modules/@copilotkit/aimock"
-        )
-    return [str(node), str(cli)]
 
 
 def wait_until_it_listens(process: subprocess.Popen[str], port: int) -> None:
@@ -64,7 +42,7 @@ def aimock_server() -> Iterator[str]:
     port = free_port()
     options = ("--port", str(port), "--fixtures", str(FIXTURES), "--chunk-size", "8")
     process = subprocess.Popen(
-        [*find_command(), *options, "--strict", "--log-level", "warn"],
+        [*node_with(HERE, CLI, "RXWORKER_AIMOCK"), *options, "--strict", "--log-level", "warn"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

@@ -6,8 +6,6 @@ The npm package ``server-everything``, over its standard input and output.
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -23,35 +21,19 @@ from rxworker.testing.reply import Call
 from rxworker.tools import Tool, Toolbox, mcp_client, mcp_tools
 from rxworker.tools.run import run_call
 from rxworker.worker import Decision
+from tests.integration.npm import node_with
 
 stdio = pytest.importorskip("mcp.client.stdio")
 
 HERE = Path(__file__).parent
-SERVER = Path("node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
-
-
-def missing(what: str) -> None:
-    """Skip, or fail where everything has to be there."""
-    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
+SERVER = "@modelcontextprotocol/server-everything/dist/index.js"
 
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """How the server is started. One that still does something when its input ends is soon terminated."""
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.1)
-    node = shutil.which("node")
-    if node is None:
-        missing("server-everything needs node, which is not installed")
-    folders = [Path(os.environ.get("RXWORKER_MCP") or HERE), HERE]
-    script = next((folder / SERVER for folder in folders if (folder / SERVER).exists()), None)
-    if script is None:
-        missing(
-            "server-everything is not installed: npm install --no-package-lock --prefix tests/integration/mcp, or set "
-            "RXWORKER_MCP to a folder that holds node_modules/@modelcontextprotocol/server-everything"
-        )
-    return [str(node), str(script), "stdio"]
+    return [*node_with(HERE, SERVER, "RXWORKER_MCP"), "stdio"]
 
 
 async def run_with(tools: Sequence[Tool], *replies: Reply) -> list[ToolResult]:
