@@ -270,18 +270,17 @@ def decide(pending: PendingCalls, decisions: Decisions | None) -> tuple[Decision
     return tuple(decided)
 
 
-def granted_by(pending: PendingCalls, given: Decided) -> tuple[str, str] | None:
+def granted_by(pending: PendingCalls, decided: Sequence[Decision | None]) -> tuple[str, str] | None:
     """What is always allowed from now on, by these decisions.
 
     The tool of the call that the run paused at, and the hook.
 
     Raises:
-        DecisionError: The decisions do not fit the calls, or a call is always allowed that cannot be.
+        DecisionError: A call is always allowed that cannot be.
 
-    >>> granted_by(PendingCalls((ToolCall("x", "pay", {}),), (0,), "permit"), Decided([ApproveAlways()]))
+    >>> granted_by(PendingCalls((ToolCall("x", "pay", {}),), (0,), "permit"), [ApproveAlways()])
     ('pay', 'permit')
     """
-    decided = decide(pending, given.decisions)
     always = [at for at, one in enumerate(decided) if isinstance(one, ApproveAlways)]
     if not always:
         return None

@@ -128,7 +128,7 @@ def take(history: History, delivery: Delivery, after: int) -> list[Record]:
     >>> from rxworker.events import TextDelta
     >>> history = History()
     >>> for n, text in enumerate("abcd", start=1):
-    ...     history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, text)))
+    ...     history.extend([Record(n, "r", 1, 1, 0.0, TextDelta(0, text))])
     >>> [record.event for record in take(history, DropOldest(limit=1), after=1)]
     [Gap(first=2, last=3), TextDelta(index=0, text='d', choice=0)]
     """

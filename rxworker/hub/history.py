@@ -54,7 +54,7 @@ class History:
     >>> from rxworker.events import TextDelta
     >>> history = History()
     >>> for n, text in enumerate(["a", "b", "c"], start=1):
-    ...     history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, text)))
+    ...     history.extend([Record(n, "r", 1, 1, 0.0, TextDelta(0, text))])
     >>> [record.event.text for record in history.merged(after=1)]
     ['bc']
     """
@@ -67,21 +67,12 @@ class History:
         self._dropped = 0  # entries
         self._may_pack_at = TAIL  # not before, since each record adds at most one to either count
 
-    def append(self, entry: Record) -> None:
-        """Add the next entry."""
-        self.tail.append(entry)
-        self.last_seq = entry.seq
-        if self.last_seq >= self._may_pack_at:
-            self._pack_if_long()
-
     def extend(self, entries: Sequence[Record]) -> None:
         """Add the next entries, of which there is at least one."""
         self.tail += entries
         self.last_seq = entries[-1].seq
-        if self.last_seq >= self._may_pack_at:
-            self._pack_if_long()
-
-    def _pack_if_long(self) -> None:
+        if self.last_seq < self._may_pack_at:
+            return
         count = len(self.tail)
         left = TAIL - max(count, self.last_seq - self._packed_to - count)
         if left > 0:

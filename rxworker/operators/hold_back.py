@@ -16,6 +16,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
@@ -229,9 +230,8 @@ class _Checks(Ending, Generic[E]):
         self._check = check
         self._blocks = blocks
         self._waiting: deque[_Checking] = deque()
-        self._current: _Checking | None = None
+        self._texts: _Checking | None = None  # of the events that wait, while they are handled
         self._awaited: asyncio.Future[bool] | None = None
-        self._is_advancing = False
 
     def follow(self, source: Observable[E], scheduler: Scheduler) -> abc.DisposableBase:
         """Subscribe to the source."""
@@ -239,14 +239,10 @@ class _Checks(Ending, Generic[E]):
         def on_next(item: E) -> None:
             self._handle(self._blocks.handle(item))
 
-        def on_error(error: Exception) -> None:
+        def end(error: Exception | None = None) -> None:
             self._handle(self._finish(error))
 
-        def on_completed() -> None:
-            self._handle(self._finish(None))
-
-        sink = Sink(on_next, on_error, on_completed)
-        return Both(connect(source, sink, scheduler), Call(self.end))
+        return Both(connect(source, Sink(on_next, end, end), scheduler), Call(self.end))
 
     def _finish(self, error: Exception | None) -> _Checking:
         """The end of the source, after the events before it."""
@@ -259,84 +255,76 @@ class _Checks(Ending, Generic[E]):
     def _handle(self, checking: _Checking) -> None:
         if not self.is_over:
             self._waiting.append(checking)
-            if self._awaited is None and not self._is_advancing:
-                self._advance(None)
+            if self._texts is None:
+                self._texts = self._handle_waiting()
+                self._go_on(self._texts, None)
 
-    def _advance(self, passes: bool | None) -> None:
+    def _handle_waiting(self) -> _Checking:
+        """The texts that the events need checked, one event after the other."""
+        try:
+            while self._waiting:
+                yield from self._waiting.popleft()
+        finally:  # also when an observer raises
+            self._texts = None
+
+    def _go_on(self, texts: _Checking, passes: bool | None) -> None:
         """Handle what waits, until a check is awaited.
 
         Args:
+            texts: What is handled.
             passes: The answer to the check that was awaited, if one was.
         """
-        self._is_advancing = True
-        try:
-            while not self.is_over:
-                if self._current is None:
-                    if not self._waiting:
-                        return
-                    self._current, passes = self._waiting.popleft(), None
-                text = self._next_text(self._current, passes)
-                if text is None:
-                    self._current = None
-                    continue
-                passes = self._ask(text)
-                if passes is None:
-                    return
-        finally:
-            self._is_advancing = False
+        while not self.is_over:
+            try:
+                text = next(texts) if passes is None else texts.send(passes)
+            except StopIteration:
+                return
+            except (ConfigurationError, TextRejectedError) as error:
+                self.on_error(error)
+                return
+            passes = self._ask(texts, text)
+            if passes is None:
+                return
 
-    def _next_text(self, checking: _Checking, passes: bool | None) -> str | None:
-        """The next text that an event needs checked; ``None`` when it has been handled."""
-        try:
-            return next(checking) if passes is None else checking.send(passes)
-        except StopIteration:
-            return None
-        except (ConfigurationError, TextRejectedError) as error:
-            self.on_error(error)
-            return None
-
-    def _ask(self, text: str) -> bool | None:
+    def _ask(self, texts: _Checking, text: str) -> bool | None:
         """Whether the text may pass; ``None`` while that is awaited, and where the check failed."""
         try:
             answer = self._check(text)
             if not inspect.isawaitable(answer):
-                return self._expect_bool(answer)
+                return _expect_bool(answer)
             self._awaited = future_of("hold_back(...)", answer)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             self.on_error(as_exception(error))
             return None
-        self._awaited.add_done_callback(self._answered)
+        self._awaited.add_done_callback(partial(self._answered, texts))
         return None
 
-    def _answered(self, awaited: asyncio.Future[bool]) -> None:
+    def _answered(self, texts: _Checking, awaited: asyncio.Future[bool]) -> None:
         self._awaited = None
-        if awaited.cancelled():
+        try:
+            passes = _expect_bool(awaited.result())
+        except asyncio.CancelledError:
             self.on_error(RxWorkerError("the check of hold_back was cancelled"))
-            return
-        error = awaited.exception()
-        if error is not None:
+        except BaseException as error:
             self.on_error(as_exception(error))
-            return
-        passes = self._expect_bool(awaited.result())
-        if passes is not None:
-            self._advance(passes)
-
-    def _expect_bool(self, answer: object) -> bool | None:
-        if isinstance(answer, bool):
-            return answer
-        message = (
-            f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold "
-            "it back"
-        )
-        self.on_error(ConfigurationError(message))
-        return None
+        else:
+            self._go_on(texts, passes)
 
     def _stop(self) -> None:
         self._waiting.clear()
         if self._awaited is not None:
             self._awaited.cancel()
+
+
+def _expect_bool(answer: object) -> bool:
+    if isinstance(answer, bool):
+        return answer
+    raise ConfigurationError(
+        f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold it "
+        "back"
+    )
 
 
 T = TypeVar("T")

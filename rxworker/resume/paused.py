@@ -70,8 +70,9 @@ def decide_command(paused: Paused[object], given: Decided, *, reserved: float = 
         ConfigurationError: The shared state is not JSON.
     """
     pending, shared = PendingCalls.of(paused.pause), checked_json(given.shared_state)
-    granted_by(pending, given)  # raises where it is always allowed and cannot be
-    stored = StoredDecision(decide(pending, given.decisions), tuple(given.add), shared, reserved)
+    decided = decide(pending, given.decisions)
+    granted_by(pending, decided)  # raises where it is always allowed and cannot be
+    stored = StoredDecision(decided, tuple(given.add), shared, reserved)
     data = msgspec.to_builtins(stored)
     return Command(DECIDE, data, key=DECIDE)
 
@@ -207,8 +208,8 @@ def resume_turn(
     tools: Toolbox,
     traceparent: str = "",
     output_format: OutputFormat | None = None,
-) -> tuple[list[Event], TurnScope]:
-    """The first events and the scope of the turn that continues a paused run.
+) -> tuple[list[Event], TurnScope, tuple[str, str] | None]:
+    """The first events and the scope of the turn that continues a paused run, and what is always allowed from then on.
 
     Args:
         paused: The paused run.
@@ -228,8 +229,8 @@ def resume_turn(
     if decisions is not None and (isinstance(decisions, str) or not isinstance(decisions, Mapping | Sequence)):
         expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
     check_signatures(paused.pending, paused.signatures)
-    pause, added = paused.pause, given.add
-    decided = decide(PendingCalls.of(pause), given.decisions)
+    pause, added, pending = paused.pause, given.add, PendingCalls.of(paused.pause)
+    decided = decide(pending, given.decisions)
     if paused.is_foreign:
         pause = replace(pause, calls=tuple(map(_not_agreed, pause.calls)))
     reached, pauser = _spared(pause, hooks)
@@ -258,7 +259,7 @@ def resume_turn(
     first += [ToolStop(result, place=place) for place, result in denied.items()]
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
-    return first, scope
+    return first, scope, granted_by(pending, decided)
 
 
 SparedHooks: TypeAlias = tuple[tuple[str, int], ...]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.decisions import Decided, PendingCalls, granted_by
+from rxworker.decisions import Decided, PendingCalls, decide, granted_by
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError, LogError, RunStatusError
 from rxworker.events import RunRecover
 from rxworker.log.base import EventLog, claim_or_release, release_shielded
@@ -60,7 +60,6 @@ def check_decision(session: SessionBase, waiting: Paused[object], given: Decided
     """Refuse at once, before anything is stored, a decision that does not fit a paused run."""
     _check_performs(session)
     resume_turn(waiting, given, session.worker.hooks, session.worker.tools)
-    granted_by(PendingCalls.of(waiting.pause), given)
     session._check_waits(waiting.run_id)
 
 
@@ -91,7 +90,7 @@ def resumed(
         output = session._paused_output
     if output is None and waiting.output_format is not None:
         output = Output.from_format(waiting.output_format)
-    first, scope = resume_turn(
+    first, scope, pair = resume_turn(
         waiting,
         given,
         session.worker.hooks,
@@ -99,7 +98,6 @@ def resumed(
         session._traceparent(),
         None if output is None else output.format,
     )
-    pair = granted_by(PendingCalls.of(waiting.pause), given)
     session._check_waits(waiting.run_id)
     shared = given.shared_state
     shared = waiting.shared_state if shared is None else checked_json(shared)
@@ -180,7 +178,8 @@ async def _applied(
 
     Each process that resumes it does the same.
     """
-    pair = granted_by(PendingCalls.of(paused.pause), given)
+    pending = PendingCalls.of(paused.pause)
+    pair = granted_by(pending, decide(pending, given.decisions))
     if pair is None:
         return resumed(session, paused, given, output, source=row, held=held)
     if session.paused is not None and session.paused.run_id == paused.run_id:
@@ -226,7 +225,7 @@ async def load_paused(
     paused, worker = stored.result(run_id), session.worker
     if not isinstance(paused, Paused):
         raise LocalProtocolError(f"{run_id} has finished: there is nothing to decide about")
-    _, scope = resume_turn(paused, given, worker.hooks, worker.tools)
+    _, scope, _ = resume_turn(paused, given, worker.hooks, worker.tools)
     session._check_matchers()
     if session._performs and cancelled_by(stored, sent) is None:
         waiting = [each.call.name for each in scope.waiting]

@@ -66,7 +66,7 @@ def counts(given: list[Record], delivery: Delivery) -> tuple[int, int, int]:
 def history_of(events: Sequence[Event], packed: int = 0) -> History:
     history = History()
     for n, event in enumerate(events, start=1):
-        history.append(Record(n, "r", 1, 1, float(n), event))
+        history.extend([Record(n, "r", 1, 1, float(n), event)])
         if n == packed:
             history.pack()
     return history
@@ -166,7 +166,7 @@ def test_latest_separates_the_records_of_nested_runs() -> None:
     history = History()
     paths = [(), ("call_1",), (), ("call_1",), ("call_2",)]
     for n, path in enumerate(paths, start=1):
-        history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, str(n)), path))
+        history.extend([Record(n, "r", 1, 1, 0.0, TextDelta(0, str(n)), path)])
     assert [record.seq for record in taken(history, Latest())] == [3, 4, 5]
 
 

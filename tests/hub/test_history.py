@@ -79,7 +79,7 @@ def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
     history = History()
     for _, together in groupby(records, lambda record: record.time):
         row = list(together)
-        history.append(row[0] if len(row) == 1 else burst_of(row))
+        history.extend([row[0] if len(row) == 1 else burst_of(row)])
         if history.last_seq in packs:
             history.pack()
     return history
@@ -176,7 +176,7 @@ def delta(n: int, text: str = "word") -> Record:
 def test_a_long_tail_packs_itself() -> None:
     history = kept([delta(n) for n in range(1, TAIL)], frozenset())
     assert len(list(history.entries(0))) == TAIL - 1
-    history.append(delta(TAIL))
+    history.extend([delta(TAIL)])
     [entry] = history.entries(0)
     assert len(deltas_of(entry) or ()) == TAIL
     assert [record.covers for record in history.merged(0)] == [TAIL]
@@ -184,10 +184,10 @@ def test_a_long_tail_packs_itself() -> None:
 
 def test_a_burst_packs_the_tail_as_single_records_do() -> None:
     history = History()
-    history.append(burst_of([delta(n) for n in range(1, TAIL + 2)]))
+    history.extend([burst_of([delta(n) for n in range(1, TAIL + 2)])])
     [entry] = history.entries(0)
     before = deltas_of(entry)
-    history.append(Record(TAIL + 2, "r", 1, 1, 0.0, Ping()))
+    history.extend([Record(TAIL + 2, "r", 1, 1, 0.0, Ping())])
     assert next(iter(history.entries(0))) is entry
     assert before is not None
     assert list(history.records(0))[:-1] == list(expand(entry))
@@ -198,14 +198,14 @@ def test_entries_packed_during_reading_are_read_once() -> None:
     reading = history.records(0)
     read = [next(reading).seq for _ in range(2)]
     history.pack()
-    history.append(delta(9))
+    history.extend([delta(9)])
     assert read + [record.seq for record in reading] in ([*range(1, 9)], [*range(1, 10)])
 
 
 def test_entries_dropped_during_reading_leave_the_place_of_the_reader() -> None:
     history = History()
     for n in range(1, TAIL + 4):
-        history.append(Record(n, "r", 1, 1, float(n), Ping()))
+        history.extend([Record(n, "r", 1, 1, float(n), Ping())])
     reading = history.records(0)
     read = [next(reading).seq for _ in range(5)]
     history.drop(3)

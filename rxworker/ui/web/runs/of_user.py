@@ -365,7 +365,7 @@ class Runs:
                 f"the run waits until its client runs {names}: answer the call with its result, or deny it"
             )
         given = Decided(decided, add, shared_state)
-        always = granted_by(pending, given)
+        always = granted_by(pending, decided)
         await self.prepare(before.conversation)
         if self.get(before.id) is not before:  # it was deleted meanwhile
             raise _no_run()
