@@ -496,7 +496,7 @@ ENDED = "the records stopped before the run had ended"
 
 
 async def pump(
-    batches: AsyncIterable[Sequence[Record]], feed: Callable[[Record], list[E]], close: Callable[[str], list[E]]
+    batches: Batches, feed: Callable[[Record], list[E]], close: Callable[[str], list[E]]
 ) -> AsyncGenerator[list[E], None]:
     """Encode batches of records, and close at the end what is still open.
 

@@ -180,9 +180,12 @@ class Service(ABC):
         endpoint(base_url, "", "")
 
     def __repr__(self) -> str:
-        named = {"base_url": self._base_url, "address": self._address}
-        where = [f", {name}={hidden_url(url)!r}" for name, url in named.items() if url]
-        return f"{type(self).__name__}({self.model!r}{''.join(where)})"
+        shown = [f", {name}={value!r}" for name, value in self._place().items() if value]
+        return f"{type(self).__name__}({self.model!r}{''.join(shown)})"
+
+    def _place(self) -> dict[str, str | None]:
+        """The arguments that say where the model is, without secrets."""
+        return {"base_url": hidden_url(self._base_url or ""), "address": hidden_url(self._address or "")}
 
     def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:
         """The request for the next message.

@@ -17,24 +17,8 @@ from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.messages import Conversation, ToolCall
 from rxworker.state import BlockState, ResponseState, RunState
 from rxworker.state.block import joined
+from rxworker.views import changes
 from rxworker.views.call_tracker import CallTracker
-from rxworker.views.changes import (
-    CallOffer,
-    CallProgress,
-    CallStart,
-    Change,
-    Changes,
-    Note,
-    Scope,
-    ScopeClose,
-    ScopeOpen,
-    ViewAbort,
-    ViewBegin,
-    ViewCut,
-    ViewFinish,
-    ViewPause,
-    WaitingCall,
-)
 from rxworker.views.scopes import NOT_RUN, ScopeTracker
 
 Path = tuple[str, ...]
@@ -81,7 +65,7 @@ class Tracker:
         self._times: Counter[Path] = Counter()
         self._refused: set[str] = set()  # calls that a person refused, whose results follow
 
-    def feed(self, record: events.Record) -> list[Change]:
+    def feed(self, record: events.Record) -> list[changes.Change]:
         """Return the changes that a record makes. A record that was seen already makes none."""
         kind = type(record.event)
         if record.seq <= self.seq or (
@@ -89,11 +73,11 @@ class Tracker:
         ):
             return []
         self.seq = record.seq
-        changes: list[Change] = []
+        made: list[changes.Change] = []
         if not self._has_begun:
-            changes.extend(self._begin(record))
+            made.extend(self._begin(record))
         if kind in HIDDEN:
-            return changes
+            return made
         in_scope, handler = IN_SCOPE.get(kind), HANDLERS.get(kind)
         if in_scope is None and handler is None:
             # It opens nothing, not even a scope, or its type is unknown here: a custom one, or one of a later version.
@@ -101,17 +85,17 @@ class Tracker:
                 for each in self._scopes.values():
                     each.response.is_all_seen = False
             tracker = self._scopes.get(record.path)
-            scope = Scope(path=record.path) if tracker is None else tracker.scope
-            changes.append(Note(scope, record))
-            return changes
-        tracker = self._enter(record.path, changes)
+            scope = changes.Scope(path=record.path) if tracker is None else tracker.scope
+            made.append(changes.Note(scope, record))
+            return made
+        tracker = self._enter(record.path, made)
         if in_scope is not None:
-            changes.extend(in_scope(tracker, record, record.event))
+            made.extend(in_scope(tracker, record, record.event))
         elif handler is not None:
-            changes.extend(handler(self, tracker, record, record.event))
-        return changes
+            made.extend(handler(self, tracker, record, record.event))
+        return made
 
-    def catch_up(self, state: RunState, run_id: str) -> list[Change]:
+    def catch_up(self, state: RunState, run_id: str) -> list[changes.Change]:
         """Return the changes that bring a late watcher to this state.
 
         `ViewBegin` with the conversation, the shared state, and the blocks of the current response.
@@ -133,23 +117,23 @@ class Tracker:
             ),
             own_tools=state.own_tools,
         )
-        changes = list(self._begin(events.Record(state.seq, run_id, 0, 0, 0.0, begin)))
+        made = list(self._begin(events.Record(state.seq, run_id, 0, 0, 0.0, begin)))
         self._refused.clear()
         if state.shared_state is not None:
             whole = events.SharedStateChange("replace", "", state.shared_state)
-            changes.append(Note(Scope(), events.Record(state.seq, run_id, 0, 0, 0.0, whole)))
+            made.append(changes.Note(changes.Scope(), events.Record(state.seq, run_id, 0, 0, 0.0, whole)))
         tracker = self._scopes[()]
         response = None if state.is_closed else state.response
         if response is not None:
             tracker.catch_up(state.seq, has_started=response.status is not None)
             for event in replay_events(response):
-                changes.extend(tracker.feed(event))
+                made.extend(tracker.feed(event))
         for result in state.results:
-            changes.extend(tracker.end_call(result.tool_use_id))
-            changes.extend(tracker.calls.answer(result, again=True))
-        return changes
+            made.extend(tracker.end_call(result.tool_use_id))
+            made.extend(tracker.calls.answer(result, again=True))
+        return made
 
-    def close(self, reason: str) -> list[Change]:
+    def close(self, reason: str) -> list[changes.Change]:
         """Return the last changes for a watcher that receives no more records; none if the run has ended.
 
         Args:
@@ -157,13 +141,13 @@ class Tracker:
         """
         if self.is_over:
             return []
-        changes: list[Change] = [] if self._has_begun else [ViewBegin("")]
+        made: list[changes.Change] = [] if self._has_begun else [changes.ViewBegin("")]
         self._has_begun = True
-        changes.extend(self._end(reason, None))
-        changes.append(ViewCut(reason))
-        return changes
+        made.extend(self._end(reason, None))
+        made.append(changes.ViewCut(reason))
+        return made
 
-    def _begin(self, record: events.Record) -> Changes:
+    def _begin(self, record: events.Record) -> changes.Changes:
         self._has_begun, self._run = True, record.run_id
         # No response is missed by a watcher from the first record on, also where no `AttemptStart` begins it.
         self._sees_all = record.first <= 1
@@ -171,11 +155,11 @@ class Tracker:
         before = event.conversation if isinstance(event, events.RunStart | events.RunResume) else None
         messages = () if before is None else before.messages
         used = Counter(call.id for message in messages for call in message.tool_calls)
-        calls = CallTracker(Scope(), used, _last_calls(before))
+        calls = CallTracker(changes.Scope(), used, _last_calls(before))
         self._scopes[()] = ScopeTracker(
-            Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
+            changes.Scope(), self._run, calls, is_detailed=self._is_detailed, sees_all=self._sees_all
         )
-        pending: tuple[WaitingCall, ...] = ()
+        pending: tuple[changes.WaitingCall, ...] = ()
         places: tuple[int, ...] = ()
         if isinstance(event, events.RunResume):
             is_offered = event.pause.hook == CLIENT_TOOL
@@ -183,7 +167,7 @@ class Tracker:
             calls.answered |= self._refused
             calls.own_tools = event.own_tools
             pending = tuple(
-                WaitingCall(
+                changes.WaitingCall(
                     calls.expect(call).shown,
                     call,
                     is_held=not is_offered and calls.is_held(call.name),
@@ -192,18 +176,18 @@ class Tracker:
                 for call in event.pause.pending
             )
             places = tuple([each.place for each in event.pause.calls])
-        yield ViewBegin(record.run_id, before, pending, places)
+        yield changes.ViewBegin(record.run_id, before, pending, places)
 
-    def _enter(self, path: Path, changes: list[Change]) -> ScopeTracker:
+    def _enter(self, path: Path, made: list[changes.Change]) -> ScopeTracker:
         """The scope of this path; it and its parents are opened if they are not open."""
         tracker = self._scopes.get(path)
         if tracker is not None:
             return tracker
-        around = self._enter(path[:-1], changes)
+        around = self._enter(path[:-1], made)
         self._times[path] += 1
         again = self._times[path]
         call = around.calls.find(path[-1])
-        scope = Scope(
+        scope = changes.Scope(
             id="/".join(path) + (f"~{again}" if again > 1 else ""),
             path=path,
             name=call.name if call else "",
@@ -212,10 +196,10 @@ class Tracker:
         )
         tracker = ScopeTracker(scope, self._run, CallTracker(scope, Counter()), sees_all=self._sees_all)
         self._scopes[path] = tracker
-        changes.append(ScopeOpen(scope))
+        made.append(changes.ScopeOpen(scope))
         return tracker
 
-    def _leave(self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN) -> Changes:
+    def _leave(self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN) -> changes.Changes:
         """Close the scope of a run inside, and those inside it."""
         below = [other for other in self._scopes if other[: len(path)] == path and other != path]
         for other in (*sorted(below, key=len, reverse=True), path):
@@ -223,9 +207,9 @@ class Tracker:
             if tracker is not None:
                 why, what = (error, cause) if other == path else ("the run around it ended", "")
                 yield from tracker.end(why or "", answer)
-                yield ScopeClose(tracker.scope, why, what)
+                yield changes.ScopeClose(tracker.scope, why, what)
 
-    def _end(self, reason: str, answer: str | None) -> Changes:
+    def _end(self, reason: str, answer: str | None) -> changes.Changes:
         """The run is over: close all scopes inside, and end what is open in the run itself."""
         self.is_over = True
         for path in [path for path in self._scopes if len(path) == 1]:
@@ -233,7 +217,7 @@ class Tracker:
         if () in self._scopes:
             yield from self._scopes[()].end(reason, answer)
 
-    def _tool_stop(self, tracker: ScopeTracker, record: events.Record, event: events.ToolStop) -> Changes:
+    def _tool_stop(self, tracker: ScopeTracker, record: events.Record, event: events.ToolStop) -> changes.Changes:
         """A tool has ended. Its result follows later if hooks may change it."""
         result = event.result
         native = event.call_id
@@ -241,10 +225,10 @@ class Tracker:
         yield from tracker.end_call(native)
         if result is None:
             tracker.calls.seconds[native] = event.seconds
-            yield Note(tracker.scope, record)
+            yield changes.Note(tracker.scope, record)
             return
         if result.content == DISCARDED_EARLY and tracker.calls.find(native) is not None:
-            yield Note(tracker.scope, record)  # the call may be run again
+            yield changes.Note(tracker.scope, record)  # the call may be run again
             return
         again = not record.path and native in self._refused
         self._refused.discard(native)
@@ -253,44 +237,44 @@ class Tracker:
 
     def _run_start(
         self, tracker: ScopeTracker, record: events.Record, _: events.RunStart | events.RunResume
-    ) -> Changes:
+    ) -> changes.Changes:
         """A run starts or resumes."""
         if record.path and tracker.has_begun:
             yield from self._leave(record.path, "it began anew")
-            changes: list[Change] = []
-            tracker = self._enter(record.path, changes)
-            yield from changes
+            made: list[changes.Change] = []
+            tracker = self._enter(record.path, made)
+            yield from made
         tracker.has_begun = True
 
-    def _run_stop(self, tracker: ScopeTracker, record: events.Record, _: events.RunStop) -> Changes:
+    def _run_stop(self, tracker: ScopeTracker, record: events.Record, _: events.RunStop) -> changes.Changes:
         """A run has finished."""
         if record.path:
             yield from self._leave(record.path, None)
             return
         yield from self._end("", NOT_RUN)
-        yield ViewFinish(tracker.stop_reason)
+        yield changes.ViewFinish(tracker.stop_reason)
 
-    def _run_abort(self, _: ScopeTracker, record: events.Record, event: events.RunAbort) -> Changes:
+    def _run_abort(self, _: ScopeTracker, record: events.Record, event: events.RunAbort) -> changes.Changes:
         """A run ended without a result."""
         if record.path:
             yield from self._leave(record.path, event.reason or event.cause, event.cause)
             return
         yield from self._end(event.reason, f"{NOT_RUN} The run ended: {event.reason}")
-        yield ViewAbort(event.cause, event.reason)
+        yield changes.ViewAbort(event.cause, event.reason)
 
-    def _run_requeue(self, tracker: ScopeTracker, record: events.Record, _: events.RunRequeue) -> Changes:
+    def _run_requeue(self, tracker: ScopeTracker, record: events.Record, _: events.RunRequeue) -> changes.Changes:
         """A run that was aborted goes on."""
         if not record.path:
             self.is_over = False
-        yield Note(tracker.scope, record)
+        yield changes.Note(tracker.scope, record)
 
-    def _run_pause(self, tracker: ScopeTracker, record: events.Record, event: events.RunPause) -> Changes:
+    def _run_pause(self, tracker: ScopeTracker, record: events.Record, event: events.RunPause) -> changes.Changes:
         """A run pauses: its pending calls wait, and all other calls get a placeholder."""
         pause = event.pause
         if record.path:
             yield from self._leave(record.path, f"it paused: {pause.reason or pause.hook}", "pause")
             return
-        pending: list[WaitingCall] = []
+        pending: list[changes.WaitingCall] = []
         is_offered = pause.hook == CLIENT_TOOL
         for index, each in enumerate(pause.calls):
             call = each.call
@@ -304,14 +288,14 @@ class Tracker:
             shown = waiting.shown if waiting else call.id
             is_held = not is_offered and tracker.calls.is_held(call.name)
             needs_decision = index in pause.required
-            pending.append(WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question))
+            pending.append(changes.WaitingCall(shown, call, needs_decision, is_held=is_held, question=each.question))
             if is_offered:
-                yield CallOffer(tracker.scope, shown, call)
+                yield changes.CallOffer(tracker.scope, shown, call)
         yield from self._end("", NOT_RUN)
-        yield ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
+        yield changes.ViewPause(self._run, pause.hook, pause.reason, tuple(pending))
 
 
-def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> Changes:
+def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEvent) -> changes.Changes:
     """An event of a block."""
     yield from tracker.enter(record.turn, record.attempt)
     if tracker.turn is None and record.turn:
@@ -319,40 +303,40 @@ def _block(tracker: ScopeTracker, record: events.Record, event: events.BlockEven
     yield from tracker.feed(event)
 
 
-def _turn_start(tracker: ScopeTracker, record: events.Record, _: events.TurnStart) -> Changes:
+def _turn_start(tracker: ScopeTracker, record: events.Record, _: events.TurnStart) -> changes.Changes:
     """A turn starts: everything that the turn before left open ends."""
     yield from tracker.end(CUT)
     yield from tracker.open_step(record.turn)
 
 
-def _turn_stop(tracker: ScopeTracker, _: events.Record, __: events.TurnStop) -> Changes:
+def _turn_stop(tracker: ScopeTracker, _: events.Record, __: events.TurnStop) -> changes.Changes:
     """A turn has ended."""
     yield from tracker.end(CUT)
 
 
-def _attempt(tracker: ScopeTracker, record: events.Record, event: events.AttemptStart) -> Changes:
+def _attempt(tracker: ScopeTracker, record: events.Record, event: events.AttemptStart) -> changes.Changes:
     """A request starts."""
     tracker.calls.own_tools = event.own_tools
     yield from tracker.enter(record.turn, record.attempt, is_start=True)
-    yield Note(tracker.scope, record)
+    yield changes.Note(tracker.scope, record)
 
 
-def _retract(tracker: ScopeTracker, record: events.Record, event: events.AttemptRetract) -> Changes:
+def _retract(tracker: ScopeTracker, record: events.Record, event: events.AttemptRetract) -> changes.Changes:
     """An attempt is retracted."""
     yield from tracker.retract(event.reason)
-    yield Note(tracker.scope, record)
+    yield changes.Note(tracker.scope, record)
 
 
-def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) -> Changes:
+def _status(tracker: ScopeTracker, record: events.Record, event: events.Status) -> changes.Changes:
     """A response starts or has ended; a second start retracts the first."""
     yield from tracker.enter(record.turn, record.attempt)
     if event.status is events.ResponseStatus.STARTED:
         yield from tracker.start()
     tracker.stop_reason = event.stop_reason or tracker.stop_reason
-    yield Note(tracker.scope, record)
+    yield changes.Note(tracker.scope, record)
 
 
-def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart) -> Changes:
+def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart) -> changes.Changes:
     """A tool starts. A call that was not shown yet is shown with its arguments."""
     call = event.call
     yield from tracker.end_call(call.id)
@@ -364,31 +348,31 @@ def _tool_start(tracker: ScopeTracker, _: events.Record, event: events.ToolStart
         waiting = tracker.calls.find(call.id)
     if waiting is not None:
         is_held = tracker.calls.is_held(call.name, starts=True)
-        yield CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
+        yield changes.CallStart(tracker.scope, waiting.shown, call, is_held=is_held)
 
 
-def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> Changes:
+def _tool_progress(tracker: ScopeTracker, _: events.Record, event: events.ToolProgress) -> changes.Changes:
     """A tool reports progress."""
     waiting = tracker.calls.find(event.call_id)
     shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
-    yield CallProgress(tracker.scope, shown, event.progress)
+    yield changes.CallProgress(tracker.scope, shown, event.progress)
 
 
-def _tool_output(tracker: ScopeTracker, _: events.Record, event: events.ToolOutput) -> Changes:
+def _tool_output(tracker: ScopeTracker, _: events.Record, event: events.ToolOutput) -> changes.Changes:
     """A result as the hooks left it."""
     yield from tracker.calls.answer(event.result)
 
 
-def _message_add(tracker: ScopeTracker, record: events.Record, event: events.MessageAdd) -> Changes:
+def _message_add(tracker: ScopeTracker, record: events.Record, event: events.MessageAdd) -> changes.Changes:
     """Messages are added to the conversation, with the results that they hold."""
     for message in event.messages:
         for result in message.tool_results:
             yield from tracker.end_call(result.tool_use_id)
             yield from tracker.calls.answer(result)
-    yield Note(tracker.scope, record)
+    yield changes.Note(tracker.scope, record)
 
 
-HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, events.Record, Any], Changes]] = {
+HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, events.Record, Any], changes.Changes]] = {
     events.RunStart: Tracker._run_start,
     events.RunResume: Tracker._run_start,
     events.ToolStop: Tracker._tool_stop,
@@ -399,7 +383,7 @@ HANDLERS: dict[type[object], Callable[[Tracker, ScopeTracker, events.Record, Any
 }
 """What becomes of an event that concerns the run, or the scopes inside it."""
 
-IN_SCOPE: dict[type[object], Callable[[ScopeTracker, events.Record, Any], Changes]] = {
+IN_SCOPE: dict[type[object], Callable[[ScopeTracker, events.Record, Any], changes.Changes]] = {
     events.TurnStart: _turn_start,
     events.TurnStop: _turn_stop,
     events.AttemptStart: _attempt,

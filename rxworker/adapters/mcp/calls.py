@@ -18,8 +18,8 @@ import asyncio
 import inspect
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
 from typing import Annotated
 
 import anyio
@@ -292,8 +292,13 @@ class Calls:
             if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 requests: types.InputRequests = {k: types.ElicitRequest(params=f) for k, f in forms.items()}
                 return types.InputRequiredResult(input_requests=requests, request_state=entry.id)
-            async with self._dismissed_when_cancelled(entry):
+            try:
                 answers = {key: await _answer_to(context, form) for key, form in forms.items()}
+            except asyncio.CancelledError:
+                # Dismissed. The package cancels again at every await, unless it is shielded.
+                with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
+                    await self._runs.cancel(entry, LEFT)
+                raise
             entry = await self._decide(entry.id, answers)
         return tool.result(entry)
 
@@ -356,17 +361,6 @@ class Calls:
         # The form is about all of them.
         decided = [decision if at in pending.required else None for at in range(len(pending.calls))]
         return await self._runs.resume(entry, decided)
-
-    @asynccontextmanager
-    async def _dismissed_when_cancelled(self, entry: RunEntry) -> AsyncGenerator[None, None]:
-        """Context manager: a paused run is dismissed when the request that waits for a decision is cancelled."""
-        try:
-            yield
-        except asyncio.CancelledError:
-            # The package cancels again at every await, unless it is shielded.
-            with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
-                await self._runs.cancel(entry, LEFT)
-            raise
 
 
 class Progress:

@@ -5,32 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from rxworker import events
 from rxworker.decisions import distinct
-from rxworker.events import (
-    AttemptStart,
-    BlockType,
-    MessageAdd,
-    Record,
-    ResponseStatus,
-    SharedStateChange,
-    SignatureDelta,
-    Status,
-    Usage,
-)
-from rxworker.events import Custom as CustomRecord
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Refusal, Text, Thinking, ToolResult
 from rxworker.messages.pairs import with_calls
 from rxworker.protocols.ag_ui import wire
 from rxworker.protocols.ag_ui.wire import AgUiEvent, Custom, Interrupt, Outcome, TokenUsage, WireMessage, ours
 from rxworker.protocols.common import (
+    Batches,
     CallIds,
     RecordEncoder,
     arguments_of,
@@ -45,13 +36,13 @@ from rxworker.state import RunState
 from rxworker.views import changes
 
 Names = tuple[str, str]
-Counts = dict[Names, Usage]
-_NONE = ("", ""), Usage()
+_NONE = ("", ""), events.Usage()
 
 
 class UsageTotals:
     """The usage of all responses of a run and its nested runs, by provider and model.
 
+    >>> from rxworker.events import AttemptStart, Record, Usage
     >>> totals = UsageTotals()
     >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
     ...     totals.feed(Record(seq=place, run_id="r", turn=1, attempt=1, time=0.0, event=event))
@@ -60,47 +51,43 @@ class UsageTotals:
     """
 
     def __init__(self) -> None:
-        self._spent: Counts = {}
+        self._spent: defaultdict[Names, events.Usage] = defaultdict(events.Usage)
         # By path: the current response's provider and model, and its last report.
-        self._open: dict[tuple[str, ...], tuple[Names, Usage]] = {}
+        self._open: dict[tuple[str, ...], tuple[Names, events.Usage]] = {}
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: events.Record) -> None:
         """Take the next record."""
         event, path = record.event, record.path
-        if not isinstance(event, Usage | AttemptStart | Status):
+        if not isinstance(event, events.Usage | events.AttemptStart | events.Status):
             return
         (provider, model), last = self._open.get(path, _NONE)
-        if isinstance(event, Usage):
+        if isinstance(event, events.Usage):
             self._open[path] = (provider, model), event
-        elif isinstance(event, AttemptStart):
-            _add(self._spent, (provider, model), last)
-            self._open[path] = (event.provider, event.model), Usage()
-        elif event.status is ResponseStatus.STARTED:
+        elif isinstance(event, events.AttemptStart):
+            self._spent[provider, model] += last
+            self._open[path] = (event.provider, event.model), events.Usage()
+        elif event.status is events.ResponseStatus.STARTED:
             if not event.provider:  # several models: the next usage has what all of them took
-                _add(self._spent, (provider, model), last)
-            self._open[path] = (event.provider or provider, event.model or model), Usage()
+                self._spent[provider, model] += last
+            self._open[path] = (event.provider or provider, event.model or model), events.Usage()
 
     def catch_up(self, state: RunState) -> None:
         """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
         response = state.response
         names = (state.provider, (response.model if response else None) or "")
         self._spent[names] = state.spent + state.inner.spent
-        self._open[()] = names, (response.usage if response else None) or Usage()
+        self._open[()] = names, (response.usage if response else None) or events.Usage()
 
     @property
     def usage(self) -> tuple[TokenUsage, ...]:
         """The usage so far."""
-        counts = dict(self._spent)
+        counts = self._spent.copy()
         for names, last in self._open.values():
-            _add(counts, names, last)
-        return tuple(_token_usage(names, usage) for names, usage in counts.items() if usage != Usage())
+            counts[names] += last
+        return tuple(_token_usage(names, usage) for names, usage in counts.items() if usage != events.Usage())
 
 
-def _add(counts: Counts, names: Names, usage: Usage) -> None:
-    counts[names] = counts.get(names, Usage()) + usage
-
-
-def _token_usage(names: Names, usage: Usage) -> TokenUsage:
+def _token_usage(names: Names, usage: events.Usage) -> TokenUsage:
     return TokenUsage(
         provider=names[0] or None,
         model=names[1] or None,
@@ -214,7 +201,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         answered: The ids of the calls whose results the client has sent itself, which are not sent back.
 
     Example:
-        >>> from rxworker.events import TextDelta
+        >>> from rxworker.events import Record, TextDelta
         >>> encoder = AgUiEncoder("thread-1", "run-1")
         >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(event).__name__ for event in encoder.feed(record)]
@@ -246,7 +233,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         # The calls that are held, with the messages that they are part of.
         self._held: dict[str, str | None] = {}
 
-    def feed(self, record: Record) -> list[AgUiEvent]:
+    def feed(self, record: events.Record) -> list[AgUiEvent]:
         """Encode a record, which may give no events."""
         if not self.is_over and record.seq > self.seq:
             self._totals.feed(record)
@@ -262,8 +249,8 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
         return super().catch_up(state, run_id)
 
     def _encode(self, change: changes.Change) -> Iterable[AgUiEvent]:
-        events, scope = HANDLERS[type(change)](self, change), scope_of(change)
-        return (replace(e, subagent_run_id=scope.id) for e in events) if scope.id else events
+        made, scope = HANDLERS[type(change)](self, change), scope_of(change)
+        return (replace(e, subagent_run_id=scope.id) for e in made) if scope.id else made
 
     # The run
 
@@ -334,7 +321,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     def _open(self, change: changes.BlockOpen) -> Iterator[AgUiEvent]:
         block = change.block
-        if block.block_type is BlockType.THINKING:
+        if block.block_type is events.BlockType.THINKING:
             yield wire.ReasoningStart(_span(block))
             yield wire.ReasoningMessageStart(block.id, "reasoning")
         elif block.is_call:
@@ -345,7 +332,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
                 yield wire.ToolCallStart(block.id, block.tool, parent)
         else:
             self._parent_of(block, block.id)  # the calls after a text are part of its message
-            metadata = ours({"refusal": True}) if block.block_type is BlockType.REFUSAL else None
+            metadata = ours({"refusal": True}) if block.block_type is events.BlockType.REFUSAL else None
             yield wire.TextMessageStart(block.id, "assistant", metadata)
 
     def _parent_of(self, block: changes.ShownBlock, first: str) -> str:
@@ -358,7 +345,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     def _grow(self, change: changes.BlockGrow) -> Iterator[AgUiEvent]:
         block = change.block
-        if block.block_type is BlockType.THINKING:
+        if block.block_type is events.BlockType.THINKING:
             yield wire.ReasoningMessageContent(block.id, change.text)
         elif not block.is_call:
             yield wire.TextMessageContent(block.id, change.text)
@@ -367,7 +354,7 @@ class AgUiEncoder(RecordEncoder[AgUiEvent]):
 
     def _close(self, change: changes.BlockClose) -> Iterator[AgUiEvent]:
         block = change.block
-        if block.block_type is BlockType.THINKING:
+        if block.block_type is events.BlockType.THINKING:
             yield wire.ReasoningMessageEnd(block.id)
             yield wire.ReasoningEnd(_span(block))
         elif not block.is_call:
@@ -416,7 +403,7 @@ def _open_scope(_: AgUiEncoder, change: changes.ScopeOpen) -> Iterator[AgUiEvent
 
 def _extra(_: AgUiEncoder, change: changes.BlockExtra) -> Iterator[AgUiEvent]:
     block, event = change.block, change.event
-    if isinstance(event, SignatureDelta):
+    if isinstance(event, events.SignatureDelta):
         yield wire.ReasoningEncryptedValue("message", block.id, event.signature)
     else:
         yield Custom("rxworker.citation", {"messageId": block.id, "citation": event.citation})
@@ -441,18 +428,18 @@ def _retract(_: AgUiEncoder, change: changes.Retract) -> Iterator[AgUiEvent]:
 def _note(_: AgUiEncoder, change: changes.Note) -> Iterator[AgUiEvent]:
     record = change.record
     match record.event:
-        case MessageAdd(messages=messages, source=source):
+        case events.MessageAdd(messages=messages, source=source):
             for place, message in enumerate(messages):
                 if message.text:
                     name = f"{record.run_id}.{record.seq}.{place}"
                     yield wire.TextMessageStart(name, message.role, ours({"source": source}))
                     yield wire.TextMessageContent(name, message.text)
                     yield wire.TextMessageEnd(name)
-        case SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
+        case events.SharedStateChange(op=op, path=path, value=value) if not change.scope.id:
             changed: JsonObject = {} if op == "remove" else {"value": value}
             operation = {"op": op, "path": path, **changed}
             yield wire.StateDelta((operation,)) if path else wire.StateSnapshot(value)
-        case CustomRecord(name=name, data=data):
+        case events.Custom(name=name, data=data):
             yield Custom(name, data)
         case event:
             yield Custom(f"rxworker.{type_name(event)}", event)
@@ -527,7 +514,7 @@ def _interrupt(change: changes.ViewPause, pending: changes.WaitingCall, name: st
 
 
 async def ag_ui_stream(
-    batches: AsyncIterable[Sequence[Record]], encoder: AgUiEncoder, *, state: RunState | None = None, run_id: str = ""
+    batches: Batches, encoder: AgUiEncoder, *, state: RunState | None = None, run_id: str = ""
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
 
@@ -542,5 +529,5 @@ async def ag_ui_stream(
     if state is not None:
         yield b"".join(map(data_line, encoder.catch_up(state, run_id)))
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
-        async for events in pieces:
-            yield b"".join(map(data_line, events))
+        async for piece in pieces:
+            yield b"".join(map(data_line, piece))

@@ -9,15 +9,15 @@ https://platform.openai.com/docs/api-reference/chat
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Container, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterator, Sequence
 from contextlib import aclosing
 
-from rxworker.events import BlockType, Record
+from rxworker.events import BlockType
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import DONE, RecordEncoder, data_line, function_call, pump
+from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, function_call, pump
 from rxworker.views import changes
 
 _FINISH = {StopKind.MAX_TOKENS: "length", StopKind.REFUSAL: "content_filter", StopKind.CONTENT_FILTER: "content_filter"}
@@ -70,7 +70,7 @@ class ChatEncoder(RecordEncoder[JsonObject]):
         finish_reason: Why the message has ended; ``None`` while it has not.
         error: Why the run has ended without an answer; ``None`` if it has not.
 
-    >>> from rxworker.events import TextDelta
+    >>> from rxworker.events import Record, TextDelta
     >>> encoder = ChatEncoder()
     >>> encoder.feed(Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi")))
     [{'content': 'hi'}]
@@ -170,10 +170,7 @@ def waits_for(pause: changes.ViewPause) -> str:
 
 
 async def chat_stream(
-    batches: AsyncIterable[Sequence[Record]],
-    head: JsonObject,
-    tools: Sequence[str] = (),
-    usage: Callable[[], Usage] | None = None,
+    batches: Batches, head: JsonObject, tools: Sequence[str] = (), usage: Callable[[], Usage] | None = None
 ) -> AsyncGenerator[bytes, None]:
     """The server-sent events of a streamed completion.
 
@@ -205,9 +202,7 @@ async def chat_stream(
     yield DONE
 
 
-async def chat_completion(
-    batches: AsyncIterable[Sequence[Record]], head: JsonObject, tools: Sequence[str] = ()
-) -> JsonObject:
+async def chat_completion(batches: Batches, head: JsonObject, tools: Sequence[str] = ()) -> JsonObject:
     """A completion as one object, without its usage.
 
     Raises:

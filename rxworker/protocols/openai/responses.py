@@ -12,7 +12,7 @@ that a hook has answered or that a failed attempt has left.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import Literal, TypeAlias
 
@@ -24,7 +24,7 @@ from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
-from rxworker.protocols.common import DONE, ENDED, RecordEncoder, arguments_of, pump
+from rxworker.protocols.common import DONE, ENDED, Batches, RecordEncoder, arguments_of, pump
 from rxworker.protocols.openai.chat import TEXTS, calls_of_client, waits_for
 from rxworker.views import changes
 
@@ -227,7 +227,7 @@ class ResponseEncoder(RecordEncoder[JsonObject]):
     Attributes:
         status: The status of the response.
 
-    >>> from rxworker.events import TextDelta
+    >>> from rxworker.events import Record, TextDelta
     >>> encoder = ResponseEncoder(ResponseHead("run-1", 0.0, "desk"))
     >>> record = Record(seq=1, run_id="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
     >>> [event["type"].removeprefix("response.") for event in encoder.feed(record)]
@@ -390,9 +390,7 @@ def _error(message: str) -> JsonObject:
     return {"code": "server_error", "message": message}
 
 
-async def response_stream(
-    batches: AsyncIterable[Sequence[Record]], encoder: ResponseEncoder, after: int = -1
-) -> AsyncGenerator[bytes, None]:
+async def response_stream(batches: Batches, encoder: ResponseEncoder, after: int = -1) -> AsyncGenerator[bytes, None]:
     """The server-sent events of a streamed response.
 
     Args:
@@ -414,9 +412,7 @@ async def response_stream(
     yield DONE
 
 
-def response_events(
-    batches: AsyncIterable[Sequence[Record]], encoder: ResponseEncoder
-) -> AsyncGenerator[list[JsonObject], None]:
+def response_events(batches: Batches, encoder: ResponseEncoder) -> AsyncGenerator[list[JsonObject], None]:
     """The events of a response, as long as records come."""
     return pump(batches, encoder.feed, lambda _: [])
 

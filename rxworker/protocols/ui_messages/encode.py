@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from rxworker import events
 from rxworker.decisions import distinct
 from rxworker.events.pause import CLIENT_TOOL
 from rxworker.messages import Json, JsonObject, StopKind
-from rxworker.protocols.common import DONE, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
+from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
@@ -292,12 +292,12 @@ HEADERS: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, "X-Vercel-AI-UI-Me
 
 
 async def ui_message_stream(
-    batches: AsyncIterable[Sequence[events.Record]],
+    batches: Batches,
     message_id: str | None = None,
     *,
     can_reset: bool = True,
     continues: bool = False,
-    before: Sequence[AsyncIterable[Sequence[events.Record]]] = (),
+    before: Sequence[Batches] = (),
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records, and `DONE` at the end.
 

@@ -14,7 +14,6 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from rxworker.errors import ConfigurationError
-from rxworker.providers.base import hidden_url
 from rxworker.providers.endpoint import (
     GLOBAL,
     LOCATION,
@@ -111,15 +110,8 @@ class GoogleService(Service):
     def _check_base(self, base_url: str) -> None:
         self._developer_url(base_url, self.model)
 
-    def __repr__(self) -> str:
-        named = {
-            "base_url": hidden_url(self._base_url or ""),
-            "address": hidden_url(self._address or ""),
-            "project": self._project,
-            "location": self._location,
-        }
-        shown = [f", {name}={value!r}" for name, value in named.items() if value]
-        return f"{type(self).__name__}({self.model!r}{''.join(shown)})"
+    def _place(self) -> dict[str, str | None]:
+        return super()._place() | {"project": self._project, "location": self._location}
 
     @staticmethod
     @abstractmethod

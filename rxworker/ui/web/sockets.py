@@ -118,16 +118,17 @@ class Connection:
         match request:
             case wire.ListRuns():
                 if LIST not in self._lists:
-                    sending = self._follow(self._list, self._lists)
-                    self._lists[LIST] = self._loop.create_task(sending)
+                    self._begin(self._lists, LIST, self._list)
             case wire.UnwatchRun(run_id=run_id):
                 await _stop(self._watching, run_id)
-            case wire.WatchRun():
-                await self._watch(request)
+            case wire.WatchRun(run_id=run_id):
+                await _stop(self._watching, run_id)
+                self._begin(self._watching, run_id, partial(self._send_run, request), run=run_id)
             case wire.UnwatchStream(stream=name):
                 await _stop(self._watching_streams, name)
-            case wire.WatchStream():
-                await self._watch_stream(request)
+            case wire.WatchStream(stream=name):
+                await _stop(self._watching_streams, name)
+                self._begin(self._watching_streams, name, partial(self._send_items, request), stream=name)
         return True
 
     def _accepts_message(self) -> bool:
@@ -142,21 +143,16 @@ class Connection:
         await self.socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
-    async def _watch(self, request: wire.WatchRun) -> None:
-        await _stop(self._watching, request.run_id)
-        sending = self._follow(partial(self._send_run, request), self._watching, run=request.run_id)
-        self._watching[request.run_id] = self._loop.create_task(sending)
-
-    async def _watch_stream(self, request: wire.WatchStream) -> None:
-        await _stop(self._watching_streams, request.stream)
-        send = partial(self._send_items, request)
-        sending = self._follow(send, self._watching_streams, stream=request.stream)
-        self._watching_streams[request.stream] = self._loop.create_task(sending)
+    def _begin(
+        self, tasks: dict[str, asyncio.Task[None]], name: str, send: Callable[[], Awaitable[None]], **about: str
+    ) -> None:
+        tasks[name] = self._loop.create_task(self._follow(tasks, name, send, **about))
 
     async def _follow(
         self,
-        send: Callable[[], Awaitable[None]],
         tasks: dict[str, asyncio.Task[None]],
+        name: str,
+        send: Callable[[], Awaitable[None]],
         *,
         run: str | None = None,
         stream: str | None = None,
@@ -165,7 +161,6 @@ class Connection:
 
         Whatever it raises ends this alone.
         """
-        name = stream or run or LIST
         try:
             await send()
         except ApiError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
-from rxworker.ui.web.streams.stored import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
+from rxworker.ui.web.streams.stored import PAGE_BYTES, START, StreamPage, read_offset, write_offset
 from rxworker.ui.web.streams.streams import DELIVERIES, Followed
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
@@ -127,22 +127,6 @@ class StreamEntry:
             chosen = replace(chosen, every=self._every)
         return self.published.hub.watch(chosen, after=after, name=name)
 
-    async def batches(self, watch: Watch) -> AsyncGenerator[list[Record], None]:
-        """Yield the items of a watch until the stream ends, however it ends. A `Gap` among them shows in the numbers.
-
-        Raises:
-            RxWorkerError: The watcher was detached while the stream continues.
-        """
-        async with aclosing(watch.batches()) as batches:
-            try:
-                async for batch in batches:
-                    items = [record for record in batch if isinstance(record.event, Item)]
-                    if items:
-                        yield items
-            except Exception:
-                if not self.is_over:
-                    raise
-
     def followed(
         self, encode: Callable[[Sequence[Record]], bytes], name: str, delivery: DeliveryName | None = None
     ) -> Followed:
@@ -204,12 +188,10 @@ class DurableItems:
 
     Attributes:
         name: Identifies the stream.
-        content_type: The media type of the messages.
     """
 
     def __init__(self, entry: StreamEntry) -> None:
         self.name = f"streams/{entry.published.name}"
-        self.content_type = JSON
         self._entry = entry
 
     async def read(self, offset: str) -> StreamPage:
@@ -238,9 +220,14 @@ class DurableItems:
     async def wait(self, offset: str) -> bool:
         """Wait for an item after an offset, or the end of the stream."""
         watch = self._entry.watch(self._after(offset), "latest", "durable stream")
-        async with aclosing(self._entry.batches(watch)) as batches:
-            async for _ in batches:
-                break
+        async with aclosing(watch.batches()) as batches:
+            try:
+                async for batch in batches:
+                    if any(isinstance(record.event, Item) for record in batch):
+                        break
+            except Exception:
+                if not self._entry.is_over:
+                    raise
         return True
 
     def _after(self, offset: str) -> int:
