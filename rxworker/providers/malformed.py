@@ -25,11 +25,9 @@ from rxworker.events.meta import NO_RESPONSE, TRUNCATED
 from rxworker.framing.sse import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import SurrogateJoiner, read_json, read_repaired
-from rxworker.messages.settings import check_plain
 from rxworker.providers.batch_decoder import Events
 from rxworker.providers.block_factory import CUT, BlockFactory
 from rxworker.providers.failure import LONGEST_PAGE, NO_REASON, Failure, classify, read_failure, readable
-from rxworker.providers.takes import made_id
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -150,9 +148,6 @@ class LenientDecoder(ABC):
 
     What they do with a frame that is not JSON, and how a response fails.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one.
-
     Attributes:
         blocks: Makes the beginnings and ends of its blocks.
     """
@@ -165,10 +160,7 @@ class LenientDecoder(ABC):
     _has_begun = False  # the head of the response has come
     _odd_text = ""  # what came that is not of the protocol
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        if new_id is not made_id:
-            check_plain("new_id", new_id)
-        self._new_id = new_id
+    def __init__(self) -> None:
         self.blocks = BlockFactory()
         self._joiner = SurrogateJoiner(*self._growing)
         self._heads = Heads()
@@ -276,6 +268,11 @@ class EventDecoder(LenientDecoder):
     def response_id(self) -> str:
         """The service's name for the response; empty where it has not come."""
         return self._started or ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the response has ended or failed."""
+        return self._over or self._broken
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""

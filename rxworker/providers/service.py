@@ -184,7 +184,7 @@ class Service(ABC):
         return f"{type(self).__name__}({self.model!r}{''.join(shown)})"
 
     def _place(self) -> dict[str, str | None]:
-        """The arguments that say where the model is, without secrets."""
+        """The arguments for the place of the model, without secrets."""
         return {"base_url": hidden_url(self._base_url or ""), "address": hidden_url(self._address or "")}
 
     def request(self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options) -> HttpRequest:

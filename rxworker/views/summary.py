@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from rxworker.events import BlockType, Error, ResponseEvent, ToolUseMetadata
 from rxworker.events.arguments import assemble_arguments
-from rxworker.events.block import OpaqueMetadata, ToolResultMetadata
 from rxworker.events.meta import TRUNCATED
 from rxworker.messages import Json, StopReason
 from rxworker.messages.content import wire_id
@@ -59,14 +58,12 @@ class Summary(Struct, frozen=True):
         refusal: The text of a refusal.
         tool_calls: The calls that a client must run, also those that were cut off.
         server_tool_calls: The calls that the provider ran itself.
-        signatures: The signatures of thinking blocks.
         stop_reason: Why it ended.
         usage: The last count of its tokens.
         error: The error that ended it; ``truncated`` stands for that of a truncated stream.
         truncated: Whether the stream ended before the response did.
         response_id: The provider's name for it.
         model: The model that answered.
-        block_types: The types of the blocks, in the provider's words where it has some.
     """
 
     text: str = ""
@@ -74,14 +71,12 @@ class Summary(Struct, frozen=True):
     refusal: str = ""
     tool_calls: tuple[CalledTool, ...] = ()
     server_tool_calls: tuple[CalledTool, ...] = ()
-    signatures: tuple[str, ...] = ()
     stop_reason: StopReason | None = None
     usage: Usage | None = None
     error: Error | None = None
     truncated: bool = False
     response_id: str | None = None
     model: str | None = None
-    block_types: tuple[str, ...] = ()
 
 
 def summarise(events: Iterable[ResponseEvent]) -> Summary:
@@ -101,14 +96,12 @@ def summarise(events: Iterable[ResponseEvent]) -> Summary:
         refusal=_text(blocks, BlockType.REFUSAL),
         tool_calls=_calls(blocks, BlockType.TOOL_USE),
         server_tool_calls=_calls(blocks, BlockType.SERVER_TOOL_USE),
-        signatures=tuple(block.signature for block in blocks if block.signature is not None),
         stop_reason=state.stop_reason,
         usage=state.usage,
         error=None if cut else error,
         truncated=cut,
         response_id=state.response_id,
         model=state.model,
-        block_types=tuple(map(_type, blocks)),
     )
 
 
@@ -134,14 +127,3 @@ def _arguments(block: BlockState) -> str:
     if block.values:
         return msgspec.json.encode(assemble_arguments(block.values)).decode()
     return joined(block.text)
-
-
-def _type(block: BlockState) -> str:
-    echoed = block.echo.get("type") if block.echo else None
-    if isinstance(echoed, str):
-        return echoed
-    if isinstance(block.metadata, OpaqueMetadata):
-        return block.metadata.kind
-    if isinstance(block.metadata, ToolResultMetadata) and block.metadata.name:
-        return block.metadata.name
-    return block.block_type.value

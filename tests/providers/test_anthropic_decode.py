@@ -31,6 +31,7 @@ from rxworker.providers import Anthropic
 from rxworker.providers.anthropic import AnthropicDecoder
 from rxworker.testing import check_balanced
 from rxworker.views import summarise
+from tests.numbered_ids import numbered_ids
 
 HEAD = {
     "type": "message_start",
@@ -59,8 +60,9 @@ def reason(raw: str | None, **more: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": raw, **more}, "usage": {}}
 
 
+@numbered_ids()
 def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[ResponseEvent]:
-    decoder = AnthropicDecoder(new_id=lambda: "rxw_1")
+    decoder = AnthropicDecoder()
     events: list[ResponseEvent] = []
     for message in messages:
         data = message if isinstance(message, str) else json.dumps(message)

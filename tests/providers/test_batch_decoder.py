@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import length_hint
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from rxworker.events import ResponseEvent, TextDelta
 from rxworker.events.deltas import Deltas, flatten
 from rxworker.framing import SseDecoder
 from rxworker.framing.sse import SseFrame
-from rxworker.providers import OpenAIChat, OpenAIResponses
+from rxworker.providers import OpenAIChat, OpenAIResponses, takes
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder, Part
 from rxworker.providers.malformed import LenientDecoder
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
@@ -93,8 +94,12 @@ RUN = st.tuples(st.integers(0, 99).map(lambda n: n % len(PIECES)), st.integers(1
 USUAL = st.tuples(st.integers(0, 2), st.integers(1, 9))
 
 
-def new_id() -> str:
-    return "made"
+@pytest.fixture(autouse=True, scope="module")
+def same_ids() -> Iterator[None]:
+    """Calls without an id get the same one each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(takes, "uuid4", lambda: UUID(int=0))
+        yield
 
 
 def told(decode: Callable[[bytes], Sequence[ResponseEvent]], reads: Sequence[bytes]) -> list[str]:
@@ -121,7 +126,7 @@ def made_once(decoder: FrameDecoder[SseFrame], events: Sequence[ResponseEvent]) 
 
 def plainly(reads: Sequence[bytes]) -> list[str]:
     """One by one."""
-    return map_repr(one_by_one(SseDecoder(stray=True), OpenAIResponsesDecoder(new_id), reads))
+    return map_repr(one_by_one(SseDecoder(stray=True), OpenAIResponsesDecoder(), reads))
 
 
 def together(reads: Sequence[bytes]) -> list[str]:
@@ -183,7 +188,7 @@ def test_texts_that_alternate_cost_the_same_each_in_a_long_read(monkeypatch: pyt
     monkeypatch.setattr(decode, "_texts_like", counted)
     begin, text, call = (SseDecoder().feed(b"".join(some)) for some in (BEGIN, PIECES[:1], PIECES[1:2]))
     frames = [*begin, *(text + call) * 500]
-    OpenAIResponsesDecoder(new_id).feed_many(frames)
+    OpenAIResponsesDecoder().feed_many(frames)
     assert 500 < looks < 3 * len(frames)
 
 
@@ -242,9 +247,9 @@ def test_chunks_of_a_chat_that_came_together_make_what_they_make_one_by_one(
 ) -> None:
     opened = b"".join([CHUNKS[17], CHUNKS[18], *(CHUNKS[which] * n for which, n in runs)])
     for stream in (opened, opened[len(CHUNKS[17]) :]):
-        batch = BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder(new_id))
+        batch = BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder())
         reads = [stream[at:end] for at, end in pairwise([0, *accumulate(cuts), len(stream)])]
-        plain = one_by_one(SseDecoder(stray=True), OpenAIChatDecoder(new_id), reads)
+        plain = one_by_one(SseDecoder(stray=True), OpenAIChatDecoder(), reads)
         assert told(batch.feed, reads) + map_repr(batch.finish()) == map_repr(plain)
 
 

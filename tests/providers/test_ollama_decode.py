@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +29,7 @@ from rxworker.providers import Ollama
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.ollama import OllamaDecoder
 from rxworker.views import summarise
+from tests.numbered_ids import numbered_ids
 
 STARTED = Status(ResponseStatus.STARTED, None, "m")
 END: dict[str, Any] = {"done": True, "done_reason": "stop"}
@@ -52,13 +51,9 @@ def look(**arguments: Any) -> dict[str, Any]:
     return {"function": {"name": "look", "arguments": arguments}}
 
 
-def ids() -> Callable[[], str]:
-    numbers = itertools.count(1)
-    return lambda: f"rxw_{next(numbers)}"
-
-
+@numbered_ids()
 def decode(*lines: Any, ended: bool = True) -> list[ResponseEvent]:
-    decoder = BatchDecoder(NdjsonDecoder(), OllamaDecoder(ids()))
+    decoder = BatchDecoder(NdjsonDecoder(), OllamaDecoder())
     texts = [one if isinstance(one, str) else json.dumps(one) for one in lines]
     data = "\n".join(texts) + ("\n" if ended else "")
     return [*decoder.feed(data.encode()), *decoder.finish()]

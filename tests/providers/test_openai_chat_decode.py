@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,6 +36,7 @@ from rxworker.state import ResponseState, step_response
 from rxworker.state import message_of as message_of_state
 from rxworker.testing import check_balanced
 from rxworker.views import summarise
+from tests.numbered_ids import numbered_ids
 
 DONE = "[DONE]"
 
@@ -53,13 +52,9 @@ def tool(**piece: Any) -> dict[str, Any]:
     return chunk({"tool_calls": [piece]})
 
 
-def ids() -> Callable[[], str]:
-    numbers = itertools.count(1)
-    return lambda: f"rxw_{next(numbers)}"
-
-
+@numbered_ids()
 def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[ResponseEvent]:
-    decoder = OpenAIChatDecoder(ids())
+    decoder = OpenAIChatDecoder()
     events: list[ResponseEvent] = []
     for message in messages:
         data = message if isinstance(message, str) else json.dumps(message)

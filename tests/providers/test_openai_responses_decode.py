@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -42,6 +41,7 @@ from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.wire import WireEvent, decode_event
 from rxworker.state.grammar import ResponseGrammar
 from rxworker.views import summarise
+from tests.numbered_ids import numbered_ids
 
 Wire = dict[str, Any]
 
@@ -85,14 +85,10 @@ def output_text(text: str, *annotations: Wire) -> Wire:
     return {"type": "output_text", "text": text, "annotations": [*annotations]}
 
 
-def ids() -> Callable[[], str]:
-    numbers = itertools.count(1)
-    return lambda: f"rxw_{next(numbers)}"
-
-
+@numbered_ids()
 def decode(*messages: Wire | str, finish: bool = True) -> list[ResponseEvent]:
     """The events, which are always balanced."""
-    decoder = OpenAIResponsesDecoder(ids())
+    decoder = OpenAIResponsesDecoder()
     events: list[ResponseEvent] = []
     for one in messages:
         data = one if isinstance(one, str) else json.dumps(one)
@@ -404,7 +400,6 @@ def test_calls_that_the_provider_runs_stream() -> None:
 def test_what_waits_for_the_client_is_kept_but_runs_no_tool(item: Wire) -> None:
     events = decode(CREATED, added(0, **item), done(0, **item), last())
     assert echoes(events) == [{"item": item}]
-    assert summarise(events).block_types == (item["type"],)
     assert summarise(events).tool_calls == ()
     stop = summarise(events).stop_reason
     expected = f"waits for the client: {item['type']}"
@@ -718,7 +713,7 @@ class Looking(list[Item]):
 
 def test_an_item_is_found_by_its_name_at_the_same_cost_among_many() -> None:
     count = 500
-    items = Items(BlockFactory(), lambda: "made")
+    items = Items(BlockFactory())
     items.all = looking = Looking()
     events: list[ResponseEvent] = []
 

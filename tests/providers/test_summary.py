@@ -69,7 +69,6 @@ def test_a_second_start_retracts_what_came_before() -> None:
 def test_only_the_first_choice_is_reported() -> None:
     events = [BlockStart(0, BlockType.TEXT, choice=1), TextDelta(0, "other", 1)]
     assert summarise(events).text == ""
-    assert summarise(events).block_types == ()
 
 
 def test_a_truncated_stream_is_not_an_error_of_the_providers() -> None:

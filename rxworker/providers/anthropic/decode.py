@@ -256,9 +256,6 @@ NO_STOP = WireStop()
 class AnthropicDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one.
-
     >>> decoder = AnthropicDecoder()
     >>> decoder.feed(SseFrame(b'{"type": "ping"}'))
     [Ping(timestamp=None)]
@@ -266,8 +263,8 @@ class AnthropicDecoder(LenientDecoder):
 
     _growing = ("text", "thinking", "partial_json")
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        super().__init__(new_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._open: dict[int, OpenBlock] = {}  # by the wire's index
         self._closed: set[int] = set()
         self._usage: JsonObject = {}
@@ -409,7 +406,7 @@ class AnthropicDecoder(LenientDecoder):
         block = event.content_block
         kind, metadata, echo = read_block(block)
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
-            metadata = ToolUseMetadata(self._new_id(), metadata.name)
+            metadata = ToolUseMetadata(made_id(), metadata.name)
         start = self.blocks.start(kind, metadata, echo, wish=place)
         self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")), metadata == NAMELESS)
         events.append(start)

@@ -23,7 +23,7 @@ aborted. The finish reason is not final before the bytes end, since some servers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -102,13 +102,11 @@ class Choice:
     Args:
         index: The candidate's number.
         blocks: Opens blocks; shared by all candidates.
-        new_id: Makes an id for a call that came without one.
     """
 
-    def __init__(self, index: int, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
+    def __init__(self, index: int, blocks: BlockFactory) -> None:
         self.index = index
         self._blocks = blocks
-        self._new_id = new_id
         self._last_id = ""  # a result without an id belongs to the last call
         self._sources: JsonObject = {}  # each is reported once although servers may repeat them
         self._signatures = Signatures()
@@ -245,7 +243,7 @@ class Choice:
         if isinstance(name, str) and name and not again:
             yield from self._close()
             given = wire_id if isinstance(wire_id, str) else ""
-            metadata = ToolUseMetadata(given or self._new_id(), name)
+            metadata = ToolUseMetadata(given or made_id(), name)
             start = self._blocks.start(BlockType.TOOL_USE, metadata, echo or None, choice=self.index)
             pending = self._call = PendingCall(start.index, given, echo)
             yield start
@@ -270,7 +268,7 @@ class Choice:
         block_type = KINDS.get(kind) if isinstance(found, dict) else None
         given, metadata, arguments = text_of(value, "id"), None, None
         if block_type is BlockType.SERVER_TOOL_USE:
-            self._last_id = given or self._new_id()
+            self._last_id = given or made_id()
             arguments = value.get("args")
             if kind == "executableCode":
                 arguments = {name: member for name, member in value.items() if name != "id"}
@@ -321,9 +319,6 @@ TOO_LARGE = Failure(
 class GeminiDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one, as nearly all do.
-
     >>> decoder = GeminiDecoder()
     >>> decoder.feed(SseFrame(b'{"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}'))[-1]
     TextDelta(index=0, text='Hi', choice=0)
@@ -331,8 +326,8 @@ class GeminiDecoder(LenientDecoder):
 
     _growing = ("text", "stringValue")
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        super().__init__(new_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
@@ -431,7 +426,7 @@ class GeminiDecoder(LenientDecoder):
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self.blocks, self._new_id)
+            choice = self._choices[index] = Choice(index, self.blocks)
         return choice
 
     def _new_usage(self) -> Events:

@@ -10,7 +10,6 @@ See https://ai.google.dev/gemini-api/docs/streaming
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -26,7 +25,6 @@ from rxworker.providers.gemini.wire import merge_usage
 from rxworker.providers.gemini_interactions import wire
 from rxworker.providers.gemini_interactions.step import IMPLIED, KINDS, Output, Step
 from rxworker.providers.malformed import EventDecoder, Handlers
-from rxworker.providers.takes import made_id
 
 # In the echo of an answer that was cut by the limit of one request: what continues it, and the interaction that it is
 # of.
@@ -38,7 +36,6 @@ class GeminiInteractionsDecoder(EventDecoder):
     """`SseFrame` to events, for one interaction.
 
     Args:
-        new_id: Makes an id for a tool call that came without one.
         outlives_errors: Whether an error that may pass ends only the stream of events, since the interaction goes on at
             the service.
 
@@ -57,8 +54,8 @@ class GeminiInteractionsDecoder(EventDecoder):
     _whole = "interaction"
     _known = wire.INTERACTION
 
-    def __init__(self, new_id: Callable[[], str] = made_id, *, outlives_errors: bool = False) -> None:
-        super().__init__(new_id)
+    def __init__(self, *, outlives_errors: bool = False) -> None:
+        super().__init__()
         self._outlives_errors = outlives_errors
         self._failure: Failure | None = None  # that may have ended the stream of events alone
         self._begin()
@@ -72,11 +69,6 @@ class GeminiInteractionsDecoder(EventDecoder):
         self._status = self._token = ""
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the interaction has ended or failed."""
-        return self._over or self._broken
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the interaction, that is an error."""
@@ -181,7 +173,7 @@ class GeminiInteractionsDecoder(EventDecoder):
     def _new_step(self, step: JsonObject, events: list[ResponseEvent]) -> Step:
         self.steps += 1
         kind = word(step.get("type"))
-        made = KINDS.get(kind, Step)(kind, self.blocks, self._new_id)
+        made = KINDS.get(kind, Step)(kind, self.blocks)
         made.start(step, events)
         return made
 

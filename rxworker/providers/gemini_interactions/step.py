@@ -10,8 +10,6 @@ The encoder finds in the echo of a block what the next request must repeat besid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 from msgspec import Struct
 
@@ -31,6 +29,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import objects_in, word
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.gemini_interactions.wire import CALL, OUTPUT, THOUGHT
+from rxworker.providers.takes import made_id
 
 # In the echo of a block: the members of its step that the block does not have, the content of an output other than a
 # text, and a mark for a content of the same output as the block before it.
@@ -57,7 +56,6 @@ class Step(Struct, eq=False):
     Attributes:
         kind: Its type.
         blocks: Opens blocks; shared by all steps.
-        new_id: Makes an id for a call that came without one.
         members: Its members, as far as no block has them.
         open: The index of the block that is open.
         called: Whether it is a whole call of a client's tool.
@@ -66,7 +64,6 @@ class Step(Struct, eq=False):
 
     kind: str
     blocks: BlockFactory
-    new_id: Callable[[], str]
     members: JsonObject = {}
     open: int | None = None
     called: bool = False
@@ -78,7 +75,7 @@ class Step(Struct, eq=False):
         block_type, metadata = BlockType.OPAQUE, OpaqueMetadata(self.kind)
         if self.kind.endswith(CALLS):
             block_type, name = BlockType.SERVER_TOOL_USE, self.kind.removesuffix(CALLS)
-            named = word(step.get("id")) or self.new_id(), word(step.get("name")) or name
+            named = word(step.get("id")) or made_id(), word(step.get("name")) or name
             self._open(events, block_type, ToolUseMetadata(*named))
         elif self.kind.endswith(RESULTS):
             block_type, name = BlockType.SERVER_TOOL_RESULT, self.kind.removesuffix(RESULTS)
@@ -249,7 +246,7 @@ class Call(Step):
             self.malformed = True
             events.append(Opaque(self.kind, step))
             return
-        call_id = word(step.get("id")) or self.new_id()
+        call_id = word(step.get("id")) or made_id()
         self._open(events, BlockType.TOOL_USE, ToolUseMetadata(call_id, name))
 
     def take(self, delta: JsonObject, events: Events) -> None:

@@ -16,7 +16,7 @@ need not watch these Structs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
@@ -187,17 +187,14 @@ DELTAS = {TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
 class OllamaDecoder(LenientDecoder):
     """Lines to events, for one response.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one.
-
     >>> OllamaDecoder().feed(b'{"model": "m", "message": {"content": "Hi"}, "done": false}')[-1]
     TextDelta(index=0, text='Hi', choice=0)
     """
 
     _growing = ("content", "thinking")
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        super().__init__(new_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._open: int | None = None  # the block of text or thinking that is open
         self._kind = TEXT  # of this block
         self._started = False
@@ -280,7 +277,7 @@ class OllamaDecoder(LenientDecoder):
         yield from self._close_prose()
         self._called = True
         wire_id, arguments = raw.get("id"), json_text(function.get("arguments"))
-        given = wire_id if isinstance(wire_id, str) and wire_id else self._new_id()
+        given = wire_id if isinstance(wire_id, str) and wire_id else made_id()
         # The next request repeats all fields but those of a `rxworker.messages.ToolCall`.
         inner: JsonObject = {k: v for k, v in function.items() if k not in ("name", "arguments")}
         echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}

@@ -6,7 +6,7 @@ ends, since their pieces may alternate. OpenRouter's reasoning details are colle
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TypeGuard
 
 from rxworker.events import BlockType, CitationDelta, InputJsonDelta, Opaque, RefusalDelta, TextDelta, ThinkingDelta
@@ -87,7 +87,6 @@ class Choice:
     Args:
         index: The choice's number.
         blocks: Opens blocks; shared by all choices.
-        new_id: Makes an id for a call that came without one.
         emit: Receives each event.
 
     Attributes:
@@ -97,14 +96,14 @@ class Choice:
         text: The index of its open text block, if text is what is open.
     """
 
-    def __init__(self, index: int, blocks: BlockFactory, new_id: Callable[[], str], emit: Emit) -> None:
+    def __init__(self, index: int, blocks: BlockFactory, emit: Emit) -> None:
         self.index = index
         self.ended = False
         self.stop: StopReason | None = None
         self.text: int | None = None
         self._blocks = blocks
         self._emit = emit
-        self.tools = ToolCalls(blocks, index, new_id, emit)
+        self.tools = ToolCalls(blocks, index, emit)
         self._open_text: int | None = None
         self._kind = TEXT
         self._kinds: set[BlockType] = set()  # of the blocks that have begun, without calls

@@ -10,7 +10,7 @@ followed by the usage, which is waited for; any other ends the response at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -41,7 +41,6 @@ from rxworker.providers.openai_chat.wire import (
     read_names,
     read_usage,
 )
-from rxworker.providers.takes import made_id
 
 EMPTY = Failure("the server ended its answer before it began", "empty", "server")
 
@@ -63,9 +62,6 @@ STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 class OpenAIChatDecoder(LenientDecoder):
     """`SseFrame` to events, for one response.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one.
-
     >>> decoder = OpenAIChatDecoder()
     >>> decoder.feed(SseFrame(b'{"id": "1", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}'))[-1]
     TextDelta(index=0, text='Hi', choice=0)
@@ -73,8 +69,8 @@ class OpenAIChatDecoder(LenientDecoder):
 
     _growing = ("content", "text", "thinking", "reasoning", "reasoning_content", "summary", "refusal", "arguments")
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        super().__init__(new_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject | None = None
         self._started = False
@@ -191,7 +187,7 @@ class OpenAIChatDecoder(LenientDecoder):
         (self._events if self._started else self._early).append(event)
 
     def _new_choice(self, index: int) -> Choice:
-        choice = self._choices[index] = Choice(index, self.blocks, self._new_id, self._emit)
+        choice = self._choices[index] = Choice(index, self.blocks, self._emit)
         return choice
 
     # how it ends

@@ -29,6 +29,7 @@ from rxworker.messages.json_reader import JsonReader
 from rxworker.messages.lenient_json import json_text
 from rxworker.providers.block_factory import BlockFactory
 from rxworker.providers.openai_chat.wire import Calls, WireFunction, WireToolCall
+from rxworker.providers.takes import made_id
 
 Emit: TypeAlias = Callable[[ResponseEvent], None]
 
@@ -96,14 +97,12 @@ class ToolCalls:
     Args:
         blocks: Opens blocks.
         choice: The index of the choice with the calls.
-        new_id: Makes an id for a call that came without one.
         emit: Receives each event.
     """
 
-    def __init__(self, blocks: BlockFactory, choice: int, new_id: Callable[[], str], emit: Emit) -> None:
+    def __init__(self, blocks: BlockFactory, choice: int, emit: Emit) -> None:
         self._blocks = blocks
         self._choice = choice
-        self._new_id = new_id
         self._emit = emit
         self._by_index: dict[int, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
@@ -210,7 +209,7 @@ class ToolCalls:
 
     def _start(self, call: PendingCall) -> None:
         is_text = call.echo == FREE_TEXT
-        metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name, is_text)
+        metadata = ToolUseMetadata(call.wire_id or made_id(), call.name, is_text)
         start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
         call.index, call.started_echo = index, call.echo

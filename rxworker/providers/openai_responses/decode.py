@@ -59,7 +59,6 @@ from rxworker.providers.openai_responses.item import (
     waits_for_client,
 )
 from rxworker.providers.openai_responses.wire import RESPONSE, WireEvent, WireResponse, decode_event
-from rxworker.providers.takes import made_id
 from rxworker.providers.usage import numbers_in
 
 # What becomes of an item by its type; any other is an `Item`.
@@ -71,13 +70,12 @@ class Items:
 
     Args:
         blocks: Opens blocks.
-        new_id: Makes an id for a call that came without one.
 
     Attributes:
         all: In the order in which they came.
     """
 
-    def __init__(self, blocks: BlockFactory, new_id: Callable[[], str]) -> None:
+    def __init__(self, blocks: BlockFactory) -> None:
         self.all: list[Item] = []
         # The last item that came under an ``output_index``; none came without one.
         self._by_index: dict[int | None, Item] = {}
@@ -85,7 +83,6 @@ class Items:
         self._noted = 0  # of the items, by their names: few responses need a lookup by name
         self._next = 0
         self._blocks = blocks
-        self._new_id = new_id
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
         """Open items end with the response; items that were never reported are in its output."""
@@ -239,7 +236,7 @@ class Items:
         if type(kind) is not str:
             kind = ""
         names = wire.get("id"), wire.get("call_id")
-        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id, names)
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, names)
         self.all.append(item)
         self._by_index[key if output_index is None else output_index] = item
         return item
@@ -350,9 +347,6 @@ LAST = ("response.completed", "response.incomplete", "response.failed", "respons
 class OpenAIResponsesDecoder(EventDecoder):
     """`SseFrame` to events, for one response.
 
-    Args:
-        new_id: Makes an id for a tool call that came without one.
-
     >>> decoder = OpenAIResponsesDecoder()
     >>> decoder.feed(SseFrame(b'{"type": "response.output_text.delta", "output_index": 0, "delta": "Hi"}'))[-1]
     TextDelta(index=0, text='Hi', choice=0)
@@ -364,21 +358,21 @@ class OpenAIResponsesDecoder(EventDecoder):
     _whole = "response"
     _known = RESPONSE
 
-    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
-        super().__init__(new_id)
+    def __init__(self) -> None:
+        super().__init__()
         self._begin()
 
     def _begin(self) -> None:
         """Reset."""
         self._started = None
-        self._items = Items(self.blocks, self._new_id)
+        self._items = Items(self.blocks)
         self._failure: Failure | None = None  # waits for the response that failed
         self._goes_on = False  # it has started, and nothing has failed
 
     @property
     def is_over(self) -> bool:
         """Whether the response has ended or failed."""
-        return self._over or self._failure is not None or self._broken
+        return super().is_over or self._failure is not None
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""

@@ -12,7 +12,6 @@ up through a generator at each floor would cost more than to make them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -33,6 +32,7 @@ from rxworker.events.block import BlockMetadata, OpaqueMetadata, ToolResultMetad
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import json_text, word
 from rxworker.providers.block_factory import BlockFactory
+from rxworker.providers.takes import made_id
 
 MESSAGE = "message"
 REASONING = "reasoning"
@@ -182,7 +182,6 @@ class Item(Struct, eq=False):
         kind: Its type.
         wire: The item as it was added, or as much as is known of it.
         blocks: Opens blocks; shared by all items.
-        new_id: Makes an id for a call that came without one.
         names: Under which an event may speak of it, and whatever else the server put there.
         ended: Whether it has ended.
         called: Whether it is a whole call of one of the client's tools.
@@ -196,7 +195,6 @@ class Item(Struct, eq=False):
     kind: str
     wire: JsonObject
     blocks: BlockFactory
-    new_id: Callable[[], str]
     names: tuple[Json, ...]
     ended: bool = False
     called: bool = False
@@ -288,7 +286,7 @@ class Item(Struct, eq=False):
 
     def _call_id(self) -> str:
         wire = self.wire
-        return word(wire.get("call_id")) or word(wire.get("id")) or self.new_id()
+        return word(wire.get("call_id")) or word(wire.get("id")) or made_id()
 
 
 class CallItem(Item, eq=False):
