@@ -113,7 +113,7 @@ NO_KEY: Json = {"error": {"type": "authentication_error", "message": "invalid ke
         (ServedResponse.from_reply(say("Hello"), cut_at=150), "transport", "was cut"),
     ],
 )
-async def test_an_answer_that_is_none(
+async def test_an_answer_that_is_not_a_stream(
     make_provider: MakeProvider, answer: ServedResponse, kind: str, says: str
 ) -> None:
     error = await refused(make_provider, answer)

@@ -269,7 +269,9 @@ async def test_a_worker_that_calls_itself_has_another_session_for_the_call() -> 
         (lambda: None, "task", "is not a worker"),
     ],
 )
-async def test_wrong_arguments_and_what_is_no_worker_are_error_results(worker: Any, argument: str, says: str) -> None:
+async def test_wrong_arguments_and_what_is_not_a_worker_are_error_results(
+    worker: Any, argument: str, says: str
+) -> None:
     asked = worker_tool(worker, name="ask", description="")
     run = Worker(ScriptedModel([call("ask", **{argument: "?"}), "So."]), tools=[asked]).run("go")
     await run
@@ -303,7 +305,7 @@ async def test_without_a_run_around_it_it_is_a_tool_all_the_same() -> None:
         ("worker", "ask", "neither"),
     ],
 )
-def test_what_is_no_worker_or_has_no_name_for_providers_is_refused(worker: Any, name: str, says: str) -> None:
+def test_what_is_not_a_worker_or_has_a_wrong_name_is_refused(worker: Any, name: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         worker_tool(worker, name=name, description="")
 
