@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
+from itertools import pairwise
 from operator import add
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
@@ -783,6 +784,40 @@ class _Spread(Decoder[float, dict[str, float]]):
         return ({"median": median, "95 %": most},)
 
 
+def histogram(*bounds: float) -> Operator[float, dict[str, int]]:
+    """How many values so far are up to each bound, above the one before it, and how many are above the last.
+
+    --2--3-----7--|            (each emission has all counts)
+    [ histogram(2, 5) ]
+    --a--b-----c--|            a is up to 2: 1; b is also up to 5: 1; c is also above 5: 1
+
+    Args:
+        bounds: The bounds, the least first.
+
+    Raises:
+        ConfigurationError: There is none, or they are not in order.
+
+    Example:
+        >>> import reactivex
+        >>> reactivex.of(2, 3, 7).pipe(histogram(2, 5)).subscribe(print) and None
+        {'≤ 2': 1, '≤ 5': 0, '> 5': 0}
+        {'≤ 2': 1, '≤ 5': 1, '> 5': 0}
+        {'≤ 2': 1, '≤ 5': 1, '> 5': 1}
+    """
+    if not bounds or any(one >= other for one, other in pairwise(bounds)):
+        raise ConfigurationError(f"histogram{bounds}: give one bound or more, the least first")
+    names = (*(f"≤ {bound:g}" for bound in bounds), f"> {bounds[-1]:g}")
+
+    def add(counts: dict[str, int], value: float) -> dict[str, int]:
+        name = names[bisect_left(bounds, value)]
+        return {**counts, name: counts[name] + 1}
+
+    def pipeline(values: Observable[float]) -> Observable[dict[str, int]]:
+        return values.pipe(ops.scan(add, dict.fromkeys(names, 0)))
+
+    return pipeline
+
+
 def high(percent: float = 95, seconds: float = WINDOW) -> Operator[float, float]:
     """The value that so many percent of the values of the last seconds do not exceed.
 
@@ -1350,6 +1385,7 @@ LATENCY = Dashboard(
         _slowest("First token, 95 %, last hour", waits),
         _slowest("Turns, 95 %, last hour", turn_seconds),
         panel("First token by model", _chain(waits, spread), view="bar", unit="s", group=model_of),
+        panel("Turns by hour and seconds", _chain(turn_seconds, histogram(1, 3, 10, 30)), view="heat", group=hour_of),
         panel("Speed by model", pace, view="bar", unit="tokens/s", group=model_of),
     ],
     title="Latency",
@@ -1405,6 +1441,7 @@ __all__ = [
     "failures",
     "fleet",
     "high",
+    "histogram",
     "hour_of",
     "in_flight",
     "label_of",

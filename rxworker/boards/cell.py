@@ -26,6 +26,7 @@ from rxworker.boards.panel import (
     BETWEEN,
     LONGEST,
     NUMBERS,
+    TABLES,
     AlertChange,
     JointGroup,
     Panel,
@@ -345,7 +346,7 @@ class Cell:
                 self._put_number(name, value)
             else:
                 self._put_numbers(name, value)
-        elif panel.view == "table":
+        elif panel.view in TABLES:
             self._put_rows(name, value)
         elif panel.view == "lane":
             self._add_row(_span_row(name, value, panel))
@@ -482,7 +483,7 @@ class Cell:
         if self._most == MAX_KEPT and len(values) > MAX_GROUPS:
             last = {*[name for name in self._lanes if name in values][-MAX_GROUPS:]}
             values = {name: value for name, value in values.items() if name in last}
-        if panel.view in ("table", "lane"):
+        if panel.view in TABLES or panel.view == "lane":
             rows = [*self._rows]
             for each in values.values():
                 rows += cast("list[JsonObject]", each if isinstance(each, list) else [each])

@@ -56,7 +56,7 @@ def _card(panel: Panel, state: PanelState) -> str:
     if isinstance(value, Mapping):
         body = _groups(panel, state, value)
     elif isinstance(value, list):
-        body = _lanes(value) if panel.view == "lane" else _table(value)
+        body = _lanes(value) if panel.view == "lane" else _table(value, is_heat=panel.view == "heat")
     else:
         known = NOT_KNOWN if value is None and state.missing else number(value, panel.unit)
         body = f'<div style="font-size:1.4em">{_text(known)}</div>'
@@ -89,11 +89,18 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, object]) -> str
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 
 
-def _table(rows: Sequence[Mapping[str, Json]]) -> str:
+def _table(rows: Sequence[Mapping[str, Json]], *, is_heat: bool = False) -> str:
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
+    most = max((each for row in shown for each in row.values() if isinstance(each, int | float)), default=0) or 1
+
+    def one(name: str, value: Json) -> str:
+        share = round(255 * max(value, 0) / most) if is_heat and isinstance(value, int | float) else 0
+        style = f' style="background:{COLOURS[0]}{share:02x}"' if share else ""
+        return f"<td{style}>{_text(cell(name, value))}</td>"
+
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
-    lines = ["".join(f"<td>{_text(cell(name, row.get(name)))}</td>" for name in names) for row in shown]
+    lines = ["".join(one(name, row.get(name)) for name in names) for row in shown]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     earlier = len(rows) - len(shown)
     more = f"<small>and {earlier} earlier ones</small>" if earlier else ""

@@ -22,7 +22,7 @@ from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import NO_KINDS, Kinds, Operator
 from rxworker.views.amounts import duration, money
 
-View: TypeAlias = Literal["number", "line", "area", "bar", "table", "lane", "text", "state"]
+View: TypeAlias = Literal["number", "line", "area", "bar", "table", "heat", "lane", "text", "state"]
 """How the values of a panel are shown: see `panel`."""
 
 Group: TypeAlias = Callable[[Record], str | None]
@@ -390,6 +390,8 @@ MAX_DIGITS = 1e15
 MAX_FLOAT = sys.float_info.max
 NUMBERS = frozenset({"number", "line", "area", "bar"})
 """The views that show numbers."""
+TABLES = frozenset({"table", "heat"})
+"""The views that show rows of a table."""
 
 
 def panel(
@@ -414,6 +416,7 @@ def panel(
     - ``bar``: a number for each group, or numbers by name.
     - ``table``: a sequence of Structs or mappings, which are all rows; or one Struct or mapping, which is one more row
       or, with groups, the row of its group.
+    - ``heat``: as a table, whose numbers have a colour by their size, such as a histogram for each hour.
     - ``lane``: a `Span`; each is drawn in the lane of its group.
 
     In place of a number, every view of numbers takes a mapping of names to numbers, which are its groups; with
@@ -432,7 +435,7 @@ def panel(
             none.
         alert: A limit of its numbers: `above` or `below`.
         name: Its name in addresses and metrics; by default made from the title.
-        width: Its columns on the page of a dashboard, 1 to 4; by default 1, and of a table and lanes all.
+        width: Its columns on the page of a dashboard, 1 to 4; by default 1, and of tables and lanes all.
         height: Its rows there, 1 to 3.
 
     Raises:

@@ -505,7 +505,7 @@ SHAPES = frozenset(
         *("cost-by-worker", "cost-by-tenant-and-day", "times-by-tool", "time-of-turns", "first-token-by-model"),
         *("first-token-95-last-hour", "turns-95-last-hour", "speed-by-model", "running-and-queued"),
         *("running-and-queued-by-worker", "time-in-the-queue", "in-the-queue-95-last-hour", "ended-runs-by-hour"),
-        *("from-the-cache-by-model", "from-the-cache-by-worker"),
+        *("from-the-cache-by-model", "from-the-cache-by-worker", "turns-by-hour-and-seconds"),
     }
 )
 """Panels that show no sum of a run, or are counted by status below."""

@@ -54,6 +54,7 @@ POINTS = {"": [(1.0, 2.0), (3.0, -4.0)], HOSTILE: [(1.0, 1.0)]}
         ("state", {"a": HOSTILE}, {}),
         ("table", ROWS, {}),
         ("table", [], {}),
+        ("heat", ROWS, {}),
         ("lane", SPANS, {}),
         ("lane", [], {}),
     ],
@@ -68,6 +69,14 @@ def test_every_view_is_drawn_and_nothing_in_it_is_markup(
     for element in tree.iter():
         assert not any(name.startswith("on") or name == "href" for name in element.attrib)
     assert "alert(" in "".join(tree.itertext())
+
+
+def test_a_heat_map_has_colours_by_the_sizes_of_its_numbers() -> None:
+    cells = drawn(made("heat"), PanelState("p", value=[{"hour": "7", "a": 4, "b": 1}, {"hour": "8", "a": 0}])).iter(
+        "td"
+    )
+    styles = [cell.attrib.get("style", "").removeprefix("background:#3b82f6") for cell in cells]
+    assert styles == ["", "ff", "40", "", "", ""]
 
 
 def test_lines_bars_and_lanes_have_the_places_of_their_values() -> None:

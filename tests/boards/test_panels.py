@@ -78,6 +78,7 @@ def test_later_records_are_left_out_and_records_are_put_in_order() -> None:
         ("table", [{"a": 1}, {"a": 2}], [{"a": 1}, {"a": 2}]),
         ("table", [[{"a": 1}, {"a": 2}], [{"a": 3}]], [{"a": 3}]),
         ("table", [Usage(1, 2)], None),
+        ("heat", [{"≤ 1": 1, "> 1": 0}, {"≤ 1": 1, "> 1": 1}], [{"≤ 1": 1, "> 1": 0}, {"≤ 1": 1, "> 1": 1}]),
         ("line", [4], 4),
         ("lane", [Span(record(1.0), record(2.5))], [{"lane": "a", "from": 1.0, "to": 2.5}]),
     ],

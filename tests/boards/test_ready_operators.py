@@ -18,7 +18,7 @@ from rxworker.events import Event, Record, RunAbort, RunStart, RunStop, TextDelt
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators import decode, fold_sliding, percentile, records_of
 from rxworker.operators.kernel import Operator, Source
-from rxworker.panels import a_minute, cost, count, error_rate, high, ratio, share, top, total, written
+from rxworker.panels import a_minute, cost, count, error_rate, high, histogram, ratio, share, top, total, written
 from rxworker.testing.marbles import Marbles
 from tests.boards.test_ready_panels import PRICES, RECORDS
 
@@ -50,6 +50,14 @@ def test_a_share_is_that_of_all_so_far_or_of_the_last_seconds() -> None:
     assert seen("--T--F-----T--|", share(), BY_NAME) == [(2, 100), (5, 50), (11, pytest.approx(200 / 3))]
     found = seen("--T--F-----T-------|", share(60.0))
     assert found == [(2, 100), (5, 50), (8, 0), (11, 0), (11, 100), (17, 0)]
+
+
+def test_values_are_counted_up_to_bounds() -> None:
+    found = seen("--2--3--9-0--|", histogram(2, 5))
+    assert [counts for _, counts in found][-1] == {"≤ 2": 2, "≤ 5": 1, "> 5": 1}
+    for bounds in ((), (2, 2), (3, 1)):
+        with pytest.raises(ConfigurationError, match="the least first"):
+            histogram(*bounds)
 
 
 def test_the_sum_of_the_last_minute_is_the_rate_a_minute() -> None:

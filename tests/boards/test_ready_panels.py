@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from itertools import chain
 from statistics import median
+from typing import Any
 
 import pytest
 import reactivex
@@ -214,6 +215,9 @@ def median_of(state: PanelState) -> dict[str, float]:
 
 def test_the_times_of_latency_are_those_between_records() -> None:
     states = shown(LATENCY, RECORDS)
+    hours: Any = states["turns-by-hour-and-seconds"].value
+    stops = sum(isinstance(record.event, TurnStop) for record in RECORDS)
+    assert sum(n for row in hours for name, n in row.items() if name != "hour") == stops > 0
     turns: dict[str, list[float]] = {"": []}
     first: dict[str, list[float]] = {}
     sent: dict[str, tuple[str, float]] = {}

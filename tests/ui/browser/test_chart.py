@@ -228,6 +228,17 @@ async def test_a_table_is_sorted_and_filtered_and_stays_so(desk: Desk, gated: ty
         await expect(head).not_to_have_attribute("aria-sort", "ascending")
 
 
+async def test_a_heat_map_is_a_table_with_colours_by_size(desk: Desk, gated: type[GatedModel]) -> None:
+    rows = [{"hour": "2026-11-26T07:00Z/PT1H", "≤ 1": 1, "> 1": 4}, {"hour": "2026-11-26T08:00Z/PT1H", "≤ 1": 0}]
+    async with drawn(desk, gated, named("turns", "heat", unit="runs")) as board:
+        turns = await board.draw("turns", rows)
+        await expect(turns.locator(".board-heat")).to_have_text(["1 runs", "4 runs", "0 runs"])
+        shares = "nodes => nodes.map((node) => node.style.getPropertyValue('--share'))"
+        assert await turns.locator(".board-heat").evaluate_all(shares) == ["10%", "40%", "0%"]
+        await expect(turns.locator("tbody td").first).to_contain_text("Nov 26")
+        await expect(turns.locator("tbody tr")).to_have_count(2)
+
+
 async def test_figures_show_their_change_since_the_period_before(desk: Desk, gated: type[GatedModel]) -> None:
     hours = {"2026-11-26T07:00Z/PT1H": 1, "2026-11-26T08:00Z/PT1H": 3}
     panels = named("one", "number", unit="USD"), named("tenants", "bar"), named("hours", "bar")

@@ -7,7 +7,7 @@ import { csvOf, TableView } from "./table.js";
 import { amount, money, plural, seconds } from "../model/format.js";
 import { fill, locale, words } from "../model/language.js";
 
-const WIDE = ["table", "lane"], COLUMNS = 4;
+const TABLES = ["table", "heat"], WIDE = [...TABLES, "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
@@ -86,7 +86,7 @@ class PanelView {
     setText(this.about, about);
     show(this.about, about !== "");
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
-    const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && panel.view === "table");
+    const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && TABLES.includes(panel.view));
     const most = this.isWhole ? Infinity : course ? LINES : this.most;
     morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before(), makers: this.options.makers }));
     show(this.body, isTable || course !== null);
@@ -116,14 +116,17 @@ class PanelView {
     const { names, rows } = rowsOf(this.panel, this.state, this.options.span());
     this.table ??= new TableView(this.panel.title, (name, value) => this.cell(name, value));
     if (this.body.firstChild !== this.table.node) this.body.replaceChildren(this.table.node);
+    this.high = Math.max(0, ...rows.flatMap((row) => Object.values(row).filter((n) => typeof n === "number"))) || 1;
     this.table.draw(names, rows);
   }
 
   cell(name, value) {
-    const { view, unit } = this.panel, href = view === "table" && name === "run" ? this.options.runs?.(value) : null;
+    const { view, unit } = this.panel, step = STEP.exec(value), href = view === "table" && name === "run" ? this.options.runs?.(value) : null;
     if (href) return el("a", { href, text: value });
     if (typeof value === "object") return JSON.stringify(value);
+    if (step && !step[1]) return moment(Date.parse(step[2]) / 1000, 60);
     if (typeof value !== "number") return String(value);
+    if (view === "heat") return heated(amount(value, unit), value / this.high);
     if (view === "table") return name === "cost" ? money(value) : amount(value, name === "seconds" ? "s" : "");
     return TIMES.includes(name) ? moment(value, 1) : amount(value, name === words.table.took ? "s" : unit);
   }
@@ -158,7 +161,7 @@ class PanelView {
   }
 
   actions() {
-    const { board } = words, { view, name, title } = this.panel, canTable = view !== "table", isChart = this.chart !== null && !this.isTable;
+    const { board } = words, { view, name, title } = this.panel, canTable = !TABLES.includes(view), isChart = this.chart !== null && !this.isTable;
     const rows = () => rowsOf(this.panel, this.state, this.options.span());
     return [
       ...(this.options.makers ? [{ text: board.runs, act: () => this.options.makers(this.panel, "") }] : []),
@@ -256,7 +259,14 @@ function lanes(rows, { most }) {
   return [el("dl", { class: "board-lanes" }, ...shown), el("p", { class: "board-scale", "aria-hidden": "true" }, el("span", { text: moment(begin) }), el("span", { text: moment(end) })), ...rest(all.size, most)];
 }
 
-const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: charted, area: charted, table: () => [], lane: lanes };
+// A number on a colour by its size; the digits state it too.
+function heated(text, share) {
+  const node = el("span", { class: "board-heat", text });
+  node.style.setProperty("--share", `${Math.round(40 * Math.max(0, share))}%`);
+  return node;
+}
+
+const DRAW = { number: figures, text: figures, state: figures, bar: bars, line: charted, area: charted, table: () => [], heat: () => [], lane: lanes };
 
 const STEP = /^(?:(.*)(?:: | · ))?(\d{4}-\d\d-\d\dT\d\d:\d\dZ)\/PT(\d+)([HM])$/s; // the name of a step of time, in a panel with groups with that of its group
 
@@ -297,7 +307,7 @@ function rowsOf(panel, state, span) {
     const { series, step, make } = course, { xs, values } = make(series);
     return { names: [table.time, ...series.map((one) => name(one.name))], rows: xs.map((x, n) => Object.fromEntries([...series.map((one, at) => [name(one.name), values[at][n]]), [table.time, x - step / 2]])) };
   }
-  if (panel.view === "table") {
+  if (TABLES.includes(panel.view)) {
     const every = [...new Set(value.flatMap((row) => Object.keys(row)))], filled = every.filter((one) => value.some((row) => ![undefined, null, ""].includes(row[one])));
     return { names: filled.length > 0 ? filled : every, rows: value };
   }
