@@ -177,7 +177,10 @@ async def continue_run(
         is_added = any(isinstance(r.event, MessageAdd) for r in turn)
         scope.is_resumed = not (resume.pause.refused or is_added)
         return Continuation([], scope)
-    return await _with_calls(stored, turn, run_id, scope, tools, on_unknown, resume)
+    # The response is complete: the turn goes on with its calls.
+    key = scope.pause.key or f"{run_id}/{state.turns}"
+    unknown = await _look(stored, turn, key, tools, resume, scope)
+    return _in_question(stored, scope, unknown, on_unknown) if unknown else Continuation([], scope)
 
 
 def open_response_of(stored: LoadedRun) -> OpenResponse | None:
@@ -205,43 +208,14 @@ def _finished_by(turn: Sequence[Record], foreign: int) -> str:
     return ""
 
 
-class _Left(Struct):
-    """What a process that has ended has left of the calls of a turn, by their places.
+async def _look(
+    stored: LoadedRun, turn: Sequence[Record], key: str, tools: Toolbox, resume: RunResume | None, scope: TurnScope
+) -> dict[int, str]:
+    """Note in the scope of a turn what a process that has ended has left of its calls.
 
-    Attributes:
-        calls: The calls that have no final result.
-        refused: The results that are final.
-        answered: The results that the ``after_tool_call`` hooks have not received.
-        ended: The places of the calls whose end is recorded without the result.
-        unknown: Of the calls whose effect is not known: why.
+    Returns:
+        By the places of the calls whose effect is not known: why.
     """
-
-    calls: list[PausedCall] = []
-    refused: dict[int, ToolResult] = {}
-    answered: dict[int, ToolResult] = {}
-    ended: list[int] = []
-    unknown: dict[int, str] = {}
-
-
-async def _with_calls(
-    stored: LoadedRun,
-    turn: Sequence[Record],
-    run_id: str,
-    scope: TurnScope,
-    tools: Toolbox,
-    on_unknown: OnUnknown,
-    resume: RunResume | None,
-) -> Continuation:
-    """Continue a turn whose response is complete with its calls."""
-    key = scope.pause.key or f"{run_id}/{stored.state.turns}"
-    left = await _look(stored, turn, key, tools, resume)
-    scope.pause = replace(scope.pause, calls=tuple(left.calls), refused=left.refused, key=key)
-    scope.answered, scope.ended = left.answered, frozenset(left.ended)
-    return _in_question(stored, scope, left, on_unknown) if left.unknown else Continuation([], scope)
-
-
-async def _look(stored: LoadedRun, turn: Sequence[Record], key: str, tools: Toolbox, resume: RunResume | None) -> _Left:
-    """Look what is left of the calls of a turn."""
     # A person's decisions count in the run that they were made in, and so does what hooks have agreed to.
     is_own = resume is not None and turn[0].seq > stored.foreign
     decided = {each.place: each for each in resume.pause.calls} if resume and is_own else {}
@@ -250,20 +224,23 @@ async def _look(stored: LoadedRun, turn: Sequence[Record], key: str, tools: Tool
         for record in turn
         if isinstance(record.event, ToolStart) and record.seq > stored.foreign
     }
-    left = _Left()
+    calls: list[PausedCall] = []
+    refused: dict[int, ToolResult] = {}
+    ended: list[int] = []
+    unknown: dict[int, str] = {}
     for each in stored.state.calls:
         call, place = each.call, each.place
         if each.phase == "ended" and each.result is not None:
-            left.refused[place] = each.result
+            refused[place] = each.result
             continue
         paused = PausedCall(place, call)
         if each.phase == "ended":
             none = ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
-            left.answered[place] = stored.unseen.get(place, none)
-            left.ended.append(place)
+            scope.answered[place] = stored.unseen.get(place, none)
+            ended.append(place)
         elif each.phase == "waiting":
             if place in stored.unseen:
-                left.answered[place] = stored.unseen[place]
+                scope.answered[place] = stored.unseen[place]
             elif place in decided:  # what was decided about a call that had not started still counts
                 paused = replace(decided[place], call=call)
         else:
@@ -277,18 +254,20 @@ async def _look(stored: LoadedRun, turn: Sequence[Record], key: str, tools: Tool
                 begun = begun if kept is None else Begun(kept)
                 paused = PausedCall(place, call, tuple(numbered(agreed.agreed)), agreed.approved, begun)
             elif isinstance(found, Done):
-                left.answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
+                scope.answered[place] = ToolResult(call.id, found.content, found.is_error, call.name)
             else:
-                left.unknown[place] = found.reason
-        left.calls.append(paused)
-    return left
+                unknown[place] = found.reason
+        calls.append(paused)
+    scope.pause = replace(scope.pause, calls=tuple(calls), refused=refused, key=key)
+    scope.ended = frozenset(ended)
+    return unknown
 
 
-def _in_question(stored: LoadedRun, scope: TurnScope, left: _Left, on_unknown: OnUnknown) -> Continuation:
+def _in_question(stored: LoadedRun, scope: TurnScope, unknown: dict[int, str], on_unknown: OnUnknown) -> Continuation:
     """Continue a turn with calls whose effect is not known, as the worker is to."""
-    lost = [each for each in left.calls if each.place in left.unknown]
+    lost = [each for each in scope.pause.calls if each.place in unknown]
     names = ", ".join(sorted({each.call.name for each in lost}))
-    reasons = "; ".join(dict.fromkeys(reason for reason in left.unknown.values() if reason))
+    reasons = "; ".join(dict.fromkeys(reason for reason in unknown.values() if reason))
     if is_forked(stored):
         why = f"the run was forked while {names} ran, and the fork does not have the results"
     else:
@@ -297,7 +276,7 @@ def _in_question(stored: LoadedRun, scope: TurnScope, left: _Left, on_unknown: O
         why += f": {reasons}"
     if on_unknown == "tell_model":
         for each in lost:
-            text = f"{FORKED if is_forked(stored) else UNKNOWN} {left.unknown[each.place]}".strip()
+            text = f"{FORKED if is_forked(stored) else UNKNOWN} {unknown[each.place]}".strip()
             scope.answered[each.place] = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
         return Continuation([], scope)
     if on_unknown == "fail":
@@ -307,9 +286,9 @@ def _in_question(stored: LoadedRun, scope: TurnScope, left: _Left, on_unknown: O
         scope.pause,
         hook=RECOVERY,
         calls=tuple(waiting),
-        required=tuple([index for index, each in enumerate(waiting) if each.place in left.unknown]),
+        required=tuple([index for index, each in enumerate(waiting) if each.place in unknown]),
         reason=why,
-        refused=dict(sorted((left.refused | left.answered).items())),
+        refused=dict(sorted((scope.pause.refused | scope.answered).items())),
     )
     return Continuation([RunPause(pause)])
 
