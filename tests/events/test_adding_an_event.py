@@ -114,13 +114,9 @@ def test_a_new_event_needs_these_files_and_no_other(copy: Path, steps: Steps) ->
     assert code == 0, output
     documentation = 1
     assert len(steps) + documentation <= MAX_FILES
-
-
-def test_a_new_event_without_a_row_fails(copy: Path) -> None:
-    kinds = copy / "rxworker/events/kinds.py"
-    text = kinds.read_text(encoding="utf-8")
-    rows = (ROW, ROW.replace(", changes_state=False", ""))
-    kinds.write_text(text.replace(rows[0], "").replace(rows[1], ""), encoding="utf-8")
-    code, output = run_tests(copy)
-    assert code == 1, output
-    assert "BudgetWarning" in output
+    if steps is STEPS:  # without its row it fails
+        kinds = copy / "rxworker/events/kinds.py"
+        kinds.write_text(kinds.read_text(encoding="utf-8").replace(ROW, ""), encoding="utf-8")
+        code, output = run_tests(copy)
+        assert code == 1, output
+        assert "BudgetWarning" in output

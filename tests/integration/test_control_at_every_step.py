@@ -24,7 +24,8 @@ from tests.steps import SteppedLoop, run_stepped
 from tests.stores import LOGS, make_log
 from tests.whole import IS_WHOLE
 
-KINDS = LOGS if IS_WHOLE else ["none", "slow"]
+STEPPED, RECORDED = (LOGS, LOGS) if IS_WHOLE else (["slow"], ["none"])
+"""The logs over which a run is stopped at every step, and at every record."""
 ENOUGH = 400
 """More steps than any of these runs has."""
 
@@ -183,7 +184,7 @@ async def play(loop: SteppedLoop, log: EventLog | None, step: int, act: Act) -> 
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STEPPED)
 def test_a_run_may_be_stopped_at_every_step(kind: str, control: str, tmp_path: Path) -> None:
     act = CONTROLS[control]
 
@@ -225,7 +226,7 @@ async def play_at(log: EventLog | None, seq: int, act: Act) -> object:
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RECORDED)
 async def test_a_run_may_be_stopped_at_every_record(kind: str, control: str, tmp_path: Path) -> None:
     name_this_task()
     log = make_log(kind, tmp_path, seconds=0)

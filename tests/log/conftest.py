@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import uuid
 from collections.abc import Callable, Generator
@@ -29,10 +30,12 @@ async def until(is_so: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Generator[PostgresServer]:
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Generator[PostgresServer]:
     """A server of Postgres."""
     require_postgres()
-    server = PostgresServer()
+    # The folder above that of a process of xdist is that of the run.
+    is_shared = "PYTEST_XDIST_WORKER" in os.environ
+    server = PostgresServer(tmp_path_factory.getbasetemp().parent / "postgres" if is_shared else None)
     yield server
     server.close()
 

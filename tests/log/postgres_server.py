@@ -10,6 +10,8 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -63,10 +65,11 @@ class PostgresServer:
     """A server with one database.
 
     Args:
+        template: A folder for a copy of what ``initdb`` writes, which takes a second, for the other servers of a run.
         settings: Settings beside `SETTINGS`.
     """
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, template: Path | None = None, **settings: str) -> None:
         programs = find_programs()
         assert programs is not None
         self._programs = programs
@@ -82,14 +85,24 @@ class PostgresServer:
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = 0
-        self._run(
-            "initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "-D",
-            str(self.folder / "data"),
-        )  # fmt: skip
+        self._make_data(template)
         # By the socket without a password, by the network with one.
         rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         (self.folder / "data" / "pg_hba.conf").write_text(rules)
         self.start()
+
+    def _make_data(self, template: Path | None) -> None:
+        data = self.folder / "data"
+        with nullcontext() if template is None else locked(template.with_suffix(".lock")):
+            if template is not None and template.exists():
+                shutil.copytree(template, data)
+                if (user := self._user) is not None:
+                    for path in (data, *data.rglob("*")):
+                        shutil.chown(path, user)
+                return
+            self._run("initdb", "--no-sync", "-A", "trust", "-U", USER, "-E", "UTF8", "--locale=C", "-D", str(data))
+            if template is not None:
+                shutil.copytree(data, template)
 
     def _run(self, name: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -160,6 +173,16 @@ class PostgresServer:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Have a file for oneself."""
+    import fcntl  # not on Windows
+
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _unprivileged() -> str:

@@ -22,7 +22,7 @@ from tests.log.conftest import OpenLog
 from tests.whole import IS_WHOLE
 
 TEXT = 300
-RUNS = 30
+RUNS = 30 if IS_WHOLE else 16
 
 
 async def session_of(log: EventLog, count: int) -> list[str]:
@@ -102,9 +102,9 @@ async def test_pruning_to_one_run_leaves_one_whole_conversation(open_store: Open
 
 async def test_deleting_one_run_of_many_does_not_store_the_conversation_again(open_store: OpenLog) -> None:
     async with open_store() as log:
-        runs = await session_of(log, 20)
+        runs = await session_of(log, 12)
         size = await size_of(log)
-        for run in runs[5:15:2]:
+        for run in runs[3:9:2]:
             await log.delete(run)
         if log.keeps_bases:
             assert await size_of(log) < size
@@ -164,7 +164,7 @@ async def test_runs_that_resume_each_other_store_their_conversation_once(open_st
         """Pay."""
         return "p" * TEXT
 
-    count = 12
+    count = 8
     async with open_store() as log:
         model = ScriptedModel([call("pay")] * count)
         worker = Worker(model, tools=[pay], log=log)

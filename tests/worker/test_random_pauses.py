@@ -13,6 +13,7 @@ from rxworker.messages import ToolCall, validate
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
 from rxworker.worker import Decision, load_paused, save_paused
+from tests.whole import IS_WHOLE
 
 NAMES = ["guard", "permit", "approve", "stop", "ask"]
 
@@ -137,5 +138,5 @@ async def check_walk(seed: int) -> None:
 
 
 async def test_no_guard_is_passed_over() -> None:
-    for seed in range(200):
+    for seed in range(400 if IS_WHOLE else 100):
         await check_walk(seed)
