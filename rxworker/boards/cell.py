@@ -523,7 +523,8 @@ def _row(panel: Panel, value: object) -> JsonObject:
 def _span_row(name: str, value: object, panel: Panel) -> JsonObject:
     if not isinstance(value, Span):
         raise misfit(panel, value, "Spans")
-    return {"lane": name or value.begin.run_id, "from": value.begin.time, "to": value.end.time}
+    run = value.begin.run_id
+    return {"lane": name or run, "from": value.begin.time, "to": value.end.time, "run": run}
 
 
 def misfit(panel: Panel, value: object, takes: str) -> ConfigurationError:

@@ -80,7 +80,7 @@ def test_later_records_are_left_out_and_records_are_put_in_order() -> None:
         ("table", [Usage(1, 2)], None),
         ("heat", [{"≤ 1": 1, "> 1": 0}, {"≤ 1": 1, "> 1": 1}], [{"≤ 1": 1, "> 1": 0}, {"≤ 1": 1, "> 1": 1}]),
         ("line", [4], 4),
-        ("lane", [Span(record(1.0), record(2.5))], [{"lane": "a", "from": 1.0, "to": 2.5}]),
+        ("lane", [Span(record(1.0), record(2.5))], [{"lane": "a", "from": 1.0, "to": 2.5, "run": "a"}]),
     ],
 )
 def test_each_view_shows_its_values(view: Any, values: list[object], shown: object) -> None:
@@ -352,7 +352,7 @@ def test_spans_are_in_the_lanes_of_their_groups() -> None:
         return "x" if isinstance(record.event, ToolStop) else None
 
     shown = panel("Calls", spans(begins, ends), view="lane", group=run_of)
-    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [{"lane": "a", "from": 1.0, "to": 4.0}]
+    assert at(shown, record(1.0), record(4.0, ToolStop())).value == [{"lane": "a", "from": 1.0, "to": 4.0, "run": "a"}]
 
 
 def test_an_alert_is_reported_when_its_time_has_passed_and_when_it_is_over() -> None:

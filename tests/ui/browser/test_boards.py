@@ -13,7 +13,7 @@ import pytest
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.boards import Dashboard, panel
+from rxworker.boards import Dashboard, above, panel
 from rxworker.events import Record, TextDelta
 from rxworker.log import SQLiteLog, mark_time
 from rxworker.operators import events, text_deltas
@@ -21,7 +21,7 @@ from rxworker.panels import RUNS, count, run_of
 from rxworker.testing import say
 from rxworker.ui.web import WebServer
 from tests.ui.browser.conftest import FRAMES
-from tests.ui.browser.test_dashboards import BOARD, REPLIES, look
+from tests.ui.browser.test_dashboards import BOARD, REPLIES, calls, look
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -375,4 +375,42 @@ async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk,
         await desk.close()
 
 
+async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated(REPLIES * 2, free=True), [look], dashboards=[LEADING]) as server:
+        page = await desk.open()
+        for _ in range(2):
+            await page.goto(server.url)
+            await desk.ask(page)
+            await desk.status(page, "finished")
+        first, last = (run.id for run in desk.runs)
+        await page.goto(f"{server.url}boards/leading")
+        options = page.locator("#palette-list [role=option]")
+        chart = page.locator("[data-view=line] .chart-area")
+        await expect(chart.locator(".u-over")).to_have_count(1)
+        for key, runs in (("Home", 1), ("End", 2)):
+            await chart.focus()
+            await page.keyboard.press(key)
+            await page.keyboard.press("Enter")
+            await expect(options).to_have_count(runs)
+            await page.keyboard.press("Escape")
+        beyond = page.locator(".board-limit .board-group")
+        await expect(beyond).to_have_text([first, last])
+        await beyond.last.click()
+        await expect(page.locator("#palette-input")).to_have_attribute("aria-label", f"Runs of {last}")
+        await page.keyboard.press("Escape")
+        span = page.locator(".board-span").first
+        run = await span.get_attribute("data-run")
+        await span.click()
+        await expect(page).to_have_url(f"{server.url}#{run}")
+        await desk.close()
+
+
+LEADING = Dashboard(
+    [
+        panel("So far", count(TextDelta), view="line"),
+        panel("Beyond", count(TextDelta), view="bar", group=run_of, alert=above(0)),
+        panel("Calls", calls, view="lane"),
+    ],
+    title="Leading",
+)
 BY_RUN = Dashboard([panel("Deltas", count(TextDelta), view="bar", group=run_of)], title="By run")

@@ -100,8 +100,8 @@ class BoardKeys extends Keys {
 }
 
 // The runs that made a value, of which one is opened at the moment at which it did.
-async function showMakers(panel, group) {
-  const { time } = range.range, what = group || panel.title;
+async function showMakers(panel, group, at = null) {
+  const time = at ?? range.range.time, what = group || panel.title;
   let found;
   try {
     found = await api.makersOf(name, { ...queryOf(range.range), time, panel: panel.name, group });

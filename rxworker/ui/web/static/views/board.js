@@ -11,7 +11,7 @@ const TABLES = ["table", "heat"], WIDE = [...TABLES, "lane"], COLUMNS = 4;
 const LINES = 8, MOST = [6, 14, 22], POINTS = 600, WIDEST = 1_500, SHORT = 24, REST = 5_000; // groups; groups by the height of a panel; moments of a chart; bars; rows, and milliseconds between two updates, of the table for screen readers
 
 export class BoardView {
-  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group)` shows the runs that made the values of a group.
+  // `span()` returns the beginning and the end of the axis of charts over time, in seconds since the epoch, or null for that of their values. `runs(id)` returns the address of a run, and `makers(panel, group, time)` shows the runs that made the values of a group until a time.
   constructor(node, { span = () => null, runs = null, makers = null } = {}) {
     this.node = node;
     this.options = { span, runs, makers, before: new Map() };
@@ -88,7 +88,7 @@ class PanelView {
     const none = () => [el("p", { class: "board-none", text: Object.keys(missing).length > 0 ? words.board.unknown : words.board.none })];
     const course = value === null ? null : courseOf(panel, state, this.options.span()), isTable = this.isTable || (value !== null && TABLES.includes(panel.view));
     const most = this.isWhole ? Infinity : course ? LINES : this.most;
-    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before(), makers: this.options.makers }));
+    morph(this.value, value === null ? none() : isTable && !course ? [] : DRAW[panel.view](value, { ...panel, alerts: beyond, most, course, before: reading ? null : this.before(), makers: this.options.makers, runs: this.options.runs }));
     show(this.body, isTable || course !== null);
     if (isTable) this.drawTable();
     else if (course !== null) this.drawChart(course, most);
@@ -102,12 +102,17 @@ class PanelView {
   }
 
   drawLimit(alerts) {
-    const { alert, unit } = this.panel, since = Object.values(alerts), names = Object.keys(alerts).filter(Boolean), what = limitOf(alert, unit);
-    setText(this.limitText, since.length === 0 ? what : fill(words.board.firing, { what, time: moment(Math.min(...since)) }) + (names.length > 0 ? `: ${names.slice(0, 3).join(", ")}${names.length > 3 ? ` ${fill(words.board.more, { n: names.length - 3 })}` : ""}` : ""));
+    const { alert, unit } = this.panel, groups = Object.entries(alerts), first = Math.min(...Object.values(alerts)), names = groups.filter(([name]) => name), what = limitOf(alert, unit);
+    const text = groups.length === 0 ? what : fill(words.board.firing, { what, time: moment(first) }), { makers } = this.options;
+    if (text === this.limited && groups.length === this.beyond) return;
+    Object.assign(this, { limited: text, beyond: groups.length });
+    const link = ([name, time], shown) => (makers ? el("button", { class: "board-group", type: "button", "data-group": name, "data-time": time, text: shown, title: fill(words.board.runsOf, { what: name || this.panel.title }) }) : shown);
+    const listed = names.slice(0, 3).flatMap(([name, time], n) => [n > 0 ? ", " : ": ", link([name, time], name)]), rest = names.length > 3 ? [` ${fill(words.board.more, { n: names.length - 3 })}`] : [];
+    this.limitText.replaceChildren(...(groups.length > 0 && names.length === 0 ? [link(groups[0], text)] : [text, ...listed, ...rest]));
   }
 
   drawChart({ series, ...course }, most) {
-    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead() });
+    this.chart ??= new Chart({ ...this.panel, kind: this.panel.view, alert: this.panel.alert ?? null, shown: () => this.drawRead(), picked: (time) => this.options.makers?.(this.panel, "", time) });
     if (this.body.firstChild !== this.chart.node) this.body.replaceChildren(this.chart.node);
     this.chart.draw({ ...course, series: series.slice(0, most), more: rest(series.length, most) });
   }
@@ -121,7 +126,7 @@ class PanelView {
   }
 
   cell(name, value) {
-    const { view, unit } = this.panel, step = STEP.exec(value), href = view === "table" && name === "run" ? this.options.runs?.(value) : null;
+    const { view, unit } = this.panel, step = STEP.exec(value), href = [...TABLES, "lane"].includes(view) && name === "run" ? this.options.runs?.(value) : null;
     if (href) return el("a", { href, text: value });
     if (typeof value === "object") return JSON.stringify(value);
     if (step && !step[1]) return moment(Date.parse(step[2]) / 1000, 60);
@@ -149,8 +154,9 @@ class PanelView {
   }
 
   clicked(target) {
-    const group = target.closest("[data-group]");
-    if (group) this.options.makers(this.panel, group.dataset.group);
+    const group = target.closest("[data-group]"), span = target.closest("[data-run]");
+    if (group) this.options.makers(this.panel, group.dataset.group, group.dataset.time ? Number(group.dataset.time) : null);
+    else if (span) location.assign(this.options.runs(span.dataset.run));
     else if (target.closest(".board-more")) this.open();
   }
 
@@ -246,10 +252,10 @@ function bars(value, options) {
 }
 
 // The spans of each lane on one axis.
-function lanes(rows, { most }) {
+function lanes(rows, { most, runs }) {
   const begin = Math.min(...rows.map((row) => row.from)), end = Math.max(...rows.map((row) => row.to)), scale = end - begin || 1, all = Map.groupBy(rows, (row) => row.lane);
-  const span = ({ from, to }) => {
-    const node = el("span", { class: "board-span", title: seconds(to - from) });
+  const span = ({ from, to, run }) => {
+    const node = el("span", { class: "board-span", title: seconds(to - from), "data-run": runs ? run : null }); // by the keyboard: the table of the panel
     node.style.left = `${(100 * (from - begin)) / scale}%`;
     node.style.width = `max(2px, ${(100 * (to - from)) / scale}%)`;
     return node;
@@ -311,7 +317,7 @@ function rowsOf(panel, state, span) {
     const every = [...new Set(value.flatMap((row) => Object.keys(row)))], filled = every.filter((one) => value.some((row) => ![undefined, null, ""].includes(row[one])));
     return { names: filled.length > 0 ? filled : every, rows: value };
   }
-  if (panel.view === "lane") return { names: [table.lane, table.from, table.to, table.took], rows: value.map(({ lane, from, to }) => ({ [table.lane]: lane, [table.from]: from, [table.to]: to, [table.took]: to - from })) };
+  if (panel.view === "lane") return { names: [table.lane, table.from, table.to, table.took, "run"], rows: value.map(({ lane, from, to, run }) => ({ [table.lane]: lane, [table.from]: from, [table.to]: to, [table.took]: to - from, run })) };
   if (isGroups(value)) return { names: [table.group, panel.title], rows: Object.entries(value).map(([group, n]) => ({ [table.group]: group, [panel.title]: n })) };
   return { names: [panel.title], rows: [{ [panel.title]: value }] };
 }

@@ -76,9 +76,9 @@ function dates(times, step, [begin, end]) {
 }
 
 export class Chart {
-  // `kind` is "line", "area" or "bar"; `alert` is { limit, is_above } or null; `shown()` is called when it comes onto the screen.
-  constructor({ title, unit, kind, alert, shown }) {
-    Object.assign(this, { title, unit, kind, alert, shown, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, at: null, held: null, anchor: null });
+  // `kind` is "line", "area" or "bar"; `alert` is { limit, is_above } or null; `shown()` is called when it comes onto the screen, and `picked(time)` when a point of a line is chosen.
+  constructor({ title, unit, kind, alert, shown, picked }) {
+    Object.assign(this, { title, unit, kind, alert, shown, picked, colours: new Map(), palette: null, wanted: null, drawn: null, uPlot: null, plot: null, isSeen: false, isClosed: false, at: null, held: null, anchor: null });
     this.area = el("div", { class: "chart-area", tabindex: "0", role: "slider", "aria-label": title, "aria-roledescription": words.chart.role, "aria-valuemin": 0, "aria-valuemax": 0, "aria-valuenow": 0, onkeydown: (event) => this.key(event), onfocus: () => this.drawn && this.point(this.drawn.xs[Math.max(0, this.at ?? this.drawn.xs.length - 1)]), onblur: () => this.leave() });
     this.moment = el("p", { class: "chart-moment", "aria-hidden": "true", hidden: true });
     this.legend = el("ul", { class: "chart-legend", "aria-label": words.chart.legend, hidden: true });
@@ -288,7 +288,9 @@ export class Chart {
   pick(at) {
     const { wasDragged, drawn } = this;
     this.wasDragged = false;
-    if (!wasDragged && at !== null && drawn?.step > 0) this.emit("pick", drawn.xs[at] - drawn.step / 2, drawn.xs[at] + drawn.step / 2);
+    if (wasDragged || at === null || drawn === null) return;
+    if (drawn.step > 0) this.emit("pick", drawn.xs[at] - drawn.step / 2, drawn.xs[at] + drawn.step / 2);
+    else if (at >= 0) this.picked(drawn.xs[at]);
   }
 
   // Move the crosshair to a moment, and hold it there. From the `anchor`, another moment, a time is selected.
