@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -183,10 +183,10 @@ OLDER_NAMES = {
 }
 
 VERDICTS: dict[HookPoint, tuple[type[Verdict], ...]] = {
-    HookPoint.ON_MESSAGE_SEND: (Continue, Cancel),
-    HookPoint.BEFORE_TOOL_CALL: (Continue, Skip, Answer, Abort, Pause, Finish),
-    HookPoint.AFTER_TOOL_CALL: (Continue, Abort, Finish),
-    HookPoint.ON_TURN_END: (Finish, ContinueWithMessages, Pause),
+    HookPoint.ON_MESSAGE_SEND: get_args(MessageSendVerdict),
+    HookPoint.BEFORE_TOOL_CALL: get_args(BeforeToolCallVerdict),
+    HookPoint.AFTER_TOOL_CALL: get_args(AfterToolCallVerdict),
+    HookPoint.ON_TURN_END: get_args(TurnEndVerdict),
     HookPoint.ON_ABORT: (),
 }
 

@@ -29,6 +29,27 @@ LEASE = 15.0
 """Seconds that a claim lasts without a heartbeat."""
 
 
+class Offset:
+    """How far one clock is ahead of another, in seconds.
+
+    It changes only where a clock was set. Otherwise the times that are shown would differ a little at each look.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def measured(self, seconds: float, tolerance: float = 0.5) -> float:
+        """The offset after a measurement, which changes it where it differs by more than the tolerance.
+
+        >>> offset = Offset()
+        >>> offset.measured(0.1), offset.measured(3600.0), offset.measured(3600.1)
+        (0.0, 3600.0, 3600.0)
+        """
+        if abs(seconds - self.seconds) > tolerance:
+            self.seconds = seconds
+        return self.seconds
+
+
 class Heartbeat:
     """Renews the claims of a process while it holds any.
 

@@ -41,7 +41,7 @@ from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
-from rxworker.log.leases import LEASE
+from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.postgres_connection import (
     OLDEST,
@@ -68,8 +68,6 @@ UNFLUSHED = 4_000_000
 """Bytes of entries that are kept before they are flushed."""
 FEWEST = 20
 """Entries that a read gives at least, where many runs are read together."""
-TOLERANCE = 0.5
-"""Seconds by which the clock of the server must have moved against ours before times are converted anew."""
 ENTRY_COLUMNS = ("last", "first", "epoch", "kind", "time", "changes_state", "version", "body")
 """The parts of an entry, in the order in which `sql.APPEND` takes them."""
 BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
@@ -225,7 +223,7 @@ class PostgresLog(EventLog):
                 self.id, clock, self.keeps_bases, self._channel = _prepare(connection, server, self.owner)
         except psycopg.Error as error:
             raise server.explained(error) from error
-        self._ahead = clock - time.time()  # the clock of the server, before ours
+        self._ahead = Offset(clock - time.time())  # the clock of the server, before ours
         self.calls = bool(self._channel)
         self.searches_texts = codec is None
         self._searching = Link(server, lambda connection: connection.execute(sql.SEARCH_TABLES))
@@ -348,10 +346,7 @@ class PostgresLog(EventLog):
     def _stored(self, row: Sequence[Any]) -> StoredRow:
         """A run, with its times by our clock."""
         clock, run, data, status, epoch, last, owner, lease, created, updated, *rest = row
-        ahead = clock - time.time()
-        if abs(ahead - self._ahead) > TOLERANCE:
-            self._ahead = ahead
-        ahead = self._ahead
+        ahead = self._ahead.measured(clock - time.time())
         lease = lease and lease - ahead
         times = (lease, created - ahead, updated - ahead)
         return StoredRow(run, data, status, epoch, last, owner, *times, *rest)
@@ -424,7 +419,7 @@ class PostgresLog(EventLog):
 
     async def _read_commands(self, run_id: str, after: int) -> list[tuple[int, float, bytes]]:
         def judge(rows: list[Row]) -> list[tuple[int, float, bytes]]:
-            return [(number, stored - self._ahead, data) for number, stored, data in rows]
+            return [(number, stored - self._ahead.seconds, data) for number, stored, data in rows]
 
         return await self._reads.put(_Job(sql.COMMANDS, (run_id, after), judge))
 

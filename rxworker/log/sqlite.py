@@ -36,7 +36,7 @@ from msgspec.structs import astuple
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError, RunStatusError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.format import Entry
-from rxworker.log.leases import LEASE
+from rxworker.log.leases import LEASE, Offset
 from rxworker.log.memory import check_command, check_status, conflict, refusal
 from rxworker.log.search import SearchIndex, forget, has_full_text
 from rxworker.log.store import ALL_RUNS, Append, Codec, StoredRow, sql_parts
@@ -63,8 +63,6 @@ BASES = _SCHEMA["bases"]
 The triggers are for processes of those versions, which would delete what others refer to.
 """
 HAS_BASES = "SELECT 1 FROM sqlite_master WHERE name='bases'"
-TOLERANCE = 0.5
-"""Seconds by which the clock of the machine must have been set before leases are shown anew."""
 SELDOM = 50
 """Each so many looks the database is looked at in any case.
 
@@ -161,7 +159,7 @@ class SQLiteLog(EventLog):
             _prepare(self._writing, self.path)
             _check_barriers(self._writing, self.path)
             self._ahead = _ahead(self._writing)
-            self._shift = 0.0  # of the clock of the machine, against that of the leases
+            self._shift = Offset()  # of the clock of the machine, against that of the leases
             (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
             self._reading = opened.enter_context(contextlib.closing(_connect(self.path)))
             self._renewing = opened.enter_context(contextlib.closing(_connect(self.path)))
@@ -339,10 +337,7 @@ class SQLiteLog(EventLog):
 
     def _set_by(self) -> float:
         """By how much the clock of the machine is ahead of that of the leases."""
-        shift = time.time() - self._now()
-        if abs(shift - self._shift) > TOLERANCE:
-            self._shift = shift
-        return self._shift
+        return self._shift.measured(time.time() - self._now())
 
     def _shown(self, row: StoredRow) -> StoredRow:
         """A run with the end of its lease by the clock of the machine."""

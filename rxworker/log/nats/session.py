@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
 from rxworker.log.base import no_run
 from rxworker.log.format import Entry
+from rxworker.log.leases import Offset
 from rxworker.log.nats.connection import EXPECTED, NOT_FOUND, TAKEN, ApiError, Connection, SequenceError, Stored
 from rxworker.log.nats.format import (
     FORMAT,
@@ -61,8 +62,7 @@ class ServerClock:
     """
 
     def __init__(self) -> None:
-        self._offset = 0.0
-        self._to_wall = 0.0
+        self._offset, self._to_wall = Offset(), Offset()
         self._measured = float("-inf")
 
     @property
@@ -78,21 +78,16 @@ class ServerClock:
             requested: The monotonic time of the request.
         """
         now = time.monotonic()
-        offset = server - (requested + now) / 2
-        if abs(offset - self._offset) > 0.02 + (now - requested) / 2:
-            self._offset = offset
+        self._offset.measured(server - (requested + now) / 2, 0.02 + (now - requested) / 2)
         self._measured = now
 
     def now(self) -> float:
         """The time of the servers."""
-        return time.monotonic() + self._offset
+        return time.monotonic() + self._offset.seconds
 
     def wall(self, server: float) -> float:
         """A time of the servers by the clock of this machine, which may have been set."""
-        to_wall = time.time() - self.now()
-        if abs(to_wall - self._to_wall) > 0.02:
-            self._to_wall = to_wall
-        return server + self._to_wall if server else 0.0
+        return server + self._to_wall.measured(time.time() - self.now(), 0.02) if server else 0.0
 
 
 def lease_end(run: Owner | Listed, claimed: float, beat: tuple[float, Beat] | None) -> float:
