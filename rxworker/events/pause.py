@@ -5,7 +5,7 @@ The same value is in the record of the pause, in the result of the run, and in t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, final
 
 from msgspec import Struct
 
@@ -75,6 +75,7 @@ class Begun(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     reply: Reply | None = None
 
 
+@final
 class PausedCall(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A tool call that waits to run.
 

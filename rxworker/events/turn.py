@@ -8,7 +8,7 @@ be part of a cycle. The garbage collector does not track them (``gc=False``): re
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, final
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -97,6 +97,7 @@ class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
     delay: float = 0.0
 
 
+@final
 class ToolStart(Struct, frozen=True, tag="tool_start", omit_defaults=True, gc=False):
     """A tool starts to run.
 
@@ -123,6 +124,7 @@ class ToolProgress(Struct, frozen=True, tag="tool_progress", omit_defaults=True)
     place: int = 0
 
 
+@final
 class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=False):
     """A tool has run, was skipped, or was stopped. It is emitted as soon as the call ends.
 

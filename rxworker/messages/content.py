@@ -11,7 +11,7 @@ import mimetypes
 import os
 import re
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, final
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -71,6 +71,7 @@ class Refusal(ContentBlock, frozen=True, tag="refusal"):
     echo: JsonObject | None = None
 
 
+@final
 class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
     """A request of the model to run a tool.
 

@@ -20,7 +20,7 @@ from rxworker.messages.content import (
 from rxworker.messages.message import Message
 
 # What only an answer of a model can have.
-OF_AN_ANSWER = (Thinking, ToolCall, ServerToolCall, ServerToolResult)
+OF_AN_ANSWER: frozenset[type[object]] = frozenset({Thinking, ToolCall, ServerToolCall, ServerToolResult})
 
 
 def is_blank(message: Message) -> bool:
@@ -98,4 +98,4 @@ def is_stray(block: Content, role: str) -> bool:
     """
     if role == "assistant":
         return isinstance(block, ToolResult)
-    return isinstance(block, OF_AN_ANSWER) or (role == "system" and isinstance(block, ToolResult))
+    return type(block) in OF_AN_ANSWER or (role == "system" and isinstance(block, ToolResult))

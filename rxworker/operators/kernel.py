@@ -440,9 +440,10 @@ class Stage(Observable[A]):
                 except TypeError:
                     expect_operator(operator)
                     raise
-                if isinstance(result, Stage) and result.timing is not None:
+                found = getattr(result, "timing", ...)  # of a `Stage`; its class is abstract: see `connect`
+                if found is not None and found is not ...:
                     continue  # else it is of several operators, with one of another library among them
-                if not isinstance(result, Observable):
+                if found is ... and not isinstance(result, Observable):
                     if inspect.iscoroutine(result):
                         result.close()
                     expect_operator(operator)

@@ -133,7 +133,7 @@ def check_role(message: Message) -> None:
     if message.role != "user":
         return
     for block in message.content:
-        if isinstance(block, OF_AN_ANSWER):
+        if type(block) in OF_AN_ANSWER:
             raise LocalProtocolError(
                 f"{type(block).__name__} cannot be in a user's message, since only a model produces it; "
                 "put it in a message of the assistant, or call rxworker.messages.repair, which leaves it out"

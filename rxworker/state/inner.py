@@ -49,7 +49,7 @@ def step_tools(
         counts[tool] = counts.get(tool, 0) + 1
     ended: list[ToolStop] = []
     for event in events:
-        if isinstance(event, ToolStart):
+        if type(event) is ToolStart:
             tool = path, event.place, event.call.id
             counts[tool] = counts.get(tool, 0) + 1
         elif counts.get(tool := (path, event.place, event.call_id), 0):

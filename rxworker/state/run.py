@@ -372,7 +372,7 @@ def _tool_events(state: RunState, events: Sequence[ToolStart | ToolStop]) -> Run
     state = _count_tools(state, state.path, events)
     calls, by_id, started = [*state.calls], dict[str, list[int]](), 0
     for event in events:
-        if isinstance(event, ToolStart):
+        if type(event) is ToolStart:
             started += 1
             at = find_call(calls, event.place, event.call.id, by_id)
             each = CallState(event.place, event.call, "running")

@@ -7,7 +7,7 @@ same pipe, in their order.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from rxworker.messages import ToolResult
 from rxworker.tools.base import Tool
 
 
+@final
 class FinishedCall(Struct, frozen=True):
     """A call whose result is known: its tool has run, or a hook or a person has given the result.
 
@@ -41,6 +42,7 @@ class FinishedCall(Struct, frozen=True):
         return self.paused.place
 
 
+@final
 class PendingCall(Struct, frozen=True):
     """A call that waits for a decision, or for a client that runs it.
 
@@ -57,6 +59,7 @@ class PendingCall(Struct, frozen=True):
     is_required: bool = False
 
 
+@final
 class FinishedCalls(Struct, frozen=True):
     """A hook has finished the run with these calls: those that have not begun are not run.
 
@@ -69,6 +72,7 @@ class FinishedCalls(Struct, frozen=True):
     point: str
 
 
+@final
 class PausedCalls(Struct, frozen=True):
     """The application pauses the run before these calls, also where all of them have their results.
 

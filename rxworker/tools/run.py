@@ -161,9 +161,9 @@ class RunningCall:
     def report(self, event: ToolEvent) -> None:
         """Emit an event, unless the call is not wanted any more."""
         if self.is_wanted:
-            if isinstance(event, ToolStart):
+            if type(event) is ToolStart:
                 self.has_started = self.is_running = True
-            elif isinstance(event, ToolStop):
+            elif type(event) is ToolStop:
                 self.is_running = False
             self.emit(event)
 
@@ -433,7 +433,10 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         else:
             try:
                 value = await attempts(tool, policy, running, task=task, own_task=own_task)
-                content, is_error = (value.content, value.is_error) if isinstance(value, ToolResult) else (value, False)
+                if isinstance(value, str) or not isinstance(value, ToolResult):
+                    content, is_error = value, False
+                else:
+                    content, is_error = value.content, value.is_error
             except ToolError as error:
                 logger.debug(
                     "tool %s, call %s: %s",
@@ -455,7 +458,7 @@ async def run_at(limiter: Limiter, toolbox: Toolbox, running: RunningCall, *, ow
         result = ToolResult(call.id, content, is_error, call.name)
         # Of a call that is cancelled, the one that cancels it reports the end.
         if task is None or task.cancelling() <= cancels:
-            running.report(ToolStop(result, loop.time() - began, call.id, place, is_error))
+            running.report(ToolStop(result, loop.time() - began, call.id, place, is_error, call.name))
         return FinishedCall(running.each, result, running.tool)
     finally:
         limiter.leave()
@@ -647,9 +650,9 @@ class _Row(Following[ToolCall | CallItem, CallItem]):
 
     def take(self, item: ToolCall | CallItem) -> None:
         """Begin a call; pass everything else on."""
-        if isinstance(item, ToolCall):
+        if type(item) is ToolCall:
             item = self._placed(item)
-        if isinstance(item, PausedCall):
+        if type(item) is PausedCall:
             running = self._calls.take(item, self._emit)
             self._row.append(running)
             running.task.add_done_callback(partial(self._on_done, running))

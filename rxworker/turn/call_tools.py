@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from operator import attrgetter
 from typing import TypeAlias, TypeVar
@@ -221,14 +222,17 @@ def _hook_scope(context: RunContext, scope: TurnScope) -> HookScope:
 
 def _start_task(context: RunContext, work: Coroutine[object, None, A]) -> asyncio.Task[A]:
     """Start the task of a call: what it requests is counted as that of a tool, and a pipe in it is not of the run."""
-    account, pressure = ACCOUNT.set(RunAccount(context, "tool")), PRESSURE.set(None)
-    given = GIVEN_CALLS.set(NO_CALLS)
-    try:
-        return asyncio.get_running_loop().create_task(work)
-    finally:
-        GIVEN_CALLS.reset(given)
-        PRESSURE.reset(pressure)
-        ACCOUNT.reset(account)
+    of_call = copy_context()
+    of_call.run(_begin_call, context)
+    return asyncio.get_running_loop().create_task(work, context=of_call)
+
+
+def _begin_call(context: RunContext) -> None:
+    ACCOUNT.set(RunAccount(context, "tool"))
+    if PRESSURE.get() is not None:  # to set a variable costs ten times as much as to read it
+        PRESSURE.set(None)
+    if GIVEN_CALLS.get() is not NO_CALLS:
+        GIVEN_CALLS.set(NO_CALLS)
 
 
 def _early_of(context: RunContext, scope: TurnScope) -> RunningCalls:
@@ -385,15 +389,15 @@ class _Settle(Following[CallItem, Event]):
 
     def take(self, item: CallItem) -> None:
         """Collect the calls, and pass the events on."""
-        if isinstance(item, FinishedCall):
+        if type(item) is FinishedCall:
             self._results[item.paused.place] = item.result
-        elif isinstance(item, PendingCall):
+        elif type(item) is PendingCall:
             self._waiting.append(item)
-        elif isinstance(item, PausedCalls):
+        elif type(item) is PausedCalls:
             self._by_caller = True
-        elif isinstance(item, FinishedCalls):
+        elif type(item) is FinishedCalls:
             _finish(self._context, self._scope, item)
-        elif not isinstance(item, PausedCall):
+        elif type(item) is not PausedCall:
             self._emit(item)
 
     def finish(self) -> None:

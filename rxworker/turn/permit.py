@@ -208,14 +208,14 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
 
     def take(self, item: ToolCall | CallItem) -> None:
         """Collect a call, with its arguments decoded; pass everything else on."""
-        if isinstance(item, ToolCall):
+        if type(item) is ToolCall:
             item = PausedCall(self._next, item)
-        paused = item.paused if isinstance(item, FinishedCall | PendingCall) else item
-        if isinstance(paused, PausedCall):
-            self._next = max(self._next, paused.place + 1)
-        if not isinstance(item, PausedCall):
+        if type(item) is not PausedCall:
+            if type(item) is FinishedCall or type(item) is PendingCall:
+                self._next = max(self._next, item.paused.place + 1)
             self._emit(item)
             return
+        self._next = max(self._next, item.place + 1)
         call, tool = item.call, self._toolbox.get(item.call.name)
         try:
             given = None if tool is None else decode_arguments(call.input, tool.meta)
@@ -413,17 +413,18 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
 
     def take(self, item: CallItem) -> None:
         """Collect a result that hooks may change, and take it out of the end of its call; pass everything else on."""
-        if isinstance(item, FinishedCall) and not item.is_final:
-            self._taken.append(item)
-            return
-        if isinstance(item, FinishedCall):
+        if type(item) is FinishedCall:
+            if not item.is_final:
+                self._taken.append(item)
+                return
             self._apart.add(item.paused.place)
-        elif isinstance(item, ToolStop) and item.place not in self._apart:
-            event = shown(self._hooks, item, self._scope.hold)
-            if event is not item:
-                self._held.add(event.place)
-            item = event
-        elif isinstance(item, PendingCall) and item.hook == QUESTION:
+        elif type(item) is ToolStop:
+            if item.place not in self._apart:
+                event = shown(self._hooks, item, self._scope.hold)
+                if event is not item:
+                    self._held.add(event.place)
+                item = event
+        elif type(item) is PendingCall and item.hook == QUESTION:
             item = _spared(self._hooks, item)  # the hooks have agreed to it before the question
         self._emit(item)
 
