@@ -33,22 +33,24 @@ def observe(drawing: str, until: str = "") -> list[object]:
     return list(test.observe(source.pipe(coalesce(4.0, test.scheduler)), until=until))
 
 
-def test_deltas_of_a_moment_become_one() -> None:
-    assert observe("-a-b-------|") == Marbles().expected("-----B-----|", EVENTS)
-    assert observe("-a-b-c-----|") == Marbles().expected("-----A-----|", EVENTS)
-
-
-def test_a_lifecycle_event_lets_out_what_is_held_and_passes_at_once() -> None:
-    assert observe("-a-b-e-----|") == Marbles().expected("-----(B,e)-|", EVENTS)
-    assert observe("-s-u-------|") == Marbles().expected("-s-u-------|", EVENTS)
-
-
-def test_completion_lets_out_what_is_held() -> None:
-    assert observe("-a-b-|") == Marbles().expected("-----(B,|)", EVENTS)
-
-
-def test_an_error_lets_out_what_is_held() -> None:
-    assert observe("-a-b-#") == Marbles().expected("-----(B,#)", EVENTS)
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        # deltas of a moment become one
+        ("-a-b-------|", "-----B-----|"),
+        ("-a-b-c-----|", "-----A-----|"),
+        # the moment begins with the first delta and does not grow
+        ("-a--b--c-----|", "-----B-----c-|"),
+        # a lifecycle event lets out what is held, and passes at once
+        ("-a-b-e-----|", "-----(B,e)-|"),
+        ("-s-u-------|", "-s-u-------|"),
+        # the end lets out what is held
+        ("-a-b-|", "-----(B,|)"),
+        ("-a-b-#", "-----(B,#)"),
+    ],
+)
+def test_deltas_of_a_moment_become_one_and_nothing_waits_for_longer(source: str, expected: str) -> None:
+    assert observe(source) == Marbles().expected(expected, EVENTS)
 
 
 def test_blocks_keep_their_order() -> None:
@@ -57,10 +59,6 @@ def test_blocks_keep_their_order() -> None:
     seen = test.observe(source.pipe(coalesce(6.0, test.scheduler)))
     assert values_of(seen) == [EVENTS["a"], EVENTS["x"], EVENTS["b"]]
     assert {record.time for record in seen[:-1]} == {207}
-
-
-def test_the_moment_begins_with_the_first_delta_and_does_not_grow() -> None:
-    assert observe("-a--b--c-----|") == Marbles().expected("-----B-----c-|", EVENTS)
 
 
 def test_what_is_held_is_dropped_with_the_subscription() -> None:

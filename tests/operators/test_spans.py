@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import of
@@ -45,28 +46,23 @@ def seconds_of(*records: Record) -> list[float]:
 ASK, SAY = AttemptStart(), TextDelta(0, "")
 
 
-def test_the_first_end_behind_a_begin_counts() -> None:
-    assert seconds_of(record(1, ASK), record(3, SAY), record(4, SAY)) == [2]
+INNER = [record(1, ASK), record(2, ASK, "c"), record(3, ASK, run_id="s")]
+# What the records are, and the seconds of the spans.
+STORIES: dict[str, tuple[list[Record], list[float]]] = {
+    "the first end behind a begin counts": ([record(1, ASK), record(3, SAY), record(4, SAY)], [2]),
+    "an end without a begin is nothing": ([record(1, SAY)], []),
+    "what begins again is measured from there": ([record(1, ASK), record(2, ASK), record(5, SAY)], [3]),
+    "runs and runs inside them are kept apart": (
+        [*INNER, record(10, SAY, run_id="s"), record(20, SAY, "c"), record(30, SAY)],
+        [7, 18, 29],
+    ),
+}
 
 
-def test_an_end_without_a_begin_is_nothing() -> None:
-    assert seconds_of(record(1, SAY)) == []
-
-
-def test_what_begins_again_is_measured_from_there() -> None:
-    assert seconds_of(record(1, ASK), record(2, ASK), record(5, SAY)) == [3]
-
-
-def test_runs_and_runs_inside_them_are_kept_apart() -> None:
-    records = [
-        record(1, ASK),
-        record(2, ASK, "c"),
-        record(3, ASK, run_id="s"),
-        record(10, SAY, run_id="s"),
-        record(20, SAY, "c"),
-        record(30, SAY),
-    ]
-    assert seconds_of(*records) == [7, 18, 29]
+@pytest.mark.parametrize("name", STORIES)
+def test_a_span_is_from_a_begin_to_the_first_end_behind_it(name: str) -> None:
+    records, seconds = STORIES[name]
+    assert seconds_of(*records) == seconds
 
 
 def test_what_is_open_when_its_run_ends_is_dropped() -> None:

@@ -41,6 +41,8 @@ from rxworker.operators.kernel import Source
 from rxworker.testing.marbles import Marbles
 from rxworker.timeline import (
     TEXT_BLOCK,
+    THINKING_BLOCK,
+    TOOL_USE_BLOCK,
     Kind,
     TextBlockAbort,
     TextBlockEvent,
@@ -118,68 +120,70 @@ def test_the_scope_of_a_meta_handler_lives_from_its_registration_on() -> None:
     assert handler.scopes == [[Usage(1), Usage(2)]]
 
 
-def test_text_blocks_have_typed_events_and_a_scope_each() -> None:
+REASON = StopReason(StopKind.END_TURN)
+AGAIN = "another block has started at its index"
+# The kind, the events, and the events of each scope of its handler.
+BLOCKS: dict[str, tuple[Kind[Any], list[Event], list[list[object]]]] = {
+    "text": (
+        TEXT_BLOCK,
+        [BlockStart(0, T.TEXT), TextDelta(0, "a"), CitationDelta(0, {}), BlockStop(0, T.TEXT, REASON)],
+        [[TextBlockStart(0), TextDelta(0, "a"), CitationDelta(0, {}), TextBlockStop(0, REASON)]],
+    ),
+    "thinking": (
+        THINKING_BLOCK,
+        [BlockStart(0, T.THINKING), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), BlockStop(0, T.THINKING)],
+        [[ThinkingBlockStart(0), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), ThinkingBlockStop(0)]],
+    ),
+    "a call": (
+        TOOL_USE_BLOCK,
+        [BlockStart(0, T.TOOL_USE, LOOK), InputJsonDelta(0, "{}"), BlockStop(0, T.TOOL_USE)],
+        [[ToolUseBlockStart(0, "1", "look"), InputJsonDelta(0, "{}"), ToolUseBlockStop(0, "1", "look")]],
+    ),
+    "a call that is named at its end": (
+        TOOL_USE_BLOCK,
+        [InputJsonDelta(0, "{}"), BlockStop(0, T.TOOL_USE, metadata=LOOK)],
+        [[InputJsonDelta(0, "{}"), ToolUseBlockStop(0, "1", "look")]],
+    ),
+    "a text that is aborted": (
+        TEXT_BLOCK,
+        [BlockStart(0, T.TEXT), BlockAbort(0, T.TEXT, "cut")],
+        [[TextBlockStart(0), TextBlockAbort(0, "cut")]],
+    ),
+    "a thought that is aborted": (
+        THINKING_BLOCK,
+        [BlockStart(0, T.THINKING), BlockAbort(0, T.THINKING, "cut")],
+        [[ThinkingBlockStart(0), ThinkingBlockAbort(0, "cut")]],
+    ),
+    "a call that is aborted": (
+        TOOL_USE_BLOCK,
+        [BlockStart(0, T.TOOL_USE, LOOK), BlockAbort(0, T.TOOL_USE, "cut")],
+        [[ToolUseBlockStart(0, "1", "look"), ToolUseBlockAbort(0, "1", "look", "cut")]],
+    ),
+    "deltas without a start": (
+        TEXT_BLOCK,
+        [TextDelta(0, "a"), TextDelta(0, "b"), BlockStop(0, T.TEXT), TextDelta(0, "c")],
+        [[TextDelta(0, "a"), TextDelta(0, "b"), TextBlockStop(0)], [TextDelta(0, "c")]],
+    ),
+    "blocks that are open at once": (
+        TEXT_BLOCK,
+        [TextDelta(0, "a"), TextDelta(1, "x"), TextDelta(0, "b"), BlockStop(1, T.TEXT), TextDelta(0, "c")],
+        [[TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(0, "c")], [TextDelta(1, "x"), TextBlockStop(1)]],
+    ),
+    "a second start": (
+        TEXT_BLOCK,
+        [BlockStart(0, T.TEXT), BlockStart(0, T.TEXT)],
+        [[TextBlockStart(0), TextBlockAbort(0, AGAIN)], [TextBlockStart(0)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_handler_has_the_events_of_each_block_of_its_kind_in_a_scope(name: str) -> None:
+    kind, events, scopes = BLOCKS[name]
     timeline, handler = Timeline(), Counting()
-    timeline.on_text_block(handler)
-    reason = StopReason(StopKind.END_TURN)
-    play(
-        timeline,
-        BlockStart(0, T.TEXT),
-        TextDelta(0, "a"),
-        CitationDelta(0, {}),
-        BlockStop(0, T.TEXT, reason),
-        BlockStart(1, T.TEXT),
-        BlockAbort(1, T.TEXT, "cut"),
-    )
-    assert handler.scopes == [
-        [TextBlockStart(0), TextDelta(0, "a"), CitationDelta(0, {}), TextBlockStop(0, reason)],
-        [TextBlockStart(1), TextBlockAbort(1, "cut")],
-    ]
-
-
-def test_thinking_blocks_have_typed_events() -> None:
-    timeline, handler = Timeline(), Counting()
-    timeline.on_thinking_block(handler)
-    play(
-        timeline,
-        BlockStart(0, T.THINKING),
-        ThinkingDelta(0, "hm"),
-        SignatureDelta(0, "s"),
-        BlockStop(0, T.THINKING),
-        BlockStart(1, T.THINKING),
-        BlockAbort(1, T.THINKING, "cut"),
-    )
-    assert handler.scopes == [
-        [ThinkingBlockStart(0), ThinkingDelta(0, "hm"), SignatureDelta(0, "s"), ThinkingBlockStop(0)],
-        [ThinkingBlockStart(1), ThinkingBlockAbort(1, "cut")],
-    ]
-
-
-def test_start_and_stop_of_a_tool_call_carry_its_id_and_name() -> None:
-    timeline, handler = Timeline(), Counting()
-    timeline.on_tool_use_block(handler)
-    play(
-        timeline,
-        BlockStart(0, T.TOOL_USE, LOOK),
-        InputJsonDelta(0, "{}"),
-        BlockStop(0, T.TOOL_USE),
-        InputJsonDelta(1, "{}"),
-        BlockStop(1, T.TOOL_USE, metadata=LOOK),
-        BlockStart(2, T.TOOL_USE, LOOK),
-        BlockAbort(2, T.TOOL_USE, "cut"),
-    )
-    assert handler.scopes == [
-        [ToolUseBlockStart(0, "1", "look"), InputJsonDelta(0, "{}"), ToolUseBlockStop(0, "1", "look")],
-        [InputJsonDelta(1, "{}"), ToolUseBlockStop(1, "1", "look")],
-        [ToolUseBlockStart(2, "1", "look"), ToolUseBlockAbort(2, "1", "look", "cut")],
-    ]
-
-
-def test_a_delta_without_a_start_opens_its_block_and_its_scope() -> None:
-    timeline, handler = Timeline(), Counting()
-    timeline.on_text_block(handler)
-    play(timeline, TextDelta(0, "a"), TextDelta(0, "b"), BlockStop(0, T.TEXT), TextDelta(0, "c"))
-    assert handler.scopes == [[TextDelta(0, "a"), TextDelta(0, "b"), TextBlockStop(0)], [TextDelta(0, "c")]]
+    timeline.on(kind, handler)
+    play(timeline, *events)
+    assert handler.scopes == scopes
 
 
 def test_a_handler_sees_only_the_deltas_of_its_kind() -> None:
@@ -206,31 +210,11 @@ def test_other_blocks_and_events_concern_no_handler() -> None:
     assert seen == []
 
 
-def test_blocks_that_are_open_at_once_are_kept_apart() -> None:
-    timeline, handler = Timeline(), Counting()
-    timeline.on_text_block(handler)
-    play(timeline, TextDelta(0, "a"), TextDelta(1, "x"), TextDelta(0, "b"), BlockStop(1, T.TEXT))
-    play(timeline, TextDelta(0, "c"))
-    assert handler.scopes == [
-        [TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(0, "c")],
-        [TextDelta(1, "x"), TextBlockStop(1)],
-    ]
-
-
-def test_a_second_start_begins_a_new_scope() -> None:
-    timeline, handler = Timeline(), Counting()
-    timeline.on_text_block(handler)
-    play(timeline, BlockStart(0, T.TEXT), BlockStart(0, T.TEXT))
-    aborted = TextBlockAbort(0, "another block has started at its index")
-    assert handler.scopes == [[TextBlockStart(0), aborted], [TextBlockStart(0)]]
-
-
 def test_a_second_start_of_another_type_aborts_the_first_block_for_its_handlers() -> None:
     timeline = Timeline()
     seen = everything(timeline)
     play(timeline, TextDelta(0, "a"), BlockStart(0, T.THINKING), ThinkingDelta(0, "b"))
-    aborted = TextBlockAbort(0, "another block has started at its index")
-    assert seen == [TextDelta(0, "a"), aborted, ThinkingBlockStart(0), ThinkingDelta(0, "b")]
+    assert seen == [TextDelta(0, "a"), TextBlockAbort(0, AGAIN), ThinkingBlockStart(0), ThinkingDelta(0, "b")]
 
 
 @pytest.mark.parametrize("value", ["x", None, 3, Record(1, "r", 1, 1, 0.0, TextDelta(0, "a"))])
