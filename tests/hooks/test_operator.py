@@ -121,6 +121,15 @@ async def test_anything_else_is_an_error(made: Callable[[Operator], Any], items:
         await ask("before_tool_call", made(emitting(*items)), name="gate", on_failure="continue")
 
 
+@pytest.mark.parametrize("reason", ["Not here.", None])
+async def test_what_is_dropped_gives_the_reason(reason: str | None) -> None:
+    def never(context: ToolCallContext) -> bool:
+        return False
+
+    refuse = from_operator(ops.filter(never), reason=reason)
+    assert await ask("before_tool_call", refuse) == Skip(reason or "This call was not allowed.")
+
+
 async def test_another_context_is_an_error() -> None:
     def other(_: object) -> HookContext:
         return call_context("read")
