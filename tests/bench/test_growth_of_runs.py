@@ -204,25 +204,16 @@ def hub_task(items: int, watchers: int, *, late: int = 0) -> Task:
     return work
 
 
-def test_a_hub_with_more_records(assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return hub_task(n, 5)
-
-    assert_linear(prepare, 1024)
-
-
-def test_a_hub_with_more_watchers(assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return hub_task(200, n)
-
-    assert_linear(prepare, 20)
+HUBS: dict[str, tuple[Callable[[int], Task], int]] = {
+    "more records": (lambda n: hub_task(n, 5), 1024),
+    "more watchers": (lambda n: hub_task(200, n), 20),
+    "more watchers that come late": (lambda n: hub_task(200, 1, late=n), 20),
+}
 
 
-def test_a_hub_with_more_watchers_that_come_late(assert_linear: AssertLinear) -> None:
-    def prepare(n: int) -> Task:
-        return hub_task(200, 1, late=n)
-
-    assert_linear(prepare, 20)
+@pytest.mark.parametrize("name", HUBS)
+def test_a_hub_with(name: str, assert_linear: AssertLinear) -> None:
+    assert_linear(*HUBS[name])
 
 
 DELIVERIES = pytest.mark.parametrize("delivery", [Reliable(), Coalesce(), Latest(), DropOldest(limit=16)], ids=str)

@@ -129,11 +129,6 @@ def test_the_message_of_the_service_behind_openrouter_is_kept(raw: str, says: st
     assert (told.kind, told.code) == (kind, code)
 
 
-def test_html_is_shown_as_its_text() -> None:
-    body = b"<html><style>b{}</style><h1>Bad\n Gateway</h1></html>"
-    assert "HTTP 502: Bad Gateway - " in OpenAIChat("m").error(502, {}, body).message
-
-
 def test_the_headers_decide_about_the_retry() -> None:
     body = b'{"type":"error","error":{"type":"api_error","message":"no"},"request_id":"req_1"}'
     error = Anthropic("m").error(500, {"X-Should-Retry": "false", "Retry-After": "7"}, body)

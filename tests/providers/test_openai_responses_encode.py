@@ -211,22 +211,6 @@ def test_an_item_of_the_users_own_is_sent_as_it_is() -> None:
 # --- what goes back
 
 
-def test_the_items_of_an_answer_go_back_as_they_came_and_in_their_order() -> None:
-    search: JsonObject = {"type": "web_search_call", "id": "ws", "action": {"query": "x"}}
-    found: JsonObject = {"type": "tool_search_output", "tools": []}
-    shell: JsonObject = {"type": "shell_call", "call_id": "s"}
-    call = called('{ "at": "sky" }', caller={"type": "program"}, status="completed")
-    answer = own(
-        OpaqueBlock("shell_call", echo(shell, 3)),
-        Thinking("", None, echo(thought())),
-        ServerToolCall("ws", "web_search_call", None, echo(search, 1)),
-        ServerToolResult("", "tool_search_output", echo(found, 2)),
-        Text("I look.", (), echo(said("I look.", phase="commentary"), 4)),
-        ToolCall("call_1", "look", {"at": "sky"}, echo(call, 5)),
-    )
-    assert items(answer) == [thought(), search, found, shell, said("I look.", phase="commentary"), call]
-
-
 def test_the_parts_of_an_item_are_put_together() -> None:
     summary: list[Any] = [{"type": "summary_text", "text": text} for text in ("one", "two")]
     item = said("yes", "no")

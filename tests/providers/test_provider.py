@@ -62,8 +62,16 @@ def test_the_address_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "base_url",
     [
-        *("localhost:8080", "127.0.0.1:8080", "nonsense", "ftp://h", "http://", "http://[", "http:///v1"),
-        *("http://h:99999", "http://a b", "http://h/\n", "https://日本"),
+        "localhost:8080",
+        "nonsense",
+        "ftp://h",
+        "http://",
+        "http://[",
+        "http:///v1",
+        "http://h:99999",
+        "http://a b",
+        "http://h/\n",
+        "https://日本",
     ],
 )
 def test_a_bad_address_is_refused(base_url: str) -> None:

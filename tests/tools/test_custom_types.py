@@ -20,7 +20,7 @@ from typing_extensions import TypeAliasType
 from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import ToolCall
-from rxworker.testing import ScriptedModel, call
+from rxworker.testing import ScriptedModel
 from rxworker.tools import Toolbox, ToolContext
 from rxworker.tools.inline import check_schema
 from rxworker.tools.run import run_call
@@ -420,21 +420,6 @@ def test_an_output_without_a_schema_is_refused_without_talk_of_hooks(type_: Any,
     assert "schema_hook" not in str(caught.value)
 
 
-async def test_a_model_with_validators_of_its_own_reports_them() -> None:
-    class Even(BaseModel):
-        number: int
-
-        @pydantic.field_validator("number")
-        @classmethod
-        def check(cls, value: int) -> int:
-            if value % 2:
-                raise ValueError("it is odd")
-            return value
-
-    error = await refused(Even, '{"number": 3}')
-    assert (error.path, "it is odd" in error.message) == ("$.it.number", True)
-
-
 async def test_a_validator_that_breaks_is_an_error_that_the_model_reads() -> None:
     class Broken(BaseModel):
         number: int
@@ -450,18 +435,3 @@ async def test_a_validator_that_breaks_is_an_error_that_the_model_reads() -> Non
     result = await run_call(Toolbox([go]), ToolCall("1", "go", {"it": {"number": 1}}))
     assert result.is_error
     assert "gone" in result.text
-
-
-async def test_a_worker_calls_a_tool_with_a_model() -> None:
-    @tool
-    async def book(trip: Trip) -> Place:
-        """Book a trip."""
-        return trip.start
-
-    calls = call("book", trip={"start": {"city": "Oslo"}}) + call("book", trip={})
-    result = await Worker(ScriptedModel([calls, "Done."]), tools=[book]).run("book")
-    first, second = result.conversation.messages[2].tool_results
-    assert first.text == '{"city":"Oslo","height":0,"unit":"celsius"}'
-    assert second.text == (
-        "The call was not run, invalid arguments at $.trip.start: Field required. Correct the arguments and call again."
-    )

@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from reactivex import operators as ops
 
-from rxworker import Worker
 from rxworker.errors import RxWorkerError
-from rxworker.events import Record
 from rxworker.providers import Provider
 from rxworker.testing import ReplayServer, ServedResponse, cut, say
 from rxworker.testing.server import AnswerLike
@@ -79,23 +77,3 @@ async def test_no_error_of_the_connection_shows_the_key(
     with pytest.raises(RxWorkerError) as caught:
         await client.stream("hi").pipe(ops.to_list())
     assert SECRET not in shown(caught.value)
-
-
-async def test_no_record_of_a_run_shows_the_key(make_provider: MakeProvider, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    refused = ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}})
-    async with ReplayServer(["Hello", refused]) as server:
-        worker = Worker(make_provider(server.base_url))
-        records: list[Record] = []
-        said: list[str] = []
-        for _ in range(2):
-            run = worker.run("hi")
-            run.subscribe(records.append, lambda _: None)
-            try:
-                await run
-            except RxWorkerError as error:
-                said.append(f"{error} {error!r}")
-    assert records
-    assert said
-    assert SECRET not in f"{records!r} {worker!r} {said}"
-    assert SECRET not in caplog.text
