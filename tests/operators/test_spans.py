@@ -49,7 +49,7 @@ ASK, SAY = AttemptStart(), TextDelta(0, "")
 INNER = [record(1, ASK), record(2, ASK, "c"), record(3, ASK, run_id="s")]
 # What the records are, and the seconds of the spans.
 STORIES: dict[str, tuple[list[Record], list[float]]] = {
-    "the first end behind a begin counts": ([record(1, ASK), record(3, SAY), record(4, SAY)], [2]),
+    "the first end after a begin counts": ([record(1, ASK), record(3, SAY), record(4, SAY)], [2]),
     "an end without a begin is nothing": ([record(1, SAY)], []),
     "what begins again is measured from there": ([record(1, ASK), record(2, ASK), record(5, SAY)], [3]),
     "runs and runs inside them are kept apart": (
@@ -60,7 +60,7 @@ STORIES: dict[str, tuple[list[Record], list[float]]] = {
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_a_span_is_from_a_begin_to_the_first_end_behind_it(name: str) -> None:
+def test_a_span_is_from_a_begin_to_the_first_end_after_it(name: str) -> None:
     records, seconds = STORIES[name]
     assert seconds_of(*records) == seconds
 
