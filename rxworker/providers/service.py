@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from operator import is_
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 
+import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, ProviderError
@@ -38,7 +39,7 @@ from rxworker.messages.usage import Usage
 from rxworker.providers.base import Authorize, HttpRequest, Options, Request, ResponseDecoder, hidden_url, is_secret
 from rxworker.providers.batch_decoder import BatchDecoder, FrameDecoder
 from rxworker.providers.content import with_schema
-from rxworker.providers.encode_cache import Remembered
+from rxworker.providers.encode_cache import Body, Remembered
 from rxworker.providers.endpoint import (
     Host,
     base_address,
@@ -130,6 +131,7 @@ class Service(ABC):
     _vendors: tuple[str, ...] = ()  # whose settings its protocol has
     _own_headers: ClassVar[Mapping[str, str]] = {}  # which those that are given replace
     _room: int | None = None  # what is sent where the options have no maximum
+    _encode: ClassVar[Callable[[str, Draft], Body]]
     _frame_decoder: ClassVar[type[FrameDecoder[SseFrame]]]
     _numbers: ClassVar[Callable[[JsonObject], Sequence[int | None]]]
 
@@ -352,9 +354,9 @@ class Service(ABC):
 
         return lambda request: keyed(request, given())
 
-    @abstractmethod
     def _body(self, request: Draft) -> bytes:
         """The JSON of a request."""
+        return msgspec.json.encode(type(self)._encode(self.model, request))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -15,6 +15,7 @@ the last record.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from msgspec import Struct, field
@@ -176,6 +177,7 @@ class _Scope(Struct):
     tools: dict[tuple[int, str], _Tool] = field(default_factory=dict[tuple[int, str], _Tool])
 
 
+@dataclass(eq=False)
 class RunSpans(abc.ObserverBase[events.Record]):
     """The observer of one run.
 
@@ -190,34 +192,26 @@ class RunSpans(abc.ObserverBase[events.Record]):
         ended: Called when the run has ended.
     """
 
-    def __init__(
-        self,
-        run: Run[object],
-        tracer: Tracer,
-        names: Names,
-        instruments: Instruments,
-        recorder: Recorder | None,
-        parent: contexts.Context,
-        links: Sequence[Link],
-        ended: Callable[[], object],
-    ) -> None:
+    run: InitVar[Run[object]]
+    tracer: Tracer
+    names: Names
+    instruments: Instruments
+    recorder: Recorder | None
+    parent: contexts.Context
+    links: Sequence[Link]
+    ended: Callable[[], object]
+
+    def __post_init__(self, run: Run[object]) -> None:
         self._id = run.id
         session = session_of(run)
         self._worker, self._name = session.worker, session.name
         conversation = session.run_labels.get(CONVERSATION)
-        self._common: Attributes = {names.conversation: conversation} if conversation else {}
-        self._tracer = tracer
-        self._names = names
-        self._instruments = instruments
-        self._recorder = recorder
-        self._parent = parent
-        self._links = links
-        self._ended = ended
+        self._common: Attributes = {self.names.conversation: conversation} if conversation else {}
         self._is_live = False
         self._has_tracer = True
         self._last = 0.0
         self._scopes: dict[tuple[str, ...], _Scope] = {}
-        self._seed = run.state if recorder is not None and run.first_seq > 1 else RunState()
+        self._seed = run.state if self.recorder is not None and run.first_seq > 1 else RunState()
 
     def begin(self, run: Run[object]) -> None:
         """Take the records so far, and from then on each record within the task that emits it."""
@@ -236,7 +230,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             if kind in _BEGINNINGS:
                 self._begin_scope(record, event)
             return
-        if self._recorder is not None:
+        if self.recorder is not None:
             scope.state = fold_run((record,), scope.state)
         if kind in _DELTAS and (chat := scope.chat) is not None and chat.last != time:
             self._chunk(chat, time)
@@ -254,7 +248,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def _finish(self, failure: _Failure | None) -> None:
         """End what is open, the innermost first."""
-        self._ended()
+        self.ended()
         for path in sorted(self._scopes, key=len, reverse=True):
             self._end_scope(path, self._scopes[path], failure)
 
@@ -268,7 +262,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
     def _begin_scope(
         self, record: events.Record, event: events.RunStart | events.RunResume | events.RunRecover
     ) -> None:
-        path, names = record.path, self._names
+        path, names = record.path, self.names
         attributes: Attributes = {names.operation: "invoke_agent", **self._common}
         if path:
             outer = self._scopes.get(path[:-1])
@@ -279,7 +273,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             if call is not None:
                 name, parent = call.name, call.context
         else:
-            name, parent, links = self._name, self._parent, self._links
+            name, parent, links = self._name, self.parent, self.links
             model = self._worker.model
             attributes[names.provider] = PROVIDERS.get(model.name, model.name)
             attributes[names.request_model] = model.model
@@ -288,7 +282,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             attributes[names.agent_name] = name
         if isinstance(event, events.RunResume) and event.resumes:
             attributes[names.resumes] = event.resumes
-        span = self._tracer.start_span(
+        span = self.tracer.start_span(
             f"invoke_agent {name}" if name else "invoke_agent",
             parent,
             SpanKind.INTERNAL,
@@ -301,7 +295,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         metric: Attributes = {names.agent_name: name} if name else {}
         state = RunState(path=path) if path else self._seed
         scope = self._scopes[path] = _Scope(span, set_span_in_context(span), record.time, metric, state)
-        if self._recorder is not None:
+        if self.recorder is not None:
             scope.state = fold_run((record,), state)
             if not isinstance(event, events.RunRecover):
                 added = event.added if isinstance(event, events.RunStart) else 0
@@ -311,7 +305,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
 
     def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
         del self._scopes[path]
-        names, span, time = self._names, scope.span, self._last
+        names, span, time = self.names, scope.span, self._last
         self._end_tools(scope, time)
         if scope.chat is not None:
             self._end_chat(scope, scope.chat, time, failure or scope.chat.error)
@@ -324,20 +318,20 @@ class RunSpans(abc.ObserverBase[events.Record]):
                 ended[names.cause] = scope.abort.cause
             self._put_usage(ended, scope.usage)
             self._fail(span, ended, failure)
-            if self._recorder is not None and scope.status == "finished":
+            if self.recorder is not None and scope.status == "finished":
                 last = scope.state.conversation.last
                 if last is not None:
-                    ended[names.output_messages] = self._recorder.output(last, scope.state.stop_reason)
+                    ended[names.output_messages] = self.recorder.output(last, scope.state.stop_reason)
             span.set_attributes(ended)
         metric = scope.metric
         if failure is not None:
             metric = {**metric, names.error_type: failure.type}
-        self._instruments.agent.record(max(time - scope.began, 0.0), metric, scope.context)
+        self.instruments.agent.record(max(time - scope.began, 0.0), metric, scope.context)
         span.end(_ns(time))
 
     def _record_input(self, span: Span, conversation: Conversation, last: int | None = None) -> None:
         """Record the system prompt and the last messages of a conversation, or all."""
-        recorder, names = self._recorder, self._names
+        recorder, names = self.recorder, self.names
         if recorder is None or not span.is_recording():
             return
         if conversation.system:
@@ -378,7 +372,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
             contexts.attach(chat.context)
 
     def _begin_chat(self, scope: _Scope, record: events.Record, provider: str, model: str) -> _Chat:
-        names = self._names
+        names = self.names
         metric: Attributes = {names.operation: "chat", names.provider: PROVIDERS.get(provider, provider)}
         if model:
             metric[names.request_model] = model
@@ -399,10 +393,10 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if chat.first is None:
             chat.first = time
             seconds = max(time - chat.requested, 0.0)
-            self._instruments.first_chunk.record(seconds, chat.attributes, chat.context)
+            self.instruments.first_chunk.record(seconds, chat.attributes, chat.context)
         else:
             seconds = max(time - chat.last, 0.0)
-            self._instruments.per_chunk.record(seconds, chat.attributes, chat.context)
+            self.instruments.per_chunk.record(seconds, chat.attributes, chat.context)
         chat.last = time
 
     def _used(self, scope: _Scope, _: events.Record, event: events.Usage) -> None:
@@ -431,14 +425,14 @@ class RunSpans(abc.ObserverBase[events.Record]):
         chat = scope.chat
         about: Attributes = {"delay": event.delay, "attempt": record.attempt}
         if chat is not None and chat.error is not None:
-            about[self._names.error_type] = chat.error.type
+            about[self.names.error_type] = chat.error.type
         about["reason"] = _shown(event.reason)
         span = scope.span if chat is None else chat.span
         self._note(span, record, "rxworker.attempt.retract", about)
 
     def _end_chat(self, scope: _Scope, chat: _Chat, time: float, failure: _Failure | None) -> None:
         scope.chat = None
-        names, span = self._names, chat.span
+        names, span = self.names, chat.span
         if chat.model:
             chat.attributes = {**chat.attributes, names.response_model: chat.model}
         if span.is_recording():
@@ -460,20 +454,20 @@ class RunSpans(abc.ObserverBase[events.Record]):
                 ended["rxworker.attempts"] = chat.attempts
             self._put_usage(ended, chat.usage)
             self._fail(span, ended, failure)
-            if self._recorder is not None and failure is None:
+            if self.recorder is not None and failure is None:
                 last = scope.state.conversation.last
                 if last is not None and last.role == "assistant":
-                    ended[names.output_messages] = self._recorder.output(last, stop)
+                    ended[names.output_messages] = self.recorder.output(last, stop)
             span.set_attributes(ended)
         error_type = "" if failure is None else failure.type
         seconds = max(time - chat.began, 0.0)
-        self._instruments.chat(seconds, chat.usage, chat.attributes, error_type, chat.context)
+        self.instruments.chat(seconds, chat.usage, chat.attributes, error_type, chat.context)
         span.end(_ns(time))
 
     # Tools
 
     def _tool_started(self, scope: _Scope, record: events.Record, event: events.ToolStart) -> None:
-        names, call = self._names, event.call
+        names, call = self.names, event.call
         name = _safe(call.name)  # a model may call a tool by any name
         attributes: Attributes = {
             names.operation: "execute_tool",
@@ -485,8 +479,8 @@ class RunSpans(abc.ObserverBase[events.Record]):
         if known is not None:
             attributes[names.tool_description] = known.meta.description
         span, context = self._start(scope, record, f"execute_tool {name}", attributes)
-        if self._recorder is not None and names.tool_arguments and span.is_recording():
-            span.set_attribute(names.tool_arguments, self._recorder.arguments(call.input))
+        if self.recorder is not None and names.tool_arguments and span.is_recording():
+            span.set_attribute(names.tool_arguments, self.recorder.arguments(call.input))
         tool = scope.tools[event.place, call.id] = _Tool(span, context, record.time, name)
         if self._is_live:
             contexts.attach(tool.context)
@@ -495,7 +489,7 @@ class RunSpans(abc.ObserverBase[events.Record]):
         tool = scope.tools.get((event.place, event.call_id))
         if tool is None:
             return  # it has not run: a hook or a person refused it
-        if event.result is None and self._recorder is not None:
+        if event.result is None and self.recorder is not None:
             tool.stopped = record.time, event.is_error  # the hooks may change the result
             return
         del scope.tools[event.place, event.call_id]
@@ -510,16 +504,16 @@ class RunSpans(abc.ObserverBase[events.Record]):
             self._end_tool(tool, *tool.stopped, event.result.content)
 
     def _end_tool(self, tool: _Tool, time: float, is_error: bool, content: ResultContent | None) -> None:
-        names, span = self._names, tool.span
+        names, span = self.names, tool.span
         metric: Attributes = {names.operation: "execute_tool", names.tool_name: tool.name}
         if is_error:
             metric[names.error_type] = TOOL_ERROR
             span.set_attribute(names.error_type, TOOL_ERROR)
             span.set_status(_ERROR)
-        recorder = self._recorder
+        recorder = self.recorder
         if recorder is not None and content is not None and names.tool_result:
             span.set_attribute(names.tool_result, recorder.result(content))
-        self._instruments.tool.record(max(time - tool.began, 0.0), metric, tool.context)
+        self.instruments.tool.record(max(time - tool.began, 0.0), metric, tool.context)
         span.end(_ns(time))
 
     # Spans
@@ -535,14 +529,14 @@ class RunSpans(abc.ObserverBase[events.Record]):
         """A span in a run, and the context in which it is current."""
         if not self._has_tracer:
             return scope.span, scope.context
-        span = self._tracer.start_span(name, scope.context, kind, attributes, start_time=_ns(record.time))
+        span = self.tracer.start_span(name, scope.context, kind, attributes, start_time=_ns(record.time))
         return span, set_span_in_context(span)
 
     def _verdict(self, scope: _Scope, record: events.Record, event: events.HookVerdict) -> None:
         tool = next((tool for key, tool in scope.tools.items() if key[1] == event.call_id), None)
         about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
         if event.call_id is not None:
-            about[self._names.tool_call_id] = _safe(event.call_id)
+            about[self.names.tool_call_id] = _safe(event.call_id)
         span = scope.span if tool is None else tool.span
         self._note(span, record, "rxworker.hook.verdict", about)
 
@@ -570,14 +564,14 @@ class RunSpans(abc.ObserverBase[events.Record]):
     def _put_usage(self, attributes: Attributes, usage: events.Usage | None) -> None:
         if usage is None:
             return
-        for name, count in zip(self._names.usage, counts_of(usage), strict=False):
+        for name, count in zip(self.names.usage, counts_of(usage), strict=False):
             if count is not None:
                 attributes[name] = count
 
     def _fail(self, span: Span, attributes: Attributes, failure: _Failure | None) -> None:
         if failure is None:
             return
-        attributes[self._names.error_type] = failure.type
+        attributes[self.names.error_type] = failure.type
         if failure.is_error:
             span.set_status(SpanStatus(StatusCode.ERROR, _shown(failure.text)))
 

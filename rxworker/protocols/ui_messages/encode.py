@@ -17,7 +17,7 @@ from rxworker.messages import Json, JsonObject, StopKind
 from rxworker.protocols.common import DONE, Batches, RecordEncoder, data_line, interrupt_id, pump, scope_of, type_name
 from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns
+from rxworker.protocols.ui_messages.parts import CallParts, NestedRuns, source_part
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState, apply_change
 from rxworker.views import changes
@@ -185,11 +185,10 @@ class UiMessageEncoder(RecordEncoder[UiMessagePart]):
         if isinstance(event, events.SignatureDelta):
             self._signatures[change.block.id] = event.signature
             return
-        url, title = event.citation.get("url"), event.citation.get("title")
-        if isinstance(url, str):
+        source = source_part(event.citation, f"{change.block.id}.source.{self._sources + 1}")
+        if source is not None:
             self._sources += 1
-            name = f"{change.block.id}.source.{self._sources}"
-            yield wire.SourceUrl(name, url, title if isinstance(title, str) else None)
+            yield source
         else:
             yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
 

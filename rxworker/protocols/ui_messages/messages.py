@@ -41,7 +41,7 @@ from rxworker.protocols.common import (
     split_interrupt,
     tool_meta,
 )
-from rxworker.protocols.ui_messages.parts import file_part, output_of
+from rxworker.protocols.ui_messages.parts import file_part, output_of, source_part
 from rxworker.state.shared_state import checked_json
 from rxworker.views.scopes import NOT_RUN
 
@@ -351,13 +351,8 @@ class _History:
             case Text(text=text, citations=citations):
                 yield {"type": "text", "text": text, "state": "done"}
                 for place, citation in enumerate(citations):
-                    url, title = citation.get("url"), citation.get("title")
-                    if isinstance(url, str):
-                        source: JsonObject = {"type": "source-url", "url": url}
-                        source["sourceId"] = f"{name}.source.{place}"
-                        if isinstance(title, str):
-                            source["title"] = title
-                        yield source
+                    if source := source_part(citation, f"{name}.source.{place}"):
+                        yield msgspec.to_builtins(source)
             case Thinking(text=text, signature=signature):
                 thought: JsonObject = {"type": "reasoning", "text": text, "state": "done"}
                 if signature is not None:

@@ -149,6 +149,16 @@ def output_of(result: ToolResult) -> Json:
     ]
 
 
+def source_part(citation: JsonObject, name: str) -> wire.SourceUrl | None:
+    """The source of a citation that has an address.
+
+    >>> source_part({"url": "https://example.com"}, "text-1.source.1")
+    SourceUrl(source_id='text-1.source.1', url='https://example.com', title=None)
+    """
+    url, title = citation.get("url"), citation.get("title")
+    return wire.SourceUrl(name, url, title if isinstance(title, str) else None) if isinstance(url, str) else None
+
+
 def file_part(block: Image | Document | Audio) -> JsonObject:
     """A file as a part, without a ``url`` if only a provider has it.
 

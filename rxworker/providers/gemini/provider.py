@@ -11,8 +11,6 @@ from functools import lru_cache
 from typing import Unpack
 from urllib.parse import parse_qsl, urlsplit
 
-import msgspec
-
 from rxworker.errors import ConfigurationError
 from rxworker.providers.endpoint import (
     GLOBAL,
@@ -29,7 +27,7 @@ from rxworker.providers.endpoint import (
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.wire import numbers
-from rxworker.providers.service import ApiKey, Draft, Service, Settings
+from rxworker.providers.service import ApiKey, Service, Settings
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"
@@ -180,10 +178,8 @@ class Gemini(GoogleService):
     """
 
     name = NAME
+    _encode = staticmethod(encode)
     _frame_decoder = GeminiDecoder
     _numbers = staticmethod(numbers)
     _developer_url = staticmethod(developer_url)
     _vertex_url = staticmethod(vertex_url)
-
-    def _body(self, request: Draft) -> bytes:
-        return msgspec.json.encode(encode(self.model, request))

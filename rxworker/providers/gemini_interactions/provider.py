@@ -18,7 +18,6 @@ from rxworker.providers.gemini_interactions.decode import GeminiInteractionsDeco
 from rxworker.providers.gemini_interactions.encode import NAME, encode
 from rxworker.providers.gemini_interactions.wire import numbers
 from rxworker.providers.malformed import UNREADABLE
-from rxworker.providers.service import Draft
 
 PATH = "/interactions"
 REVISION = "2026-05-20"
@@ -61,6 +60,7 @@ class GeminiInteractions(GoogleService):
     """
 
     name = NAME
+    _encode = staticmethod(encode)
     _has_background = True
     _own_headers: ClassVar[Mapping[str, str]] = {"api-revision": REVISION}
     _frame_decoder = GeminiInteractionsDecoder
@@ -74,9 +74,6 @@ class GeminiInteractions(GoogleService):
     def _vertex_url(base_url: str | None, project: str | None, location: str, _model: str, /) -> str:
         base, place = vertex_place(base_url, project, location)
         return google_url(base, place + PATH, "/v1beta1")
-
-    def _body(self, request: Draft) -> bytes:
-        return msgspec.json.encode(encode(self.model, request))
 
     def background_decoder(self, cursor: str = "") -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``).

@@ -6,8 +6,6 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 
-import msgspec
-
 from rxworker.framing import NdjsonDecoder
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
@@ -15,7 +13,7 @@ from rxworker.providers.endpoint import base_address, endpoint, host_of, read_ke
 from rxworker.providers.models import ModelInfo
 from rxworker.providers.ollama.decode import OllamaDecoder, numbers
 from rxworker.providers.ollama.encode import NAME, encode
-from rxworker.providers.service import Draft, Service
+from rxworker.providers.service import Service
 
 PATH = "/api/chat"
 PORT = 11434
@@ -99,6 +97,7 @@ class Ollama(Service):
     """
 
     name = NAME
+    _encode = staticmethod(encode)
     _variable = "OLLAMA_API_KEY"
     _accept = STREAMS
     _numbers = staticmethod(numbers)
@@ -116,9 +115,6 @@ class Ollama(Service):
     def _structures(self, info: ModelInfo, url: str) -> bool:
         del info, url
         return False  # its grammar of the answer leaves no calls
-
-    def _body(self, request: Draft) -> bytes:
-        return msgspec.json.encode(encode(self.model, request))
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""

@@ -10,7 +10,7 @@ It renders by line, so the cost of a growing text depends on what is added and v
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import ClassVar, get_args
 
@@ -51,11 +51,12 @@ class LaneView(Widget):
     }
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less")]
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, text: TextSection) -> None:
         inner = f" -inner -depth{min(lane.depth, DEEPEST)}" if lane.depth else ""
         super().__init__(classes=f"lane -{lane.kind}{inner}")
         self.lane = lane
         self.unfolded = False
+        self._text = text
         self.drawn = 0
         self._rows = 0
         self._taken = 0
@@ -70,10 +71,11 @@ class LaneView(Widget):
 
     def sections(self) -> Sequence[Section]:
         """The sections below the heading."""
-        return ()
+        return (self._text,)
 
     def take(self, pieces: list[str]) -> None:
         """Add new pieces of the lane's text."""
+        self._text.text.append("".join(pieces))
 
     def change(self) -> None:
         """Update everything but the text."""
@@ -252,8 +254,7 @@ class TextView(LaneView):
     """Text of the model: Markdown as it streams, plain if it has no marks of Markdown."""
 
     def __init__(self, lane: Lane) -> None:
-        super().__init__(lane)
-        self._text = TextSection("body")
+        super().__init__(lane, TextSection("body"))
         self._document: DocumentSection | None = None
         self._is_whole = False
         self._length = 0
@@ -307,8 +308,7 @@ class ThinkingView(LaneView):
     """
 
     def __init__(self, lane: Lane) -> None:
-        super().__init__(lane)
-        self._text = TextSection("body", limit=THINKING_LINES, from_end=True)
+        super().__init__(lane, TextSection("body", limit=THINKING_LINES, from_end=True))
         self._document: DocumentSection | None = None
 
     def heading(self) -> tuple[list[Part], list[Part]]:
@@ -330,10 +330,6 @@ class ThinkingView(LaneView):
     def can_fold(self) -> bool:
         """Whether it can be folded or unfolded."""
         return self._text.hidden > 0
-
-    def take(self, pieces: list[str]) -> None:
-        """Append text."""
-        self._text.text.append("".join(pieces))
 
     def change(self) -> None:
         """Fold the text when it is complete."""
@@ -363,9 +359,8 @@ class CallView(LaneView):
     """
 
     def __init__(self, lane: CallLane) -> None:
-        super().__init__(lane)
+        super().__init__(lane, TextSection("dim", limit=ARGUMENT_LINES, from_end=True))  # of the arguments
         self._call = lane
-        self._arguments = TextSection("dim", limit=ARGUMENT_LINES, from_end=True)
         self._progress = TextSection("dim", limit=2)
         self._result = TextSection("body", limit=RESULT_LINES)
         self._diff = StyledSection(limit=DIFF_LINES)  # a result that is a diff
@@ -386,14 +381,10 @@ class CallView(LaneView):
         call = self._call
         shown: list[Section] = []
         if call.stage == "open" or self.unfolded:
-            shown.append(self._arguments)
+            shown.append(self._text)
         if call.result is None:
             shown.append(self._progress)
         return [*shown, self._plan, self._edits, self._result, self._diff]
-
-    def take(self, pieces: list[str]) -> None:
-        """Append to the arguments."""
-        self._arguments.text.append("".join(pieces))
 
     def change(self) -> None:
         """Show new progress, or the result."""
@@ -437,24 +428,14 @@ class UserView(LaneView):
     """A message of the user."""
 
     def __init__(self, lane: Lane) -> None:
-        super().__init__(lane)
-        self._text = TextSection("body", limit=USER_LINES)
-
-    def sections(self) -> Sequence[Section]:
-        """The text."""
-        return (self._text,)
-
-    def take(self, pieces: list[str]) -> None:
-        """Append text."""
-        self._text.text.append("".join(pieces))
+        super().__init__(lane, TextSection("body", limit=USER_LINES))
 
 
 class NoteView(LaneView):
     """A message of a hook to the user or the model, a verdict, or the end of a run."""
 
     def __init__(self, lane: Lane) -> None:
-        super().__init__(lane)
-        self._text = TextSection("dim", limit=NOTE_LINES)
+        super().__init__(lane, TextSection("dim", limit=NOTE_LINES))
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
         """The source, and the text if it is short."""
@@ -494,7 +475,7 @@ class PanelView(UserView):
 
 
 MAX_LANES = 400
-VIEWS: dict[str, type[LaneView]] = {
+VIEWS: dict[str, Callable[[Lane], LaneView]] = {
     "user": UserView,
     "thinking": ThinkingView,
     "text": TextView,
