@@ -31,14 +31,14 @@ from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.http.request import get
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.server import add_security_headers, aiohttp_route, guarded
+from rxworker.ui.web.streams import durable
 from rxworker.ui.web.streams import stored as stored_streams
-from rxworker.ui.web.streams.durable import StreamTiming, answer_stream
+from rxworker.ui.web.streams.durable import answer_stream
 from rxworker.ui.web.streams.stored import START, LogStream, run_stream
 from rxworker.ui.web.streams.streams import Streams
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
-TIMING = StreamTiming(long_poll=0.2)
 VIEWS = ["", "/ag-ui", "/ui"]
 
 
@@ -56,20 +56,23 @@ async def client(log: EventLog) -> AsyncGenerator[Client, None]:
 
 
 @asynccontextmanager
-async def served(log: EventLog, timing: StreamTiming = TIMING) -> AsyncGenerator[Client]:
+async def served(log: EventLog, *, long_poll: float = 0.2, events: float = durable.EVENTS) -> AsyncGenerator[Client]:
     settings = Settings()
     streams = Streams(settings, RunStore(settings))
 
     async def handle(request: WebRequest) -> web.Response | None:
         view = request.path.partition("/stream")[2]
         source = run_stream(log, request.params["id"], view, request.query)
-        return await answer_stream(request, source, streams, timing)
+        return await answer_stream(request, source, streams)
 
     app = web.Application(middlewares=[guarded(Guard(settings), settings)])
     app.on_response_prepare.append(add_security_headers)
     app.add_routes([aiohttp_route(get(f"/runs/{{id}}/stream{view}", handle)) for view in VIEWS])
-    async with TestClient(TestServer(app)) as client:
-        yield client
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durable, "LONG_POLL", long_poll)
+        patch.setattr(durable, "EVENTS", events)
+        async with TestClient(TestServer(app)) as client:
+            yield client
 
 
 @tool
@@ -182,7 +185,7 @@ async def test_pages_joined_are_the_stream(
         assert "Stream-Up-To-Date" not in response.headers
     assert joined == whole
     assert pages > 2
-    async with served(log, StreamTiming()) as patient:
+    async with served(log, long_poll=20.0) as patient:
         query = {"offset": "-1", "live": "sse"}
         text = await (await patient.get(f"/runs/{run}/stream{view}", params=query)).text()
     assert [part for kind, some in events_of(text) if kind == "data" for part in some] == whole
@@ -348,7 +351,7 @@ async def test_a_record_that_a_later_owner_has_replaced_is_gone(client: Client) 
 
 async def test_a_long_poll_waits_for_the_next_records(log: EventLog) -> None:
     claim, last = await begin(log, "run-1")
-    async with served(log, StreamTiming(long_poll=60.0)) as client:
+    async with served(log, long_poll=60.0) as client:
         query = {"offset": offset(1, last), "live": "long-poll"}
         waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
         await asyncio.sleep(0.05)
@@ -372,7 +375,7 @@ async def test_a_long_poll_ends_without_records(client: Client, log: EventLog) -
 
 async def test_a_long_poll_of_an_ended_run_does_not_wait(log: EventLog) -> None:
     run = await a_run(log)
-    async with served(log, StreamTiming(long_poll=60.0)) as client:
+    async with served(log, long_poll=60.0) as client:
         query = {"offset": "now", "live": "long-poll"}
         response = await client.get(f"/runs/{run}/stream", params=query)
         assert response.status == 204
@@ -382,7 +385,7 @@ async def test_a_long_poll_of_an_ended_run_does_not_wait(log: EventLog) -> None:
 async def test_a_long_poll_of_a_run_that_is_deleted_gets_a_404(log: EventLog) -> None:
     claim, _ = await begin(log, "run-1")
     await log.release(claim)
-    async with served(log, StreamTiming(long_poll=60.0)) as client:
+    async with served(log, long_poll=60.0) as client:
         query = {"offset": "now", "live": "long-poll"}
         waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
         await asyncio.sleep(0.05)
@@ -411,7 +414,7 @@ async def test_a_run_that_is_deleted_while_it_is_read_gets_a_404(
 
 @pytest.mark.parametrize("view", VIEWS)
 async def test_events_follow_a_run_to_its_end(log: EventLog, view: str) -> None:
-    async with served(log, StreamTiming(long_poll=60.0)) as client:
+    async with served(log, long_poll=60.0) as client:
         model = ScriptedModel(["An old pond. " * 10], delay=0.005)
         run = Worker(model, log=log).run("A poem")
         while await log.info(run.id) is None:  # noqa: ASYNC110 - it has no event
@@ -442,7 +445,7 @@ async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log
 
 async def test_events_end_after_a_while_with_the_offset_to_continue_from(log: EventLog) -> None:
     _, last = await begin(log, "run-1")
-    async with served(log, StreamTiming(long_poll=0.01, events=1.0)) as client:
+    async with served(log, long_poll=0.01, events=1.0) as client:
         query = {"offset": "now", "live": "sse"}
         response = await client.get("/runs/run-1/stream", params=query)
         events = events_of(await response.text())
@@ -454,7 +457,7 @@ async def test_events_end_after_a_while_with_the_offset_to_continue_from(log: Ev
 
 async def test_events_end_when_the_log_is_closed(log: EventLog) -> None:
     await begin(log, "run-1")
-    async with served(log, StreamTiming(long_poll=60.0)) as client:
+    async with served(log, long_poll=60.0) as client:
         query = {"offset": "-1", "live": "sse"}
         response = await client.get("/runs/run-1/stream", params=query)
         await response.content.readuntil(b"upToDate")

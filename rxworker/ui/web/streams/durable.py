@@ -36,31 +36,19 @@ EVENTS_HEADERS = SSE_HEADERS | {"Content-Type": "text/event-stream"}
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
 
 
-class StreamTiming(Struct, frozen=True):
-    """How long requests last.
-
-    Attributes:
-        long_poll: Seconds that a long poll waits. A stream of server-sent events has a control event at least as often.
-        events: Seconds after which a stream of server-sent events ends, and the client reconnects.
-    """
-
-    long_poll: float = 20.0
-    events: float = 60.0
+LONG_POLL = 20.0
+"""Seconds that a long poll waits. A stream of server-sent events has a control event at least as often."""
+EVENTS = 60.0
+"""Seconds after which a stream of server-sent events ends, and the client reconnects."""
 
 
-TIMING = StreamTiming()
-
-
-async def answer_stream(
-    request: WebRequest, source: MessageStream, streams: Streams, timing: StreamTiming = TIMING
-) -> web.Response | None:
+async def answer_stream(request: WebRequest, source: MessageStream, streams: Streams) -> web.Response | None:
     """Answer a request for a stream: ``GET`` and ``HEAD``.
 
     Args:
         request: The request.
         source: The stream.
         streams: Sends server-sent events.
-        timing: How long requests last.
 
     Returns:
         The response; ``None`` if it was sent.
@@ -73,12 +61,12 @@ async def answer_stream(
     query = read_stream_query(request)
     page = await (source.tail() if query.offset == "now" else source.read(query.start))
     if query.live == "sse":
-        events = stream_events(source, page, query.cursor, timing)
+        events = stream_events(source, page, query.cursor)
         await streams.send(request, events, EVENTS_HEADERS)
         return None
     if query.live == "long-poll":
         if not page.messages and not page.is_closed:
-            page = await next_page(source, page.next, timing.long_poll) or page
+            page = await next_page(source, page.next, LONG_POLL) or page
         return page_response(request, source, query, page, next_cursor(query.cursor))
     return page_response(request, source, query, page)
 
@@ -193,19 +181,16 @@ class _Control(Struct, rename="camel", omit_defaults=True):
     stream_closed: bool = False
 
 
-async def stream_events(
-    source: MessageStream, page: StreamPage, cursor: str = "", timing: StreamTiming = TIMING
-) -> AsyncGenerator[bytes, None]:
+async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "") -> AsyncGenerator[bytes, None]:
     """The server-sent events of a stream: an event with the data of each page, and a control event after it.
 
     Args:
         source: The stream.
         page: The first page.
         cursor: The cursor that the client has sent.
-        timing: When the events end.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timing.events
+    deadline = loop.time() + EVENTS
     first_cursor = int(next_cursor(cursor))
     while True:
         now = str(max(first_cursor, current_cursor()))
@@ -215,7 +200,7 @@ async def stream_events(
             return
         try:
             if page.is_up_to_date:
-                following = await next_page(source, page.next, min(left, timing.long_poll))
+                following = await next_page(source, page.next, min(left, LONG_POLL))
                 if following is None:
                     return
                 page = following
