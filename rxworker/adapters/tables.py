@@ -31,7 +31,7 @@ from rxworker import events
 from rxworker.errors import ConfigurationError
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import shared_fields
-from rxworker.operators.expect import no_record, observing
+from rxworker.operators.expect import observing, refusal
 from rxworker.operators.kernel import Ending, Operator, Sink
 from rxworker.protocols.socket import reason_of
 from rxworker.state import RunState, step_run
@@ -173,7 +173,7 @@ def _rows(make: Callable[[], Fold[R]], verb: str) -> Operator[events.Record, R]:
             if ending.is_over:
                 return
             if record.__class__ is not events.Record:
-                ending.on_error(no_record(verb, record))
+                ending.on_error(refusal(verb, "records", record))
                 return
             fold = folds.get(record.run_id)
             if fold is None:

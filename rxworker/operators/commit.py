@@ -30,7 +30,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
 from rxworker.messages import StopKind
-from rxworker.operators.expect import EVENTS, neither, observing
+from rxworker.operators.expect import EVENTS, observing, refusal
 from rxworker.operators.kernel import Ending, Operator, Sink
 
 A = TypeVar("A", bound=Record | Event)
@@ -64,7 +64,7 @@ def _pass_on(observer: abc.ObserverBase[A]) -> Sink[A]:
         nonlocal push
         if item.__class__ is not Record and item.__class__ not in EVENTS:
             push = noop
-            ending.on_error(neither("live()", item))
+            ending.on_error(refusal("live()", "events or records", item))
         push(item)
 
     return Sink(on_next, ending.on_error, ending.on_completed)
@@ -108,7 +108,7 @@ def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
         if ending.is_over:
             return
         if not (isinstance(item, Record) or item.__class__ in EVENTS):
-            ending.on_error(neither("committed()", item))
+            ending.on_error(refusal("committed()", "events or records", item))
             return
         key = (item.run_id, item.path) if isinstance(item, Record) else None
         if key not in held:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 
@@ -43,44 +43,29 @@ def expect_events(source: Observable[Any], verb: str) -> None:
         raise _wrong(verb, "events", "records", _REMEDIES["events", "records"].format(verb))
 
 
-def no_event(verb: str, item: object) -> ConfigurationError:
-    """The error of a verb for events that was given something else.
+Taken: TypeAlias = Literal["events", "records", "events or records", "texts", "blocks"]
+"""What a verb takes."""
 
-    >>> print(no_event("lines()", ["a", "b"]))
+
+def refusal(verb: str, takes: Taken, item: object) -> ConfigurationError:
+    """The error of a verb that was given something else than what it takes.
+
+    >>> print(refusal("lines()", "events", ["a", "b"]))
     lines() takes events and was given a list: put ops.flat_map(reactivex.from_iterable) before it
-    """
-    return _refusal(verb, "events", item)
-
-
-def no_record(verb: str, item: object) -> ConfigurationError:
-    """The error of a verb for records that was given something else.
-
     >>> from rxworker.events import Ping
-    >>> print(no_record("lineage()", Ping()))
+    >>> print(refusal("lineage()", "records", Ping()))
     lineage() takes records and was given events: use run.pipe(lineage()), without events() before it
     """
-    return _refusal(verb, "records", item)
+    kind = item.__class__
+    given = "events" if kind in EVENTS else _GIVEN.get(kind, "")
+    remedy = _REMEDIES.get((takes, given), "").format(verb)
+    return _wrong(verb, takes, given if remedy else _a(item), remedy or _remedy(item, takes))
 
 
 def entries_given(verb: str) -> ConfigurationError:
     """The error of a verb for single records that was given the entries of a run."""
     remedy = f"use run.pipe({verb}), which has a record for each delta"
     return _wrong(verb, "single records", "the entries of a run", remedy)
-
-
-def neither(verb: str, item: object) -> ConfigurationError:
-    """The error of a verb for events or records that was given something else."""
-    return _refusal(verb, "events or records", item)
-
-
-def no_text(verb: str, item: object) -> ConfigurationError:
-    """The error of a verb for texts that was given something else."""
-    return _refusal(verb, "texts", item)
-
-
-def no_block(verb: str, item: object) -> ConfigurationError:
-    """The error of a verb for blocks that was given something else."""
-    return _refusal(verb, "blocks", item)
 
 
 def no_amount(verb: str, item: object) -> ConfigurationError:
@@ -194,7 +179,7 @@ def observing(
     return apply
 
 
-_READS = {
+_READS: dict[Taken, str] = {
     "events": "it reads the events of a response",
     "records": "it reads the records of a run",
     "events or records": "it reads the records of a run, or its events",
@@ -214,13 +199,6 @@ _REMEDIES = {
 }
 
 
-def _refusal(verb: str, takes: str, item: object) -> ConfigurationError:
-    kind = item.__class__
-    given = "events" if kind in EVENTS else _GIVEN.get(kind, "")
-    remedy = _REMEDIES.get((takes, given), "").format(verb)
-    return _wrong(verb, takes, given if remedy else _a(item), remedy or _remedy(item, takes))
-
-
 _GIVEN: dict[type[object], str] = {Record: "records", Deltas: "the deltas of entries"}
 
 
@@ -233,7 +211,7 @@ def _a(item: object) -> str:
     return f"{'an' if name[:1] in 'aeiouAEIO' else 'a'} {name}"
 
 
-def _remedy(item: object, takes: str) -> str:
+def _remedy(item: object, takes: Taken) -> str:
     if isinstance(item, Observable):
         return "put ops.merge_all() before it"
     if isinstance(item, Sequence | Set) and not isinstance(item, str | bytes):

@@ -28,7 +28,7 @@ from rxworker.messages import Prices
 from rxworker.messages.settings import check_plain
 from rxworker.messages.usage import Usage
 from rxworker.operators.decode import decoding
-from rxworker.operators.expect import no_amount, no_record, operator
+from rxworker.operators.expect import no_amount, operator, refusal
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import Ending, Kinds, Operator, Scheduler, Sink, Source, connect
 from rxworker.operators.window import Fold, slide
@@ -376,7 +376,7 @@ class _Changes(Decoder[Record, UsageChange]):
     def feed(self, data: Record) -> Sequence[UsageChange]:
         """Take the next record."""
         if data.__class__ is not Record:
-            raise no_record("usage_changes()", data)
+            raise refusal("usage_changes()", "records", data)
         event: Any = data.event
         kind, run = event.__class__, data.run_id
         if kind not in _COUNTED:  # every delta comes by here

@@ -21,7 +21,7 @@ from reactivex.internal import noop
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop, BlockType, Event
 from rxworker.events.block import BlockMetadata
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, start_of
-from rxworker.operators.expect import EVENTS, expect_callable, no_block, no_event, operator
+from rxworker.operators.expect import EVENTS, expect_callable, operator, refusal
 from rxworker.operators.kernel import (
     Ending,
     Joined,
@@ -171,7 +171,7 @@ def announce_blocks(verb: str, *, replay: bool = False) -> Operator[Event, Block
                     blocks.pop(event.index, None)
                     block.on_completed()
             elif kind not in EVENTS:
-                on_error(no_event(verb, event))
+                on_error(refusal(verb, "events", event))
 
         def on_error(error: Exception) -> None:
             for block, _ in blocks.end_all(""):
@@ -292,7 +292,7 @@ def follow_each(
         if isinstance(block, Block):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             begin(block)
         else:
-            joined.on_error(no_block(verb, block))
+            joined.on_error(refusal(verb, "blocks", block))
 
     joined.follow(source, on_next)
     return joined

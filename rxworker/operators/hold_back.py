@@ -36,7 +36,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import EVENTS, no_event, operator
+from rxworker.operators.expect import EVENTS, operator, refusal
 from rxworker.operators.kernel import Both, Call, Ending, Operator, Scheduler, Sink, connect
 from rxworker.operators.text import WRITTEN, BlockKey, Replaced, WrittenDelta, is_broken_off, with_text
 from rxworker.state.open_blocks import OpenBlocks
@@ -174,7 +174,7 @@ class _HeldBlocks(Generic[E]):
             self._signatures.setdefault(event.index, []).append(item)
             return
         elif event.__class__ not in EVENTS:
-            raise no_event("hold_back(...)", event)
+            raise refusal("hold_back(...)", "events", event)
         self._push(item)
 
     def finish(self) -> _Checking:

@@ -31,7 +31,7 @@ from rxworker.framing import Decoder
 from rxworker.messages import Json, JsonObject, ToolCall
 from rxworker.messages.json_reader import JsonReader
 from rxworker.operators.decode import decoding
-from rxworker.operators.expect import EVENTS, expect_choice, no_event, no_text
+from rxworker.operators.expect import EVENTS, expect_choice, refusal
 from rxworker.operators.group import announce_blocks, fold_scope
 from rxworker.operators.kernel import Operator
 from rxworker.state import BlockState, content_of, step_block
@@ -66,7 +66,7 @@ class _PartialJson(Decoder[str, Json]):
     def feed(self, data: str) -> Sequence[Json]:
         """Take the next piece of the text."""
         if not isinstance(data, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
-            raise no_text("partial_json()", data)
+            raise refusal("partial_json()", "texts", data)
         return (self._reader.value,) if self._reader.feed(data) else ()
 
     def finish(self) -> Sequence[Json]:
@@ -114,7 +114,7 @@ class _PartialValues(Decoder[Event, Json]):
             if data.status is ResponseStatus.STARTED:
                 self._reader = JsonReader()
         elif data.__class__ not in EVENTS:
-            raise no_event("partial_values()", data)
+            raise refusal("partial_values()", "events", data)
         return (self._reader.value,) if changed else ()
 
 
@@ -268,7 +268,7 @@ class _ToolInputs(Decoder[Event, ToolInput]):
             call = calls.pop(data.index, None)
             return (call.end(),) if call is not None and isinstance(data, BlockStop) else ()
         elif data.__class__ not in EVENTS:
-            raise no_event("tool_inputs()", data)
+            raise refusal("tool_inputs()", "events", data)
         return ()
 
 

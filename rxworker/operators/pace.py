@@ -11,7 +11,7 @@ from reactivex import Observable, abc
 from rxworker.events import Event, InputJsonDelta, InputValueDelta, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.deltas import adds_to_same
 from rxworker.messages.settings import check_number
-from rxworker.operators.expect import EVENTS, expect_callable, expect_scheduler, no_event, operator, scheduler_of
+from rxworker.operators.expect import EVENTS, expect_callable, expect_scheduler, operator, refusal, scheduler_of
 from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect
 
 A = TypeVar("A")
@@ -40,7 +40,7 @@ def merge_deltas(events: Iterable[E]) -> list[E]:
             merged.append(_joined(first, pieces))
         text = text_of(event)
         if text is None and event.__class__ not in EVENTS:
-            raise no_event("merge_deltas(...)", event)
+            raise refusal("merge_deltas(...)", "events", event)
         first, pieces = event, [] if text is None else [text]
     if first is not None:
         merged.append(_joined(first, pieces))
@@ -128,7 +128,7 @@ def coalesce(seconds: float, scheduler: abc.SchedulerBase | None = None) -> Oper
                 return
             if text_of(event) is None:
                 if event.__class__ not in EVENTS:
-                    ending.on_error(no_event("coalesce(...)", event))
+                    ending.on_error(refusal("coalesce(...)", "events", event))
                     return
                 let_out()
                 push(event)

@@ -21,9 +21,9 @@ from rxworker.operators.expect import (
     EVENTS,
     expect_callable,
     expect_scheduler,
-    no_event,
     observing,
     operator,
+    refusal,
     scheduler_of,
 )
 from rxworker.operators.kernel import Call, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
@@ -249,7 +249,7 @@ def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
         if ending.is_over:
             return
         if event.__class__ not in EVENTS:
-            ending.on_error(no_event("fail_on_error()", event))
+            ending.on_error(refusal("fail_on_error()", "events", event))
             return
         push(event)
         if type(event) is Error:

@@ -9,7 +9,7 @@ from reactivex import Observable, abc
 from reactivex.internal import noop
 
 from rxworker.events import Record
-from rxworker.operators.expect import no_record
+from rxworker.operators.expect import refusal
 from rxworker.operators.kernel import NOTHING, Joined, Scheduler, Stage
 
 Failed = Callable[[Exception], None]
@@ -81,7 +81,7 @@ def merge_runs(runs: Iterable[Records] | Observable[Records], failed: Failed | N
             if joined.is_over:
                 return
             if record.__class__ is not Record:
-                joined.on_error(no_record("merge_runs(...)", record))
+                joined.on_error(refusal("merge_runs(...)", "records", record))
                 return
             try:
                 observer.on_next(record)

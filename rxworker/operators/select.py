@@ -17,7 +17,7 @@ from rxworker.events.custom import event_name
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS, start_of
 from rxworker.events.meta import Meta
-from rxworker.operators.expect import EVENTS, entries_given, no_event, no_record, observing, operator
+from rxworker.operators.expect import EVENTS, entries_given, observing, operator, refusal
 from rxworker.operators.factories import expect_operator
 from rxworker.operators.kernel import (
     Both,
@@ -62,7 +62,7 @@ def events(*, nested: bool = False) -> Operator[Record, Event]:
         def refuse(item: object) -> None:
             nonlocal push, push_many
             push = push_many = noop
-            ending.on_error(no_record("events()", item))
+            ending.on_error(refusal("events()", "records", item))
 
         def on_next(record: Record) -> None:
             if record.__class__ is not Record:
@@ -133,7 +133,7 @@ def records_of(*types: type[Event | CustomEvent]) -> Operator[Record, Record]:
                     push(record)
             elif event is None:
                 push = noop
-                ending.on_error(no_record(verb, record))
+                ending.on_error(refusal(verb, "records", record))
             elif event.__class__ is Deltas:
                 push = noop
                 ending.on_error(entries_given(verb))
@@ -215,7 +215,7 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
             elif kind in META_EVENTS:
                 meta_lane.push(event)
             elif kind not in EVENTS:
-                lanes.on_error(no_event("split_meta(...)", event))
+                lanes.on_error(refusal("split_meta(...)", "events", event))
 
         def lane_of(index: int) -> Source[BlockEvent] | None:
             return block_lane if index in opened else None
@@ -318,11 +318,11 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
         """
         kind = type(item)
         if takes_events and kind not in EVENTS:
-            raise no_event(verb, item)
+            raise refusal(verb, "events", item)
         if types == (Record,) and kind is not Record:
-            raise no_record(verb, item)
+            raise refusal(verb, "records", item)
         if kind is Record and not takes_records:
-            raise no_event(verb, item)
+            raise refusal(verb, "events", item)
         choices[kind] = passes is issubclass(kind, types)
         return choices[kind]
 

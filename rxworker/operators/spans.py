@@ -13,7 +13,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.framing import Decoder
 from rxworker.messages import ToolCall
 from rxworker.operators.decode import decoding
-from rxworker.operators.expect import entries_given, expect_callable, no_record
+from rxworker.operators.expect import entries_given, expect_callable, refusal
 from rxworker.operators.kernel import Kinds, Operator
 
 Marker: TypeAlias = Callable[[Record], Hashable | None]
@@ -83,7 +83,7 @@ class _Spans(Decoder[Record, Span]):
 
     def feed(self, data: Record) -> Sequence[Span]:
         if data.__class__ is not Record:
-            raise no_record("spans(...)", data)
+            raise refusal("spans(...)", "records", data)
         event: Any = data.event
         if event.__class__ is Deltas:
             raise entries_given("spans(...)")
@@ -189,7 +189,7 @@ class _Lineage(Decoder[Record, Link]):
 
     def feed(self, data: Record) -> Sequence[Link]:
         if data.__class__ is not Record:
-            raise no_record("lineage()", data)
+            raise refusal("lineage()", "records", data)
         event = data.event
         kind = event.__class__  # every delta comes by here
         if kind not in _TELLING:

@@ -54,9 +54,9 @@ from rxworker.operators.expect import (
     EVENTS,
     expect_choice,
     expect_scheduler,
-    no_event,
     observing,
     operator,
+    refusal,
     scheduler_of,
 )
 from rxworker.operators.kernel import Both, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
@@ -150,7 +150,7 @@ class _TextSoFar(Decoder[Event, str]):
             if isinstance(data, AttemptStart):  # of the next turn, since another attempt comes after a retraction
                 self._shown = ""
         elif data.__class__ not in EVENTS:
-            raise no_event("text_so_far()", data)
+            raise refusal("text_so_far()", "events", data)
         text = self._stopped + "".join(self._open.values())
         if text == self._shown:
             return ()
@@ -169,7 +169,7 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
         def refuse(item: object) -> None:
             nonlocal push, push_many
             push = push_many = noop
-            ending.on_error(no_event(verb, item))
+            ending.on_error(refusal(verb, "events", item))
 
         # By their very type, since isinstance takes four times as long if it is false.
         def on_next(event: Any) -> None:
@@ -349,7 +349,7 @@ class Units(Generic[E]):
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             return [*self.finish(), data]
         elif event.__class__ not in EVENTS:
-            raise no_event(self._verb, event)
+            raise refusal(self._verb, "events", event)
         return (data,)
 
     def finish(self) -> Sequence[E]:
@@ -650,7 +650,7 @@ class _Tags(Generic[E]):
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             yield from self._end_all()
         elif event.__class__ not in EVENTS:
-            raise no_event("think_tags(...)", event)
+            raise refusal("think_tags(...)", "events", event)
         yield event
 
     def _begin(self, start: BlockStart) -> Iterator[Event]:

@@ -29,7 +29,7 @@ from rxworker.events import AttemptRetract, AttemptStart, BlockEvent, BlockStart
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, BLOCK_TYPE_OF, META_EVENTS
 from rxworker.events.meta import Meta
-from rxworker.operators.expect import EVENTS, no_event
+from rxworker.operators.expect import EVENTS, refusal
 from rxworker.operators.group import Block, follow_each, group_blocks
 from rxworker.operators.kernel import Joined, Scheduler, Sink, Source, Stage, connect, stage
 from rxworker.operators.select import split_meta
@@ -210,7 +210,7 @@ class EventSource:
         """
         kind: type[object] = event.__class__
         if kind not in EVENTS:
-            raise no_event("timeline", event)
+            raise refusal("timeline", "events", event)
         if (idle := self._handlers.idle) and kind in BLOCK_TYPE_OF:
             delta: Any = event
             if delta.index in idle and not (self._busy or self._queue or self._is_between):
@@ -235,7 +235,7 @@ class EventSource:
             ConfigurationError: One of them is not an event; no handler is called.
         """
         if not TAKEN.issuperset(map(type, parts)):
-            raise no_event("timeline", next(part for part in parts if type(part) not in TAKEN))
+            raise refusal("timeline", "events", next(part for part in parts if type(part) not in TAKEN))
         self._put(parts)
 
     def abort_current_block(self, reason: str = "") -> None:
