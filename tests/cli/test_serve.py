@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -89,44 +90,21 @@ def test_ctrl_c_ends_it_and_another_can_begin_at_once_on_the_same_port() -> None
         assert (process.returncode, err) == (0, "")
 
 
-def test_it_serves_for_a_while_and_is_not_ready_when_it_is_stopped() -> None:
-    with serving("--demo", "--close-delay", "60") as (process, url):
-        process.terminate()
-        with pytest.raises(urllib.error.HTTPError) as refused:  # noqa: PT012 - until it has the signal
-            while True:
-                urllib.request.urlopen(f"{url}readyz", timeout=60).close()
-        with refused.value as response:
-            assert (response.code, response.read()) == (503, b"closing\n")
-        assert ask(f"{url}api/runs")["runs"] == []
+def test_a_port_that_is_taken_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--demo", "--port", str(port)]) == 1
+    error = capsys.readouterr().err
+    assert f"port {port} of 127.0.0.1 is in use" in error
+    assert "another one with --port, 0 for any" in error
+    assert error.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_one_line() -> None:
-    with serving("--demo") as (_, url):
-        port = url.rstrip("/").rpartition(":")[2]
-        done = subprocess.run([*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1
-        assert f"port {port} of 127.0.0.1 is in use" in done.stderr
-        assert "another one with --port, 0 for any" in done.stderr
-        assert done.stderr.count("\n") == 1
-
-
-def test_a_provider_answers_with_tools(tmp_path: Path) -> None:
-    with (
-        ReplayServer(["Hello!"]) as service,
-        serving(*MODEL, "--base-url", service.base_url, "--api-key-env", "THE_TOKEN") as (_, url),
-    ):
-        [worker] = ask(f"{url}api/info")["workers"]
-        assert (worker["provider"], worker["model"]) == ("anthropic", "m")
-        run = ask(f"{url}api/runs", {"input": "hi"})["id"]
-        with urllib.request.urlopen(f"{url}api/runs/{run}/events", timeout=60) as response:
-            lines = response.read().decode().splitlines()
-    told = [json.loads(line.removeprefix("data: ")) for line in lines if '"text_delta"' in line]
-    # In pieces, where they came in several reads.
-    assert "".join([record["event"]["text"] for record in told]) == "Hello!"
-
-
-def test_the_token_is_needed_and_not_printed() -> None:
-    with serving("--demo", "--token-env", "THE_TOKEN") as (process, url):
+def test_a_provider_answers_who_has_the_token_and_the_server_is_not_ready_when_it_is_stopped() -> None:
+    key = {"Authorization": f"Bearer {TOKEN}"}
+    options = ["--api-key-env", "THE_TOKEN", "--token-env", "THE_TOKEN", "--close-delay", "60"]
+    with ReplayServer(["Hello!"]) as service, serving(*MODEL, "--base-url", service.base_url, *options) as served:
+        process, url = served
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "THE_TOKEN" in line
@@ -135,7 +113,22 @@ def test_the_token_is_needed_and_not_printed() -> None:
             ask(f"{url}api/runs")
         assert refused.value.code == 401
         refused.value.close()
-        assert ask(f"{url}api/runs", Authorization=f"Bearer {TOKEN}")["runs"] == []
+        [worker] = ask(f"{url}api/info", **key)["workers"]
+        assert (worker["provider"], worker["model"]) == ("anthropic", "m")
+        run = ask(f"{url}api/runs", {"input": "hi"}, **key)["id"]
+        request = urllib.request.Request(f"{url}api/runs/{run}/events", headers=key)
+        with urllib.request.urlopen(request, timeout=60) as response:
+            lines = response.read().decode().splitlines()
+        process.terminate()
+        with pytest.raises(urllib.error.HTTPError) as refused:  # noqa: PT012 - until it has the signal
+            while True:
+                urllib.request.urlopen(f"{url}readyz", timeout=60).close()
+        with refused.value as response:
+            assert (response.code, response.read()) == (503, b"closing\n")
+        assert [each["id"] for each in ask(f"{url}api/runs", **key)["runs"]] == [run]
+    told = [json.loads(line.removeprefix("data: ")) for line in lines if '"text_delta"' in line]
+    # In pieces, where they came in several reads.
+    assert "".join([record["event"]["text"] for record in told]) == "Hello!"
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,15 @@ def axe() -> str:
 
 
 async def violations(page: Page, axe: str, only: Sequence[str]) -> list[str]:
-    """What axe finds now."""
+    """What axe finds now: in the dialog that is open, or else in the whole page."""
     if not await page.evaluate("'axe' in globalThis"):  # it is half a megabyte
         await page.evaluate(axe)
     found: list[dict[str, Any]] = await page.evaluate(
-        "(only) => axe.run({ runOnly: only, resultTypes: ['violations'] }).then((all) => all.violations)", only
+        """async (only) => {
+          const shown = document.querySelector("dialog:modal") ?? document;
+          return (await axe.run(shown, { runOnly: only, resultTypes: ["violations"] })).violations;
+        }""",
+        only,
     )
     return [f"{one['id']}: {node['html'][:120]} {node['failureSummary']}" for one in found for node in one["nodes"]]
 

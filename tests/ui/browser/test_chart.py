@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_asyncio
+
+from tests.ui.browser.conftest import Desk, GatedModel, Windows
 
 if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
     from playwright.async_api import Locator, Page
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
@@ -27,7 +29,7 @@ MAKE = """async (panels) => {
   const { BoardView } = await import("/static/views/board.js");
   const node = document.createElement("div");
   node.className = "board";
-  document.querySelector("#board").replaceWith(node);
+  document.querySelector("#board, #own").replaceWith(node);
   node.id = "own";
   const board = new BoardView(node);
   board.open(panels);
@@ -60,18 +62,25 @@ class Drawn:
         return self.page.locator(f'#own .board-panel[aria-label="{name}"]')
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def page(windows: Windows) -> AsyncGenerator[Page, None]:
+    """A page of a dashboard, whose panels the tests replace."""
+    desk = Desk(windows)
+    async with desk.serve(GatedModel([])):
+        yield await desk.open("boards/usage")
+    assert desk.problems == []
+
+
 @asynccontextmanager
-async def drawn(desk: Desk, gated: type[GatedModel], *panels: dict[str, Any]) -> AsyncGenerator[Drawn, None]:
-    async with desk.serve(gated([])):
-        page = await desk.open("boards/usage")
-        await page.evaluate(MAKE, list(panels))
-        yield Drawn(page)
-        await desk.close()
+async def drawn(page: Page, *panels: dict[str, Any]) -> AsyncGenerator[Drawn, None]:
+    await page.mouse.move(0, 0)
+    await page.evaluate(MAKE, list(panels))
+    yield Drawn(page)
 
 
-async def test_the_crosshairs_of_all_charts_show_the_same_moment(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_crosshairs_of_all_charts_show_the_same_moment(page: Page) -> None:
     two = {**course(1, 2, 3, name="a"), **course(7, 8, 9, name="b")}
-    async with drawn(desk, gated, named("one", "line", unit="runs"), named("two", "line")) as board:
+    async with drawn(page, named("one", "line", unit="runs"), named("two", "line")) as board:
         one = await board.draw("one", 30, points=course(10, 20, 30))
         other = await board.draw("two", {"a": 3, "b": 9}, points=two)
         await expect(other.locator(".chart-value")).to_have_text(["9", "3"])  # the greatest first
@@ -84,8 +93,8 @@ async def test_the_crosshairs_of_all_charts_show_the_same_moment(desk: Desk, gat
         await expect(other.locator(".chart-value")).to_have_text(["9", "3"])
 
 
-async def test_a_time_is_selected_by_dragging_and_by_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
-    async with drawn(desk, gated, named("one", "area", unit="s")) as board:
+async def test_a_time_is_selected_by_dragging_and_by_the_keyboard(page: Page) -> None:
+    async with drawn(page, named("one", "area", unit="s")) as board:
         one = await board.draw("one", 4, points=course(1, 2, 3, 4, 5))
         over = one.locator(".u-over")
         box = await over.bounding_box()
@@ -116,9 +125,9 @@ async def test_a_time_is_selected_by_dragging_and_by_the_keyboard(desk: Desk, ga
         assert (await board.page.evaluate("seen"))[1:] == [["range", BEGIN + 10, BEGIN + 30]]
 
 
-async def test_bars_over_time_stand_on_each_other_and_lead_to_their_time(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_bars_over_time_stand_on_each_other_and_lead_to_their_time(page: Page) -> None:
     steps = {f"{group}: 2026-11-26T0{hour}:00Z/PT1H": n for group, hour, n in (("a", 7, 1), ("b", 7, 4), ("b", 9, 2))}
-    async with drawn(desk, gated, named("hours", "bar", unit="runs")) as board:
+    async with drawn(page, named("hours", "bar", unit="runs")) as board:
         hours = await board.draw("hours", steps)
         await expect(hours.locator(".chart-name")).to_have_text(["b", "a"])
         await expect(hours.locator(".chart-value")).to_have_text(["6", "1"])
@@ -134,10 +143,10 @@ async def test_bars_over_time_stand_on_each_other_and_lead_to_their_time(desk: D
         assert picked == ["pick", 1_795_683_600, 1_795_687_200]
 
 
-async def test_the_other_groups_are_counted_and_opened(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_other_groups_are_counted_and_opened(page: Page) -> None:
     values = {f"g{n:02}": float(n) for n in range(20)}
     points = {name: course(0, value)[""] for name, value in values.items()}
-    async with drawn(desk, gated, named("lines", "line"), named("bars", "bar", height=2)) as board:
+    async with drawn(page, named("lines", "line"), named("bars", "bar", height=2)) as board:
         lines = await board.draw("lines", values, points=points)
         await expect(lines.locator(".chart-name")).to_have_count(8)
         await expect(lines.locator(".chart-name").first).to_have_text("g19")
@@ -155,10 +164,10 @@ async def test_the_other_groups_are_counted_and_opened(desk: Desk, gated: type[G
         await expect(bars.locator("tr")).to_have_count(14)
 
 
-async def test_a_limit_is_in_words_before_and_after_it_is_crossed(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_limit_is_in_words_before_and_after_it_is_crossed(page: Page) -> None:
     limit = {"limit": 0.05, "is_above": True, "lasting": 60.0}
     panels = named("cost", "bar", unit="USD", alert=limit), named("left", "number", alert={**limit, "is_above": False})
-    async with drawn(desk, gated, *panels) as board:
+    async with drawn(page, *panels) as board:
         cost = await board.draw("cost", {"acme": 0.01, "globex": 0.02})
         line = cost.locator(".board-limit")
         await expect(line).to_have_text("▲above 0.05 USD for 60 s")
@@ -170,8 +179,8 @@ async def test_a_limit_is_in_words_before_and_after_it_is_crossed(desk: Desk, ga
         await expect(line.get_by_role("status")).to_have_count(1)
 
 
-async def test_what_a_chart_shows_is_a_table_too_and_a_file(desk: Desk, gated: type[GatedModel]) -> None:
-    async with drawn(desk, gated, named("one", "line", unit="runs"), named("rows", "table")) as board:
+async def test_what_a_chart_shows_is_a_table_too_and_a_file(page: Page) -> None:
+    async with drawn(page, named("one", "line", unit="runs"), named("rows", "table")) as board:
         one = await board.draw("one", 30, points=course(10, 20, 30))
         await expect(one.locator(".u-over")).to_have_count(1)
         heard = one.locator(".hidden table tr")  # for a screen reader
@@ -203,11 +212,11 @@ async def test_what_a_chart_shows_is_a_table_too_and_a_file(desk: Desk, gated: t
         assert [*csv.reader(StringIO(text, newline=""))] == [["a", "b"], ['\'=1+"1"', "2"], ["x,\ny", ""]]
 
 
-async def test_a_table_is_sorted_and_filtered_and_stays_so(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_table_is_sorted_and_filtered_and_stays_so(page: Page) -> None:
     def rows(*numbers: int) -> list[dict[str, Any]]:
         return [{"run": f"run-{n}", "n": n, "what": "odd" if n % 2 else "even"} for n in numbers]
 
-    async with drawn(desk, gated, named("rows", "table")) as board:
+    async with drawn(page, named("rows", "table")) as board:
         table = await board.draw("rows", rows(3, 1, 2))
         await expect(table.locator(".board-find")).to_be_hidden()
         first = table.locator("tbody tr td:first-child")
@@ -228,9 +237,9 @@ async def test_a_table_is_sorted_and_filtered_and_stays_so(desk: Desk, gated: ty
         await expect(head).not_to_have_attribute("aria-sort", "ascending")
 
 
-async def test_a_heat_map_is_a_table_with_colours_by_size(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_heat_map_is_a_table_with_colours_by_size(page: Page) -> None:
     rows = [{"hour": "2026-11-26T07:00Z/PT1H", "≤ 1": 1, "> 1": 4}, {"hour": "2026-11-26T08:00Z/PT1H", "≤ 1": 0}]
-    async with drawn(desk, gated, named("turns", "heat", unit="runs")) as board:
+    async with drawn(page, named("turns", "heat", unit="runs")) as board:
         turns = await board.draw("turns", rows)
         await expect(turns.locator(".board-heat")).to_have_text(["1 runs", "4 runs", "0 runs"])
         shares = "nodes => nodes.map((node) => node.style.getPropertyValue('--share'))"
@@ -239,10 +248,10 @@ async def test_a_heat_map_is_a_table_with_colours_by_size(desk: Desk, gated: typ
         await expect(turns.locator("tbody tr")).to_have_count(2)
 
 
-async def test_figures_show_their_change_since_the_period_before(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_figures_show_their_change_since_the_period_before(page: Page) -> None:
     hours = {"2026-11-26T07:00Z/PT1H": 1, "2026-11-26T08:00Z/PT1H": 3}
     panels = named("one", "number", unit="USD"), named("tenants", "bar"), named("hours", "bar")
-    async with drawn(desk, gated, *panels) as board:
+    async with drawn(page, *panels) as board:
         one = await board.draw("one", 1.5)
         tenants = await board.draw("tenants", {"a": 1, "b": 4})
         sums = await board.draw("hours", hours)

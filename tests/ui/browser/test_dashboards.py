@@ -19,10 +19,11 @@ from rxworker import Worker, tool
 from rxworker.boards import Dashboard, above, panel
 from rxworker.events import BlockStart, Record, ToolStart
 from rxworker.log import SQLiteLog
-from rxworker.operators import Span, events, spans, text_deltas
+from rxworker.operators import Span, spans
 from rxworker.panels import count, run_line, run_of, status, tool_of
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
+from tests.whole import one_of
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -93,54 +94,13 @@ async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk,
         await desk.close()
 
 
-def words_so_far(records: Observable[Record]) -> Observable[list[dict[str, object]]]:
-    def add(rows: list[dict[str, object]], text: str) -> list[dict[str, object]]:
-        return [*rows, {"word": text.strip(), "n": len(rows)}]
-
-    return records.pipe(events(), text_deltas(), ops.scan(add, list[dict[str, object]]()))
-
-
-async def test_an_update_of_a_table_takes_neither_place_nor_focus_nor_selection(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say("".join(f"{n:04}" for n in range(80)))])
-    board = Dashboard([panel("Words", words_so_far, view="table")])
-    async with desk.serve(model, dashboards=[board]):
-        page = await desk.open()
-        await desk.ask(page)
-        await desk.view(page, "#board-panel")
-        model.let(40)
-        rows = page.locator("#board tbody tr")
-        await expect(rows).to_have_count(40)
-        await page.evaluate("""() => {
-          const scroll = document.querySelector("#board .board-scroll");
-          scroll.focus();
-          scroll.scrollTop = 100;
-          const cell = scroll.querySelectorAll("tbody tr")[7].firstElementChild;
-          getSelection().selectAllChildren(cell);
-        }""")
-        held = """() => {
-          const scroll = document.querySelector("#board .board-scroll");
-          return [scroll.scrollTop, document.activeElement === scroll, getSelection().toString()];
-        }"""
-        before = await page.evaluate(held)
-        assert before == [100, True, "0007"]
-        model.let(10)
-        await expect(rows).to_have_count(50)
-        assert await page.evaluate(held) == before
-        model.let_all()
-        await desk.status(page, "finished")
-        await expect(rows).to_have_count(80)
-        assert await page.evaluate(held) == before
-
-
 HIDE = """(isHidden) => {
   Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));
 }"""
 
 
-@pytest.mark.parametrize("path", ["", "fleet"])
+@pytest.mark.parametrize("path", one_of(["", "fleet"]))
 async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk, tmp_path: Path, path: str) -> None:
     """A browser opens six to a server: a few tabs with dashboards had all of them, and nothing could be sent."""
     async with SQLiteLog(tmp_path / "runs.db") as log:

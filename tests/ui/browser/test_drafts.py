@@ -12,6 +12,7 @@ import pytest
 from rxworker import tool
 from rxworker.log import MemoryLog
 from rxworker.testing import call, say
+from tests.whole import one_of
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -59,6 +60,7 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
     async with desk.asking(model, [look]) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
+        await expect(page.locator("#composer-label")).to_have_text("Into the running run")
         for _ in range(2):  # one that is under way when the page is left goes back into the box
             async with page.expect_response("**/send"):
                 await desk.ask(page, "And hurry")
@@ -70,11 +72,12 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#queue")).to_be_hidden()
+        await desk.answers(page, LONG, "Done.")
         await expect(page.locator(".message.user .text")).to_have_text(["Go", "And hurry", "And hurry"])
         await expect(page.locator(BOX)).to_have_value("")
 
 
-@pytest.mark.parametrize("has_log", [False, True])
+@pytest.mark.parametrize("has_log", one_of([True, False]))
 async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel], has_log: bool) -> None:
     model = gated([say(LONG) + call("look"), say("Done.")])
     async with desk.asking(model, [look], log=MemoryLog() if has_log else None) as page:

@@ -22,31 +22,21 @@ LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> & done"
 
 
-async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk, gated: type[GatedModel]) -> None:
     model = gated([think("Hm.") + say(LONG)])
     async with desk.asking(model) as page:
-        model.let(2)
-        await desk.answers(page, LONG[:8])
+        model.let(3)
+        await desk.answers(page, LONG[:12])
         await desk.status(page, "running")
+        desk.received[page].clear()
+        await page.reload()
+        await desk.answers(page, LONG[:12])
         model.let_all()
         await desk.answers(page, LONG)
         await desk.status(page, "finished")
         await desk.same(page, desk.runs[0])
         await expect(page.locator("#lanes .lane")).to_have_count(2)
         await expect(page).to_have_title("Go · Desk")
-
-
-async def test_a_page_that_is_loaded_again_in_the_middle_shows_all_of_it(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([think("Hm.") + say(LONG)])
-    async with desk.asking(model) as page:
-        model.let(3)
-        await desk.answers(page, LONG[:12])
-        desk.received[page].clear()
-        await page.reload()
-        await desk.answers(page, LONG[:12])
-        model.let_all()
-        await desk.answers(page, LONG)
-        await desk.same(page, desk.runs[0])
 
 
 async def test_three_tabs_show_the_same(desk: Desk, gated: type[GatedModel]) -> None:
@@ -104,6 +94,16 @@ async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_wor
         await expect(page.locator("#banner")).to_contain_text("Gone: “Go”")
         await desk.status(page, "gone")
         await desk.answers(page, LONG[:8])
+        # It has neither a cursor nor a clock.
+        await expect(page.locator("#conversation .block.text")).to_have_attribute("data-phase", "aborted")
+        await expect(page.locator("#lanes .lane")).to_have_attribute("data-state", "aborted")
+        await expect(page.locator("#no-watchers")).to_contain_text("does not know this run")
+        bar = "document.querySelector('.bar.written').style.getPropertyValue('--for')"
+        seconds = "document.querySelector('#run-facts').textContent"
+        before = await page.evaluate(f"[{bar}, {seconds}]")
+        # Longer than the page's clock ticks, in its own time.
+        await page.evaluate("new Promise((done) => setTimeout(done, 500))")
+        assert await page.evaluate(f"[{bar}, {seconds}]") == before
         await expect(page.locator("#run-title")).to_have_text("Go")
         await expect(page.locator("#run-list li")).to_have_count(0)
         await desk.ask(page, "Again")
@@ -154,26 +154,14 @@ async def test_a_long_answer_is_followed_to_its_end(desk: Desk, gated: type[Gate
         await expect(page.locator("#latest")).to_be_hidden()
 
 
-async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG), say("So be it.")])
-    async with desk.asking(model) as page:
-        model.let(1)
-        await desk.answers(page, LONG[:4])
-        await expect(page.locator("#composer-label")).to_have_text("Into the running run")
-        async with page.expect_response("**/send"):
-            await desk.ask(page, "Be quick")
-        await expect(page.locator("#composer-input")).to_have_value("")
-        model.let_all()
-        await desk.status(page, "finished")
-        await desk.answers(page, LONG, "So be it.")
-        await expect(page.locator(".message.user .text")).to_have_text(["Go", "Be quick"])
-        await desk.same(page, desk.runs[0])
-
-
 async def test_a_conversation_goes_on_with_the_next_run(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.asking(gated([say("First."), say("Second.")], free=True)) as page:
         await desk.answers(page, "First.")
         await desk.status(page, "finished")
+        await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
+        await expect(await desk.usage(page, "Tokens")).to_have_text("15")
+        kinds = await desk.usage(page, "Tokens by kind", "tr")
+        await expect(kinds).to_have_text(["read10", "written5"])
         await desk.ask(page, "More")
         await desk.answers(page, "First.", "Second.")
         await expect(page.locator("#run-list li")).to_have_count(2)
@@ -194,32 +182,22 @@ async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[Ga
         await expect(page.locator("#welcome")).to_be_hidden()
 
 
-async def test_watchers_are_shown_with_how_far_behind_they_are(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
-    async with desk.asking(model) as page:
-        model.let(1)
-        await desk.answers(page, LONG[:4])
-        batches = desk.runs[0].watch(name="sleeper").batches()
-        await anext(batches)
-        model.let(9)
-        await desk.answers(page, LONG[:40])
-        line = page.locator("#watchers li", has_text="sleeper")
-        await expect(line.locator(".watcher-lag")).to_have_text("9 behind")
-        await batches.aclose()
-        await expect(line).to_have_count(0)
-        model.let_all()
-        await desk.status(page, "finished")
-
-
-async def test_a_watcher_that_still_catches_up_when_the_run_has_ended_is_followed(
+async def test_watchers_are_shown_with_how_far_behind_they_are_also_when_the_run_has_ended(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     model = gated([say(LONG)])
     async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
-        batches = desk.runs[0].watch(name="sleeper").batches()
-        await anext(batches)
+        leaves, batches = (desk.runs[0].watch(name=name).batches() for name in ("leaver", "sleeper"))
+        for each in (leaves, batches):
+            await anext(each)
+        model.let(8)
+        await desk.answers(page, LONG[:36])
+        line = page.locator("#watchers li", has_text="leaver")
+        await expect(line.locator(".watcher-lag")).to_have_text("8 behind")
+        await leaves.aclose()
+        await expect(line).to_have_count(0)
         model.let_all()
         await desk.status(page, "finished")
         lag = page.locator("#watchers li", has_text="sleeper").locator(".watcher-lag")
@@ -229,12 +207,5 @@ async def test_a_watcher_that_still_catches_up_when_the_run_has_ended_is_followe
             pass
         # Whoever has seen all of it has left.
         await expect(lag).to_have_count(0)
-        await expect(page.locator("#no-watchers")).to_be_visible()
-
-
-async def test_the_numbers_come_with_the_usage(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("Hello")], free=True)) as page:
-        await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
-        await expect(await desk.usage(page, "Tokens")).to_have_text("15")
-        kinds = await desk.usage(page, "Tokens by kind", "tr")
-        await expect(kinds).to_have_text(["read10", "written5"])
+        await expect(page.locator("#no-watchers")).to_contain_text("The run has ended")
+        await expect(page.locator("body")).not_to_contain_text("Nobody watches")

@@ -12,6 +12,7 @@ from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, fail, say
 from rxworker.ui.web import Settings
+from tests.whole import one_of
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -50,7 +51,7 @@ def nothing_deleted() -> None:
     deleted.clear()
 
 
-@pytest.mark.parametrize(("width", "height"), [(667, 320), (740, 360), (360, 560), (320, 480)])
+@pytest.mark.parametrize(("width", "height"), one_of([(667, 320), (740, 360), (360, 560), (320, 480)]))
 async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedModel], width: int, height: int) -> None:
     asked = call("delete", path="/a/rather/long/path" * 8, reason="because " * 40, depth=3)
     async with desk.serve(gated([say(LONG * 4) + asked, say("Gone.")], free=True), [delete]):
@@ -66,12 +67,17 @@ async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedMod
         await desk.press(page, "Approve", status="finished")
 
 
-async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_decision_is_near_for_the_keyboard_and_its_skip_link(desk: Desk, gated: type[GatedModel]) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
     async with desk.serve(gated(replies, free=True), [delete]):
         page = await desk.open()
-        keys = page.keyboard
+        keys, skip = page.keyboard, page.locator(".skip")
+        await expect(skip).to_have_text("Skip to the message box")
         await page.locator("#composer-input").fill("Go")
+        await keys.press("Enter")
+        await expect(page.locator("#approval")).to_be_focused()
+        await expect(skip).to_have_text("Skip to the decision")
+        await skip.focus()
         await keys.press("Enter")
         await expect(page.locator("#approval")).to_be_focused()
         # A key that was meant for the message box decides nothing.
@@ -93,48 +99,7 @@ async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[Gated
         await keys.press("Enter")
         await desk.status(page, "finished")
         assert deleted == ["a.txt"]
-
-
-async def test_the_skip_link_leads_to_the_decision_while_there_is_one(desk: Desk, gated: type[GatedModel]) -> None:
-    replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
-        page = await desk.open()
-        skip = page.locator(".skip")
-        await expect(skip).to_have_text("Skip to the message box")
-        await desk.ask(page)
-        await expect(skip).to_have_text("Skip to the decision")
-        await skip.focus()
-        await page.keyboard.press("Enter")
-        await expect(page.locator("#approval")).to_be_focused()
-        await desk.press(page, "Approve", status="finished")
         await expect(skip).to_have_attribute("href", "#composer-input")
-
-
-async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
-    async with desk.asking(model, closes=False) as page:
-        model.let(2)
-        await desk.answers(page, LONG[:8])
-        port = desk.port
-    async with desk.serve(gated([]), port=port):
-        await desk.status(page, "gone")
-        block = page.locator("#conversation .block.text")
-        await expect(block).to_have_attribute("data-phase", "aborted")
-        await expect(page.locator("#lanes .lane")).to_have_attribute("data-state", "aborted")
-        await expect(page.locator("#no-watchers")).to_contain_text("does not know this run")
-        bar = "document.querySelector('.bar.written').style.getPropertyValue('--for')"
-        seconds = "document.querySelector('#run-facts').textContent"
-        before = await page.evaluate(f"[{bar}, {seconds}]")
-        # Longer than the page's clock ticks, in its own time.
-        await page.evaluate("new Promise((done) => setTimeout(done, 500))")
-        assert await page.evaluate(f"[{bar}, {seconds}]") == before
-    desk.problems.clear()  # the browser reports the lost connection
-
-
-async def test_a_run_that_has_ended_is_not_shown_as_unwatched(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("Hello.")], free=True), status="finished") as page:
-        await expect(page.locator("#no-watchers")).to_contain_text("The run has ended")
-        await expect(page.locator("body")).not_to_contain_text("Nobody watches")
 
 
 async def test_a_refusal_is_shown_once(desk: Desk, gated: type[GatedModel]) -> None:
@@ -160,7 +125,7 @@ async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> N
         assert found == [*inside, *inside, [0, "answer"]]
 
 
-async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
+async def test_a_failure_of_the_provider_reads_failed_and_is_reported_once(desk: Desk) -> None:
     seen = asyncio.Event()
 
     @tool
@@ -169,13 +134,19 @@ async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
         await seen.wait()
         return "done"
 
-    model = ScriptedModel([call("wait"), say("Half") + fail("The key is not valid", "auth")])
+    model = ScriptedModel([call("wait"), say("Half a sen") + fail("The key is not valid", "auth")])
     async with desk.asking(model, [wait]) as page:
         await expect(page.locator(".call .call-word")).to_have_text("running")
         seen.set()
         await desk.status(page, "failed")
         await expect(page.locator("#run-list .status")).to_have_text("failed")
         await expect(page.locator("#announcer")).to_contain_text("The run has failed")
+        note = page.locator("#conversation .note")
+        await expect(note).to_have_count(1)
+        await expect(note).to_contain_text("Ended early")
+        await expect(note).to_contain_text("The key is not valid")
+        await expect(page.locator("#notes li")).to_have_count(1)
+        await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
 
 
 async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type[GatedModel]) -> None:

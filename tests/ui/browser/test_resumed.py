@@ -37,7 +37,7 @@ async def lanes(page: Page, *names: str) -> None:
     await expect(page.locator("#lanes .lane .lane-name")).to_have_text(list(names))
 
 
-async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
+async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it_and_lead_to_their_places(
     desk: Desk, gated: type[GatedModel]
 ) -> None:
     replies = [think("Hm.") + say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
@@ -59,16 +59,7 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
             thinking = one.locator("#conversation .block.thinking .speaker")
             await expect(thinking).to_have_text(re.compile(r"Thinking · \d\.\d s"))
             await expect(one.locator("#notes")).to_contain_text("Paused")
-
-
-async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversation(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    replies = [say("First.") + call("delete", path="a.txt"), say("Last.")]
-    async with desk.asking(gated(replies, free=True), [delete]) as page:
-        await desk.press(page, "Approve", status="finished")
-        await lanes(page, "answer", "delete", "answer")
-        for place, text in ((0, "First."), (1, "delete"), (2, "Last.")):
+        for place, text in ((1, "May I?"), (2, "delete"), (3, "It is gone.")):
             await page.locator("#lanes .lane .lane-label").nth(place).click()
             await expect(page.locator(".item.found")).to_contain_text(text)
 

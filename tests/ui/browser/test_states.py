@@ -10,7 +10,7 @@ import pytest
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import Record
 from rxworker.hooks import ToolCallContext
-from rxworker.testing import ScriptedModel, call, fail, say, think
+from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import Settings, make_app
 
 if TYPE_CHECKING:
@@ -42,17 +42,6 @@ def chatty(context: ToolCallContext) -> None:
 def stumble(_record: Record) -> None:
     """Watch, and fall."""
     raise RuntimeError("stumbled")
-
-
-async def test_what_a_provider_refuses_is_reported_once(desk: Desk, gated: type[GatedModel]) -> None:
-    model = ScriptedModel([say("Half a sen") + fail("The key is not valid", "auth")])
-    async with desk.asking(model, status="failed") as page:
-        note = page.locator("#conversation .note")
-        await expect(note).to_have_count(1)
-        await expect(note).to_contain_text("Ended early")
-        await expect(note).to_contain_text("The key is not valid")
-        await expect(page.locator("#notes li")).to_have_count(1)
-        await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
 
 
 async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
@@ -168,12 +157,3 @@ async def test_a_long_list_of_runs_is_shown_in_parts(desk: Desk, gated: type[Gat
         # The run that is looked at is always among them.
         other = await desk.open(f"#{desk.runs[0].id}")
         await expect(other.locator("#run-list [aria-current]")).to_contain_text("Question 0")
-
-
-async def test_an_old_run_is_not_read_aloud(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("Hello.")], free=True)) as page:
-        await expect(page.locator("#announcer")).to_contain_text("Hello.")
-        later = await desk.open()
-        await later.locator("#run-list a").click()
-        await desk.answers(later, "Hello.")
-        await expect(later.locator("#announcer")).to_have_text("")

@@ -325,23 +325,21 @@ async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[Gate
     desk.problems.clear()  # the browser reports the refusal
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-async def test_the_bar_fits_and_can_be_touched(desk: Desk, gated: type[GatedModel], width: int) -> None:
-    async with desk.serve(gated([say(LONG)], free=True)):
-        page = await desk.open(width=width)
-        await desk.ask(page)
-        await desk.status(page, "finished")
+async def test_the_bar_fits_and_can_be_touched(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.asking(gated([say(LONG)], free=True), status="finished") as page:
         await page.evaluate("document.querySelector('#time-fork').hidden = false")
-        await move(page, 0.5)
-        await past(page, True)
-        small: list[str] = await page.evaluate(
-            """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
-              const box = node.getBoundingClientRect();
-              const isOut = box.left < 0 || box.right > innerWidth;
-              return !node.checkVisibility() || box.height < 40 || box.width < 40 || isOut;
-            }).map((node) => node.id)"""
-        )
-        assert small == []
+        for width in (1280, 360):
+            await page.set_viewport_size({"width": width, "height": 800})
+            await move(page, 0.5)
+            await past(page, True)
+            small: list[str] = await page.evaluate(
+                """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
+                  const box = node.getBoundingClientRect();
+                  const isOut = box.left < 0 || box.right > innerWidth;
+                  return !node.checkVisibility() || box.height < 40 || box.width < 40 || isOut;
+                }).map((node) => node.id)"""
+            )
+            assert small == [], width
         for node in await page.locator("#time-bar button, #time-bar input").all():
             named = await node.evaluate("(n) => n.ariaLabel || n.textContent.trim()")
             assert named

@@ -84,7 +84,20 @@ async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Des
         desk.problems.clear()  # the browser complains of the refused request
 
 
-async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[GatedModel]) -> None:
+TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
+  (mark) => getComputedStyle(mark).visibility !== "hidden",
+).map((mark) => {
+  const range = document.createRange();
+  range.selectNodeContents(mark);
+  const { left, right } = range.getBoundingClientRect();
+  return [left, right];
+})"""
+"""Where the texts of the axis begin and end."""
+
+
+async def test_the_axis_is_zoomed_moved_and_fitted_and_its_texts_do_not_overlap(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
     async with desk.asking(gated([say("Hi")], free=True), status="finished") as page:
         shown = (
             "() => { const { style } = document.querySelector('#lanes'); return "
@@ -101,21 +114,7 @@ async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[Gated
         await page.get_by_role("button", name="Fit").click()
         assert await page.evaluate(shown) == whole
         assert await page.get_by_role("button", name="Fit").is_disabled()
-
-
-TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
-  (mark) => getComputedStyle(mark).visibility !== "hidden",
-).map((mark) => {
-  const range = document.createRange();
-  range.selectNodeContents(mark);
-  const { left, right } = range.getBoundingClientRect();
-  return [left, right];
-})"""
-"""Where the texts of the axis begin and end."""
-
-
-async def test_the_texts_of_a_narrow_axis_do_not_overlap(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("Hi")], free=True), status="finished", width=320) as page:
+        await page.set_viewport_size({"width": 320, "height": 800})
         await page.locator("#views button[data-view=timeline]").click()
         for zooms in range(3):
             if zooms:

@@ -65,38 +65,37 @@ async def wait_for_ever(context: ToolContext) -> str:
     return "never"
 
 
-async def test_questions_and_answers_are_shown(open_app: Open) -> None:
-    async with open_app(Worker(ScriptedModel(["Hello there!"]))) as person:
+async def test_questions_answers_and_what_they_cost_are_shown(open_app: Open) -> None:
+    limits = Limits(prices=Prices(input=1_000.0, output=2_000.0))
+    async with open_app(Worker(ScriptedModel(["Hello there!"]), limits=limits)) as person:
         await person.sees("Type a message to begin.")
         await person.ask("Hi")
         assert [(v.lane.kind, v.lane.text) for v in person.lanes] == [("user", "Hi"), ("text", "Hello there!")]
         assert "Hello there!" in person.screen
-        assert "10 tokens in, 5 out" in person.screen
+        assert "10 tokens in, 5 out · cost 0.02" in person.screen
         assert person.typed == ""
 
 
-async def test_text_is_shown_while_it_streams(open_app: Open) -> None:
+async def test_text_is_shown_while_it_streams_and_the_details_list_the_watchers(open_app: Open) -> None:
     model = ScriptedModel([say("Once upon a time") + stall()])
     async with open_app(Worker(model)) as person:
         await person.say("Tell me.", sees="Once upon a time")
         assert "answering" in person.screen
         await person.sees("1 watcher")
-
-
-async def test_a_tool_call_has_a_lane_with_arguments_and_a_folded_result(open_app: Open) -> None:
-    model = ScriptedModel([call("look", where="here"), "Nothing."])
-    async with open_app(Worker(model, tools=[look])) as person:
-        await person.ask("Look.")
-        assert 'look where="here"' in person.screen
-        assert "line 7 of here" in person.screen
-        assert "line 8 of here" not in person.screen
-        assert "22 more lines" in person.screen
+        await person.press("ctrl+g", sees="terminal")
+        assert "coalesce" in person.screen
+        await person.press("escape")
+        assert "coalesce" not in person.screen
 
 
 async def test_a_folded_result_unfolds_with_a_key_and_with_a_click(open_app: Open) -> None:
     model = ScriptedModel([call("look", where="here"), "Nothing."])
     async with open_app(Worker(model, tools=[look]), size=(80, 60)) as person:
         await person.ask("Look.")
+        assert 'look where="here"' in person.screen
+        assert "line 7 of here" in person.screen
+        assert "line 8 of here" not in person.screen
+        assert "22 more lines" in person.screen
         await person.press("ctrl+o")
         assert "line 29 of here" in person.screen
         await person.press("ctrl+o")
@@ -213,13 +212,10 @@ async def test_markdown_is_drawn_when_it_is_whole_and_nothing_of_it_is_hidden(op
         await person.ask("Hi")
         assert "It is so, see there (http://example.org/x)." in person.screen
         assert "<script>alert(1)</script>" in person.screen
-
-
-async def test_the_cost_is_shown_where_the_prices_are_known(open_app: Open) -> None:
-    limits = Limits(prices=Prices(input=1_000.0, output=2_000.0))
-    async with open_app(Worker(ScriptedModel(["Hi."]), limits=limits)) as person:
-        await person.ask("Hi")
-        assert "10 tokens in, 5 out · cost 0.02" in person.screen
+        assert person.app.current_theme.dark
+        await person.press("ctrl+t")
+        assert not person.app.current_theme.dark
+        assert "It is so, see there" in person.screen
 
 
 @pytest.mark.parametrize("size", one_of([(20, 8), (40, 12), (80, 24)]))
@@ -260,25 +256,6 @@ async def test_of_very_many_parts_the_first_leave_the_screen(open_app: Open, mon
             await person.ask(f"Question {number}")
         assert len(person.lanes) == 6
         assert person.lanes[0].lane.text == "Question 2"
-
-
-async def test_the_details_list_the_watchers(open_app: Open) -> None:
-    model = ScriptedModel([say("Once") + stall()])
-    async with open_app(Worker(model, tools=[look])) as person:
-        await person.say("Tell me.", sees="Once")
-        await person.press("ctrl+g", sees="terminal")
-        assert "coalesce" in person.screen
-        await person.press("escape")
-        assert "coalesce" not in person.screen
-
-
-async def test_light_and_dark(open_app: Open) -> None:
-    async with open_app(Worker(ScriptedModel(["It is **so**."]))) as person:
-        await person.ask("Hi")
-        assert person.app.current_theme.dark
-        await person.press("ctrl+t")
-        assert not person.app.current_theme.dark
-        assert "It is so." in person.screen
 
 
 async def test_the_keys_can_be_looked_up(open_app: Open) -> None:

@@ -236,13 +236,6 @@ async def test_chat_resumes_a_stored_conversation_and_stores_what_follows(
         assert [len(each.runs) for each in await list_sessions(log)] == [2]
 
 
-async def test_trace_of_a_conversation_without_a_request_is_empty(open_app: Open) -> None:
-    async with open_app(Worker(ScriptedModel([]))) as person:
-        await person.press("ctrl+y")
-        await person.press("escape", "x")
-        assert person.typed == "x"
-
-
 def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> None:
     view, asked = RunView(), ToolCall("c1", "look", {})
     use, named = BlockType.TOOL_USE, ToolUseMetadata("c1", "look")
@@ -272,8 +265,11 @@ def test_the_trace_has_the_wait_of_each_attempt_and_the_time_of_each_call() -> N
     assert rows[4].bars == (Bar("write", 4.0, 5.0), Bar("run", 6.0, 9.0))
 
 
-async def test_the_trace_of_the_last_run_is_shown(open_app: Open) -> None:
+async def test_the_trace_of_the_last_run_is_shown_and_is_empty_without_one(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
+        await person.press("ctrl+y")
+        assert person.app.screen is not person.app.conversation
+        await person.press("escape", "x", "backspace")
         await person.ask("Hi")
         await person.say("/trace", sees="turn 1")
         assert "first after" in person.screen

@@ -48,16 +48,6 @@ class Deleting:
         self.worker = Worker(self.model, tools=[delete], hooks=[ask_somebody])
 
 
-async def test_a_call_that_waits_is_shown_and_run_as_it_was_shown(open_app: Open) -> None:
-    it = Deleting(call("delete", path="a.txt"), "Done.")
-    async with open_app(it.worker) as person:
-        await person.ask("Clean up.", sees="delete waits for approval")
-        assert "Delete a.txt?" in person.screen
-        assert it.deleted == []
-        await person.press("ctrl+s", sees="Done.")
-        assert it.deleted == ["a.txt"]
-
-
 async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: Open) -> None:
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
@@ -216,15 +206,6 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
             assert text in person.screen
 
 
-async def test_several_calls_are_shown_for_approval_one_after_the_other(open_app: Open) -> None:
-    it = Deleting(call("delete", path="a") + call("delete", path="b"), "Done.")
-    async with open_app(it.worker) as person:
-        await person.ask("Clean up.", sees="delete waits for approval, and 1 more")
-        await person.press("ctrl+s", sees="Delete b?")
-        await person.press("ctrl+n", sees="Done.")
-        assert it.deleted == ["a"]
-
-
 async def test_no_dialog_opens_in_the_middle_of_typing(open_app: Open) -> None:
     typing = asyncio.Event()
 
@@ -262,28 +243,6 @@ async def test_ctrl_c_cancels_the_answer_and_the_conversation_is_kept(open_app: 
         ]
         await person.ask("And now?")
         assert "Still here." in person.screen
-
-
-async def test_ctrl_c_twice_leaves(open_app: Open) -> None:
-    released = asyncio.Event()
-
-    @tool
-    async def stubborn(context: ToolContext) -> str:
-        """Wait, also when that is cancelled."""
-        context.progress("waits")
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            await released.wait()
-        return ""
-
-    worker = Worker(ScriptedModel([call("stubborn")]), tools=[stubborn])
-    async with open_app(worker) as person:
-        await person.say("Wait.", sees="waits")
-        await person.pilot.press("ctrl+c", "ctrl+c")
-        await person.until(lambda: not person.app.is_running)
-    assert person.app.return_code == 130
-    released.set()
 
 
 @pytest.mark.parametrize(("key", "code"), one_of([("ctrl+c", 130), ("ctrl+d", 0), ("ctrl+q", 0)]))
@@ -348,16 +307,6 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         assert "Faster!" in [message.text for message in person.app.session.current.conversation.messages]
 
 
-async def test_a_message_that_could_not_be_sent_comes_back(open_app: Open) -> None:
-    worker = Worker(ScriptedModel([say("Once") + stall()]))
-    async with open_app(worker) as person:
-        await person.say("Tell me.", sees="Once")
-        await person.say("Are you there?")
-        await person.press("ctrl+c")
-        await person.rest()
-        assert person.typed == "Are you there?"
-
-
 async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> None:
     worker = Worker(ScriptedModel(["One.", "Two."]))
     async with open_app(worker) as person:
@@ -373,13 +322,6 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
             "second",
             "Two.",
         ]
-
-
-async def test_what_is_typed_while_a_part_has_the_focus_goes_into_the_input(open_app: Open) -> None:
-    async with open_app(Worker(ScriptedModel(["Yes."]))) as person:
-        person.app.screen.set_focus(None)
-        await person.press("h", "i")
-        assert person.typed == "hi"
 
 
 async def test_a_run_pauses_and_goes_on(open_app: Open) -> None:

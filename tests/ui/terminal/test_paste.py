@@ -117,11 +117,14 @@ async def test_a_paste_into_a_message_that_is_not_read_comes_back_folded(open_ap
         assert person.typed == FOLDED
 
 
-async def test_a_paste_reaches_the_input_while_a_part_has_the_focus(open_app: Open) -> None:
+async def test_keys_and_pastes_reach_the_input_while_a_part_has_the_focus(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
         person.app.screen.set_focus(None)
-        await paste(person, "hi")
+        await person.press("h", "i")
         assert person.typed == "hi"
+        person.app.screen.set_focus(None)
+        await paste(person, " there")
+        assert person.typed == "hi there"
         assert person.app.query_one(Composer).has_focus
 
 

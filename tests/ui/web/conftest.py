@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import ModuleType
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import aiohttp
 import pytest
@@ -23,6 +24,7 @@ from rxworker.testing import Reply, ScriptedModel
 from rxworker.transport import Retry
 from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.worker import session_of
+from tests.whole import IS_WHOLE
 
 Body: TypeAlias = dict[str, Any]
 ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]
@@ -208,13 +210,21 @@ SERVERS = ["", "log", "asgi"]
 """The web server of aiohttp without a log and with one, and the ASGI application in uvicorn."""
 
 
+EACH = ("test_api.py", "test_guard.py", "test_one_watched_thing.py", "test_sockets.py")
+"""What requests do, what they may, and how runs are followed: for each server also in the suite."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everything holds for each server, but for what is marked."""
+    """Everything holds for each server, but for what is marked. In the suite, most tests are of one of them."""
     if "server_kind" in metafunc.fixturenames:
         marks = {mark.name for mark in metafunc.definition.iter_markers()}
         left_out = {"log"} & {"log" if "unlogged" in marks else ""}
         left_out |= {"asgi"} & {"asgi" if "aiohttp" in marks else ""}
-        metafunc.parametrize("server_kind", [k for k in SERVERS if k not in left_out])
+        kinds = [kind for kind in SERVERS if kind not in left_out]
+        is_each = IS_WHOLE or metafunc.definition.path.name in EACH
+        some = [kind for kind in kinds if kind] or kinds
+        one = some[crc32(metafunc.function.__name__.encode()) % len(some)]
+        metafunc.parametrize("server_kind", kinds if is_each else [one])
 
 
 @pytest.fixture

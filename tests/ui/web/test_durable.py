@@ -36,13 +36,14 @@ from rxworker.ui.web.streams import stored as stored_streams
 from rxworker.ui.web.streams.durable import answer_stream
 from rxworker.ui.web.streams.stored import START, LogStream, run_stream
 from rxworker.ui.web.streams.streams import Streams
+from tests.whole import one_of
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
 VIEWS = ["", "/ag-ui", "/ui"]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=one_of(["sqlite", "memory"]))
 async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EventLog, None]:
     opened = SQLiteLog(tmp_path / "runs.db") if request.param == "sqlite" else MemoryLog()
     async with opened:
@@ -445,7 +446,7 @@ async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log
 
 async def test_events_end_after_a_while_with_the_offset_to_continue_from(log: EventLog) -> None:
     _, last = await begin(log, "run-1")
-    async with served(log, long_poll=0.01, events=1.0) as client:
+    async with served(log, long_poll=0.01, events=0.3) as client:
         query = {"offset": "now", "live": "sse"}
         response = await client.get("/runs/run-1/stream", params=query)
         events = events_of(await response.text())
