@@ -66,7 +66,8 @@ from rxworker.providers.cache_use import CacheUse, step_cache
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint, say
 from rxworker.transport import Client, Retry, fallback
 from rxworker.worker import Compact, load_paused, save_paused
-from tests.integration.test_control_at_every_step import CONTROLS, Act, Seen, name_this_task, stored
+from tests.integration.test_control_at_every_step import CONTROLS, Act, Seen, name_this_task
+from tests.log.processes import stored
 from tests.log.test_recover import cut, singles
 from tests.steps import SteppedLoop, run_stepped
 

@@ -15,11 +15,10 @@ import pytest
 from rxworker import Finished, Paused, Run, Worker, after_tool_call, before_tool_call, on_abort, on_turn_end, tool
 from rxworker.errors import LocalProtocolError, RunHandedOverError, RxWorkerError
 from rxworker.events import Record, RunStop
-from rxworker.hub.history import expand
 from rxworker.log import EventLog
-from rxworker.log.format import records_of
 from rxworker.run.driver import CLOSING
 from rxworker.testing import ScriptedModel, call, lint, say
+from tests.log.processes import stored
 from tests.steps import SteppedLoop, run_stepped
 from tests.stores import LOGS, make_log
 from tests.whole import IS_WHOLE
@@ -133,11 +132,6 @@ class Seen:
             outcome, _ = await asyncio.gather(*self.tasks)
         assert self.read == self.observed
         return outcome
-
-
-async def stored(log: EventLog, run_id: str) -> list[Record]:
-    entries = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(entries, run_id) for one in expand(record)]
 
 
 def status_of(outcome: object) -> str:

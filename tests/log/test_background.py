@@ -30,7 +30,8 @@ from rxworker.transport import Client, Retry, fallback
 from rxworker.transport.clock import loop_clock
 from rxworker.turn.stages import respond
 from tests.log.background import BACKGROUND, TEXT, called, frames_of, message, thought, worker_of
-from tests.log.test_recover import cut, singles, stored
+from tests.log.processes import stored
+from tests.log.test_recover import cut, singles
 
 CALL = frames_of([thought(), message(["Let", " me"]), called("look", ['{"n"', ": 1}"])], "resp/1")
 ANSWER = frames_of([message()], "resp/2")

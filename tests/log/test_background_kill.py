@@ -26,7 +26,7 @@ from rxworker.messages import Text, Thinking
 from rxworker.state import fold_run
 from rxworker.testing import lint
 from tests.log.background import TEXT, THOUGHT, frames_of, message, thought
-from tests.log.test_recover import stored
+from tests.log.processes import stored
 from tests.whole import IS_WHOLE
 
 PROGRAM = Path(__file__).with_name("background.py")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from rxworker import Run, Worker, tool
+from rxworker import Run, Worker
 from rxworker.errors import ConfigurationError
 from rxworker.events import CommandTaken, MessageAdd
 from rxworker.log import EventLog, Replica
 from rxworker.log.values import Command, send_command
 from rxworker.messages import Message, Text, ToolCall, ToolResult
 from rxworker.testing import ScriptedModel, call
-from rxworker.worker import submit, work
+from rxworker.worker import submit
 from tests.log.conftest import OpenLog
-from tests.log.test_worker import events, stored
+from tests.log.processes import Waiting, end_of, stored, working
+from tests.log.test_worker import events
 
 HALF = "half of a pair: \ud83d"
 REFUSED_MESSAGES: dict[str, tuple[Any, str]] = {
@@ -104,28 +104,19 @@ async def refusal(of: object, name: str, *given: object, **options: object) -> s
 
 
 @asynccontextmanager
-async def started(log: EventLog | None = None) -> AsyncGenerator[tuple[Run[object], asyncio.Event]]:
-    """A run whose first tool waits for the event."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> str:
-        """Wait."""
-        begun.set()
-        await go_on.wait()
-        return "waited"
-
-    worker = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log)
-    run = worker.run("Hi")
-    await begun.wait()
-    yield run, go_on
-    go_on.set()
+async def started(log: EventLog | None = None) -> AsyncGenerator[Run[object]]:
+    """A run whose first tool waits."""
+    waiting = Waiting()
+    run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[waiting.tool], log=log).run("Hi")
+    await waiting.begun.wait()
+    yield run
+    waiting.go_on.set()
     assert (await run).text == "Done."
     assert run.state.turns == 2  # no request is made for what is refused
 
 
 async def test_what_a_run_refuses_its_replica_and_its_log_refuse_in_the_same_words(open_store: OpenLog) -> None:
-    async with open_store() as log, started() as (alone, _), started(log) as (run, _):
+    async with open_store() as log, started() as alone, started(log) as run:
         replica = Replica(log, run.id)
         for name, (given, text) in REFUSED_MESSAGES.items():
             said = [await refusal(each, "send", given) for each in (alone, run, replica)]
@@ -148,7 +139,7 @@ async def test_what_a_run_refuses_its_replica_and_its_log_refuse_in_the_same_wor
 
 async def test_a_replica_takes_what_a_run_takes(open_store: OpenLog) -> None:
     async with open_store() as log:
-        async with started(log) as (run, _):
+        async with started(log) as run:
             replica = Replica(log, run.id)
             sent: list[Any] = ["a text", Message.user("b"), ["c", Text("d")], [Message.system("e")]]
             for given in sent:
@@ -173,7 +164,7 @@ async def test_a_run_ignores_and_reports_the_commands_that_another_program_has_s
     open_store: OpenLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_store() as log:
-        async with started(log) as (run, _):
+        async with started(log) as run:
             for body, _ in FOREIGN.values():
                 await log._send(run.id, "", body)  # pyright: ignore[reportPrivateUsage]
             await run._context.commands.read_now()  # pyright: ignore
@@ -191,11 +182,8 @@ async def test_a_queued_run_goes_on_after_the_commands_that_are_stored_wrongly(o
         run = await submit(log, "Hi")
         for body, _ in FOREIGN.values():
             await log._send(run, "", body)  # pyright: ignore[reportPrivateUsage]
-        replica = Replica(log, run)
-        working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."]))))
-        async with asyncio.timeout(60):
-            await replica.ended()
-        working.cancel()
+        async with working(log):
+            (replica,) = await end_of(log, run)
         assert replica.state.status == "finished"
         assert replica.state.turns == 1
         assert_ignored(events(await stored(log, run), CommandTaken))

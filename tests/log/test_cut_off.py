@@ -18,22 +18,16 @@ import pytest
 
 from rxworker import Run
 from rxworker.errors import FencedError, LeaseHeldError
-from rxworker.events import Record, RunRecover, RunStop
-from rxworker.hub.history import expand
+from rxworker.events import RunRecover, RunStop
 from rxworker.log import EventLog, open_log
-from rxworker.log.format import records_of
 from tests.log.clerk import Clerk
 from tests.log.conftest import NewAddress
 from tests.log.postgres_server import PASSWORD, PostgresServer
+from tests.log.processes import stored
 from tests.log.proxy import Proxy
 from tests.whole import SLOW_STORES
 
 LEASE = 0.6
-
-
-async def stored(log: EventLog, run_id: str) -> list[Record]:
-    found = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
 async def watch(log: EventLog, run_id: str) -> list[int]:

@@ -14,7 +14,7 @@ from rxworker.log import EventLog, MemoryLog
 from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.worker import recover_all
 from tests.log.conftest import OpenLog
-from tests.log.test_worker import stored
+from tests.log.processes import stored
 from tests.log.victim import ByTurn
 
 REPLIES = [say("One moment.") + call("work", n=1), say("Done.")]

@@ -12,7 +12,7 @@ from rxworker.events import RunResume, ToolOutput, ToolStop
 from rxworker.hooks import ToolResultContext
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, export_run, fork_run
 from rxworker.testing import call, say
-from tests.log.test_recover import stored
+from tests.log.processes import stored
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
 

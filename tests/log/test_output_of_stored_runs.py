@@ -19,8 +19,8 @@ from rxworker.resume.paused import decide_command
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.result import Output
 from rxworker.worker import load_paused, save_paused, submit, work
+from tests.log.processes import stored
 from tests.log.test_permissions_of_runs import cut
-from tests.log.test_recover import stored
 from tests.pauses import pause_of
 
 

@@ -26,7 +26,7 @@ from rxworker.resume.paused import decide_command
 from rxworker.testing import call, say
 from rxworker.worker import recover_all
 from tests.log.conftest import OpenLog
-from tests.log.test_recover import stored
+from tests.log.processes import stored
 from tests.log.test_retention import ALL
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rxworker import Approve, Finished, Run, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, RunCancelledError, RunStatusError
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.log import EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
+from rxworker.log import MemoryLog, Replica, RunInfo, SQLiteLog
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command
 from rxworker.providers import Request
@@ -23,28 +22,9 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.worker import submit, work
 from rxworker.worker.queue import begin, end_cancelled
 from tests.log.conftest import OpenLog
+from tests.log.processes import Waiting, end_of, working
 
 Make = Callable[[RunInfo], Worker | None]
-
-
-@asynccontextmanager
-async def working(log: EventLog, make: Make, **options: Any) -> AsyncGenerator[asyncio.Task[None], None]:
-    """A process that works."""
-    task = asyncio.create_task(work(log, make, **options))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def end_of(log: EventLog, *runs: str) -> list[Replica]:
-    """Wait for the ends of runs."""
-    replicas = [Replica(log, run) for run in runs]
-    async with asyncio.timeout(60):
-        for replica in replicas:
-            await replica.ended()
-    return replicas
 
 
 def text_of(run: Replica | Run[object]) -> str:
@@ -141,27 +121,20 @@ async def test_the_cap_of_a_tenant_holds_for_all_processes(tmp_path: Path) -> No
 
 
 async def test_what_a_process_has_is_handed_over_when_it_stops(open_store: OpenLog) -> None:
-    begun, gate = asyncio.Event(), asyncio.Event()
+    waiting = Waiting()
 
     def answer(request: Request) -> Reply:
         return say("Done.") if request.conversation.messages[-1].tool_results else call("wait")
 
     def make(_: RunInfo) -> Worker:
-        @tool(effect="idempotent")
-        async def wait() -> str:
-            """Wait."""
-            begun.set()
-            await gate.wait()
-            return "waited"
-
-        return Worker(ScriptedModel(answer), tools=[wait])
+        return Worker(ScriptedModel(answer), tools=[waiting.tool])
 
     async with open_store() as log:
         run = await submit(log, "Go")
         async with working(log, make, drain=0.0):
-            await begun.wait()
+            await waiting.begun.wait()
         assert (await log.list())[0].status == "running"
-        gate.set()
+        waiting.go_on.set()
         async with working(log, make):
             (replica,) = await end_of(log, run)
         assert text_of(replica) == "Done."

@@ -12,9 +12,10 @@ from rxworker.errors import RunCancelledError
 from rxworker.log import EventLog, Replica, SQLiteLog, open_log, recover
 from rxworker.log.store import CALLS, Waker
 from rxworker.testing import ScriptedModel
-from rxworker.worker import submit, work
+from rxworker.worker import submit
 from tests.bench.queue_counts import count
 from tests.log.conftest import NewAddress
+from tests.log.processes import end_of, working
 
 STORES = ["sqlite", "postgres", "nats"]
 
@@ -53,32 +54,16 @@ async def test_a_run_that_the_called_process_cannot_continue_is_taken_by_another
 ) -> None:
     monkeypatch.setattr(recover, "LOOK", 600.0)
     address = new_address(store)
-    async with _open(address) as desk, _open(address) as able, _open(address) as other:
-        working = [
-            asyncio.create_task(work(able, lambda _: Worker(ScriptedModel(["Done."])))),
-            asyncio.create_task(work(other, lambda _: None)),
-        ]
+    logs = _open(address), _open(address), _open(address)
+    async with logs[0] as desk, logs[1] as able, logs[2] as other, working(able), working(other, lambda _: None):
         for _ in range(3):
-            await Replica(desk, await submit(desk, "Hi")).ended()
-        for task in working:
-            task.cancel()
-        await asyncio.wait(working)
-
-
-@pytest.mark.parametrize("store", STORES)
-async def test_a_run_is_taken_though_the_call_is_lost(
-    store: str, new_address: NewAddress, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As of a process of an older version, which makes none."""
+            await end_of(desk, await submit(desk, "Hi"))
+    # And a run whose call is lost, as of a process of an older version, which makes none.
     monkeypatch.setattr(recover, "LOOK", 0.05)
-    address = new_address(store)
-    async with _open(address) as desk, _open(address) as log:
+    async with _open(address) as desk, _open(address) as log, working(log):
         desk.calls = False
-        working = asyncio.create_task(work(log, lambda _: Worker(ScriptedModel(["Done."]))))
         for _ in range(2):
-            await Replica(desk, await submit(desk, "Hi")).ended()
-        working.cancel()
-        await asyncio.wait([working])
+            await end_of(desk, await submit(desk, "Hi"))
 
 
 @pytest.mark.parametrize("store", STORES)

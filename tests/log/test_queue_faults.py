@@ -8,20 +8,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from rxworker import Approve, Run, Worker, tool
 from rxworker.errors import LogError
-from rxworker.log import EventLog, MemoryLog, RunInfo
+from rxworker.log import MemoryLog, RunInfo
 from rxworker.messages import Json
 from rxworker.resume.stored import read_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker import QueuedWorker, recover_all, submit, work
 from tests.log.conftest import until
+from tests.log.processes import says_done, working
 
 
 @pytest.fixture(autouse=True)
@@ -30,25 +30,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rxworker.log.recover.RETRIES", (0.001, 0.002))
 
 
-@asynccontextmanager
-async def working(
-    log: EventLog, make: Callable[[RunInfo], Worker | None], **options: Any
-) -> AsyncGenerator[asyncio.Task[None]]:
-    task = asyncio.create_task(work(log, make, **options))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def ends(log: MemoryLog, *runs: str) -> None:
     """Wait for the ends of runs, without a call that may fail."""
     await until(lambda: all(run in log._runs and log._runs[run].status == "finished" for run in runs))
-
-
-def simple(_: RunInfo) -> Worker:
-    return Worker(ScriptedModel([say("Done.")]))
 
 
 async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(caplog: pytest.LogCaptureFixture) -> None:
@@ -58,7 +42,7 @@ async def test_a_worker_that_cannot_be_made_once_or_twice_is_made_later(caplog: 
         tries[info.run_id] += 1
         if tries[info.run_id] < 4:
             raise ValueError("the database of prompts is away")
-        return simple(info)
+        return says_done(info)
 
     async with MemoryLog() as log:
         runs = [await submit(log, f"{n}") for n in range(3)]
@@ -74,7 +58,7 @@ async def test_one_run_that_always_fails_holds_up_no_other(monkeypatch: pytest.M
     def make(info: RunInfo) -> Worker:
         if info.row.title == "bad":
             raise SystemError("never")
-        return simple(info)
+        return says_done(info)
 
     async with MemoryLog() as log:
         await submit(log, "bad", priority=9)
@@ -107,7 +91,7 @@ async def test_an_error_of_the_log_ends_no_process(name: str, cap: int | None, m
 
             with monkeypatch.context() as patch:
                 patch.setattr(log, name, fail)
-                async with working(log, simple, tenant_cap=cap) as task:
+                async with working(log, says_done, tenant_cap=cap) as task:
                     await ends(log, *runs)
                     assert not task.done()
 
@@ -121,7 +105,7 @@ async def test_a_log_that_stays_away_ends_the_process_with_its_error(monkeypatch
     async with MemoryLog() as log:
         monkeypatch.setattr(log, "_list", fail)
         with pytest.raises(LogError, match="the server is away"):
-            await work(log, simple)
+            await work(log, says_done)
 
 
 async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +123,7 @@ async def test_a_run_that_ended_while_the_log_was_away_counts_for_no_tenant(monk
             return await changed(*args)
 
         monkeypatch.setattr(log, "_changed_since", fail)
-        async with working(log, simple, tenant_cap=1):
+        async with working(log, says_done, tenant_cap=1):
             other = await submit(log, "other", tenant="acme")
             await log.release(claim)
             away.set()
@@ -152,7 +136,7 @@ async def test_a_callback_that_raises_ends_no_process(caplog: pytest.LogCaptureF
 
     async with MemoryLog() as log:
         runs = [await submit(log, f"{n}") for n in range(3)]
-        async with working(log, simple, on_run=fail, concurrency=1):
+        async with working(log, says_done, on_run=fail, concurrency=1):
             await ends(log, *runs)
     assert "my dashboard" in caplog.text
 
@@ -198,7 +182,7 @@ async def test_a_process_that_is_stopped_at_any_moment_leaves_no_claim() -> None
             for name in ("_claim", "_info", "_append", "_read", "_release"):
                 setattr(log, name, slow(getattr(log, name)))
             runs = [await submit(log, "Go", tenant="acme") for _ in range(2)]
-            task = asyncio.create_task(work(log, simple, tenant_cap=1, drain=0.0))
+            task = asyncio.create_task(work(log, says_done, tenant_cap=1, drain=0.0))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
@@ -224,7 +208,7 @@ async def test_recovering_once_reports_that_a_lease_has_not_ended(caplog: pytest
         run = await submit(log, "Go")
         await log.claim(run)
         log.owner = "host:2:alive"
-        assert [one async for one in recover_all(log, simple, once=True)] == []
+        assert [one async for one in recover_all(log, says_done, once=True)] == []
         assert f"{run} is held by host:1:dead" in caplog.text
         assert re.search(r"up to 1\d\.\d s", caplog.text)
         assert "once=True" in caplog.text

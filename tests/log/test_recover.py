@@ -32,6 +32,7 @@ from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext, Unknown
 from rxworker.transport import Retry
+from tests.log.processes import stored
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
 
@@ -78,11 +79,6 @@ async def cut(run_id: str, entries: Sequence[Entry]) -> MemoryLog:
     await log.append(claim, entries, after=0, row=RunRow(title="Begin."))
     log.lease = 15.0
     return log
-
-
-async def stored(log: EventLog, run_id: str) -> list[Record]:
-    found = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(found, run_id) for one in expand(record)]
 
 
 def singles(entries: Sequence[Entry], run_id: str) -> list[Entry]:

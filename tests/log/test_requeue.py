@@ -23,7 +23,8 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, lint, say
 from rxworker.views import RunView
 from rxworker.views.changes import ViewFinish
-from tests.log.test_recover import Bank, cut, singles, stored, upto, whole
+from tests.log.processes import stored
+from tests.log.test_recover import Bank, cut, singles, upto, whole
 from tests.stores import slow_log
 
 

@@ -23,8 +23,8 @@ from rxworker.tools import Tool
 from rxworker.worker import submit, work
 from rxworker.worker.queue import end_cancelled
 from tests.log.conftest import OpenLog
+from tests.log.processes import stored
 from tests.log.test_permissions_of_runs import cut
-from tests.log.test_recover import stored
 from tests.log.victim import ByTurn
 from tests.pauses import pause_of
 

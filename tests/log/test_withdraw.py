@@ -19,7 +19,7 @@ from rxworker.messages import Message
 from rxworker.testing import ScriptedModel, call
 from rxworker.turn.journal import NOT_WAITING, WITHDRAWN
 from tests.log.conftest import OpenLog
-from tests.log.test_worker import stored
+from tests.log.processes import Waiting, stored
 
 
 @tool
@@ -33,17 +33,10 @@ class Desk:
     """A run whose tool waits."""
 
     def __init__(self, log: EventLog | None = None) -> None:
-        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
-
-        @tool(effect="idempotent")
-        async def wait() -> str:
-            """Wait."""
-            self.begun.set()
-            await self.go_on.wait()
-            return "waited"
-
+        waiting = Waiting()
+        self.begun, self.go_on = waiting.begun, waiting.go_on
         self.model = ScriptedModel([call("wait"), "Done.", "Once more."])
-        self.worker = Worker(self.model, tools=[wait], log=log)
+        self.worker = Worker(self.model, tools=[waiting.tool], log=log)
         self.run: Run[object] = self.worker.run("Hi")
 
     async def read(self) -> None:

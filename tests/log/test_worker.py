@@ -21,15 +21,14 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
-from rxworker.hub.history import expand
-from rxworker.log import EventLog, MemoryLog
-from rxworker.log.format import records_of
+from rxworker.log import MemoryLog
 from rxworker.log.values import Command
 from rxworker.messages import Message
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.turn.commands import send_command
 from tests.log.conftest import OpenLog, until
+from tests.log.processes import Waiting, stored
 from tests.pauses import pause_of
 
 
@@ -39,9 +38,10 @@ async def pay(euros: int) -> str:
     return f"paid {euros}"
 
 
-async def stored(log: EventLog, run_id: str) -> list[Record]:
-    found = [entry async for entry in log.read(run_id)]
-    return [one for record in records_of(found, run_id) for one in expand(record)]
+@tool(requires_approval=True)
+async def order(what: str) -> str:
+    """Order."""
+    return f"ordered {what}"
 
 
 def events(records: list[Record], *kinds: type[Any]) -> list[Event]:
@@ -95,17 +95,9 @@ async def test_an_end_is_stored_before_any_watcher_receives_it(open_store: OpenL
 
 async def test_a_cancelled_run_is_stored_as_aborted(open_store: OpenLog) -> None:
     async with open_store() as log:
-        started = asyncio.Event()
-
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            started.set()
-            await asyncio.Event().wait()
-            return ""
-
-        run = Worker(ScriptedModel([call("wait")]), tools=[wait], log=log).run("Hi")
-        await started.wait()
+        waiting = Waiting()
+        run = Worker(ScriptedModel([call("wait")]), tools=[waiting.tool], log=log).run("Hi")
+        await waiting.begun.wait()
         await run.cancel()
         records = await stored(log, run.id)
         assert [type(record.event) for record in records[-2:]] == [ToolStop, RunAbort]
@@ -114,22 +106,14 @@ async def test_a_cancelled_run_is_stored_as_aborted(open_store: OpenLog) -> None
 
 async def test_a_message_is_sent_through_the_log_and_taken_once(open_store: OpenLog) -> None:
     async with open_store() as log:
-        started, go_on = asyncio.Event(), asyncio.Event()
-
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            started.set()
-            await go_on.wait()
-            return "waited"
-
-        run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log).run("Hi")
-        await started.wait()
+        waiting = Waiting()
+        run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[waiting.tool], log=log).run("Hi")
+        await waiting.begun.wait()
         delivered = run.send("From here.")
         await log.send(run.id, send_command([Message.user("From there.")]))
         mailbox = run._context.mailbox  # pyright: ignore[reportPrivateUsage]
         await until(lambda: len(mailbox.waiting) == 2)
-        go_on.set()
+        waiting.go_on.set()
         await run
         assert delivered.done()
         records = await stored(log, run.id)
@@ -145,17 +129,9 @@ async def test_a_message_is_sent_through_the_log_and_taken_once(open_store: Open
 async def test_another_process_cancels_and_pauses(open_store: OpenLog) -> None:
     async with open_store() as log:
         for command, last in (("cancel", RunAbort), ("pause", RunPause)):
-            started, go_on = asyncio.Event(), asyncio.Event()
-
-            @tool
-            async def wait() -> str:
-                """Wait."""
-                started.set()  # noqa: B023
-                await go_on.wait()  # noqa: B023
-                return "waited"
-
-            run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log).run("Hi")
-            await started.wait()
+            waiting = Waiting()
+            run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[waiting.tool], log=log).run("Hi")
+            await waiting.begun.wait()
             await log.send(run.id, Command(command, {"reason": "lunch"}))  # pyright: ignore[reportArgumentType]
             if command == "cancel":
                 with pytest.raises(RunCancelledError, match="lunch"):
@@ -163,7 +139,7 @@ async def test_another_process_cancels_and_pauses(open_store: OpenLog) -> None:
             else:
                 request = run._context.pause_request  # pyright: ignore[reportPrivateUsage]
                 await until(lambda: request.reason)  # noqa: B023
-                go_on.set()
+                waiting.go_on.set()
                 assert isinstance(await run, Paused)
             records = await stored(log, run.id)
             assert isinstance(records[-1].event, last)
@@ -172,22 +148,15 @@ async def test_another_process_cancels_and_pauses(open_store: OpenLog) -> None:
 
 async def test_a_run_that_was_taken_over_stops_without_another_record(open_store: OpenLog) -> None:
     async with open_store(owner="one") as log:
-        started, hooks = asyncio.Event(), list[str]()
-
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            started.set()
-            await asyncio.Event().wait()
-            return ""
+        waiting, hooks = Waiting(), list[str]()
 
         @on_abort()
         def note(ctx: Any) -> None:
             hooks.append(ctx.reason)
 
-        worker = Worker(ScriptedModel([call("wait")]), tools=[wait], hooks=[note], log=log)
+        worker = Worker(ScriptedModel([call("wait")]), tools=[waiting.tool], hooks=[note], log=log)
         run = worker.run("Hi")
-        await started.wait()
+        await waiting.begun.wait()
         before = await stored(log, run.id)
         log.heartbeat.remove(run.id)  # as if its process had stood still
         await log.release(run._journal.writer.claim)  # pyright: ignore
@@ -202,11 +171,6 @@ async def test_a_run_that_was_taken_over_stops_without_another_record(open_store
 
 async def test_a_paused_run_is_loaded_and_resumed_once(open_store: OpenLog) -> None:
     async with open_store() as log:
-
-        @tool(requires_approval=True)
-        async def order(what: str) -> str:
-            """Order."""
-            return f"ordered {what}"
 
         def make(*script: Any) -> Worker:
             return Worker(ScriptedModel(list(script)), tools=[order], log=log)
@@ -228,11 +192,6 @@ async def test_a_paused_run_is_loaded_and_resumed_once(open_store: OpenLog) -> N
 
 async def test_variables_are_stored_and_not_shown(open_store: OpenLog) -> None:
     async with open_store() as log:
-
-        @tool(requires_approval=True)
-        async def order(what: str) -> str:
-            """Order."""
-            return f"ordered {what}"
 
         @before_tool_call()
         def note(ctx: Any) -> None:
@@ -262,11 +221,6 @@ async def test_a_log_that_is_closed_ends_the_run_with_an_error() -> None:
 
 
 async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
-    @tool(requires_approval=True)
-    async def order(what: str) -> str:
-        """Order."""
-        return f"ordered {what}"
-
     log = MemoryLog()
     model = ScriptedModel(["Hi.", say("May I?") + call("order", what="tea"), "Ordered."])
     worker = Worker(model, tools=[order], log=log)
@@ -284,24 +238,17 @@ async def test_a_resumed_run_has_the_title_of_the_run_that_paused() -> None:
 async def test_a_command_to_a_run_that_was_resumed_reaches_the_run_that_goes_on(open_store: OpenLog, kind: str) -> None:
     """Over two pauses, and also where it comes while the run is resumed: each once."""
     async with open_store() as log:
-        go_on = asyncio.Event()
-
-        @tool
-        async def wait() -> str:
-            """Wait."""
-            await go_on.wait()
-            return "waited"
-
+        waiting = Waiting()
         replies = [call("wait"), call("wait"), *["Done."] * 3]
-        worker = Worker(ScriptedModel(replies), tools=[wait], log=log)
+        worker = Worker(ScriptedModel(replies), tools=[waiting.tool], log=log)
         first = worker.run("Hi")
         first.pause()
         assert isinstance(await first, Paused)
         second = worker.resume()
         second.pause()
-        go_on.set()
+        waiting.go_on.set()
         assert isinstance(await second, Paused)
-        go_on.clear()
+        waiting.go_on.clear()
         third = worker.resume()
         text = "From there."
         command = send_command([Message.user(text)]) if kind == "send" else Command("cancel")
@@ -311,7 +258,7 @@ async def test_a_command_to_a_run_that_was_resumed_reaches_the_run_that_goes_on(
             await log.send(first.id, command)
             mailbox = third._context.mailbox  # pyright: ignore[reportPrivateUsage]
             await until(lambda: len(mailbox.waiting) == 2)
-            go_on.set()
+            waiting.go_on.set()
             texts = [message.text for message in (await third).conversation.messages]
             assert texts.count(text) == 2
         else:

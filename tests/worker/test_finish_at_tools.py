@@ -15,7 +15,8 @@ from rxworker.log import MemoryLog
 from rxworker.messages import Image, Message, ToolMeta, validate
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
 from rxworker.tools import ClientTool
-from tests.log.test_recover import cut, singles, stored
+from tests.log.processes import stored
+from tests.log.test_recover import cut, singles
 from tests.pauses import pause_of
 
 RAN: list[str] = []

@@ -53,7 +53,7 @@ from rxworker.state.grammar import RecordGrammar
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.transport import Retry
 from rxworker.worker import StageName, Turn, TurnStage, call_tools, decide, prepare, respond
-from tests.log.test_worker import stored
+from tests.log.processes import stored
 
 STAGES: tuple[StageName, ...] = get_args(StageName)
 USUAL: dict[StageName, TurnStage] = {"prepare": prepare, "respond": respond, "call_tools": call_tools, "decide": decide}

@@ -1,0 +1,65 @@
+"""Processes that use a log, as tests have them: a tool that waits, a worker of a queue, and what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from rxworker import Worker, tool
+from rxworker.events import Record
+from rxworker.hub.history import expand
+from rxworker.log import EventLog, Replica, RunInfo
+from rxworker.log.format import records_of
+from rxworker.testing import ScriptedModel
+from rxworker.worker import work
+
+
+class Waiting:
+    """A tool that waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
+
+        @tool(effect="idempotent")
+        async def wait() -> str:
+            """Wait."""
+            self.begun.set()
+            await self.go_on.wait()
+            return "waited"
+
+        self.tool = wait
+
+
+def says_done(_: RunInfo) -> Worker:
+    """A worker that answers at once."""
+    return Worker(ScriptedModel(["Done."]))
+
+
+@asynccontextmanager
+async def working(
+    log: EventLog, make: Callable[[RunInfo], Worker | Awaitable[Worker | None] | None] = says_done, **options: Any
+) -> AsyncGenerator[asyncio.Task[None]]:
+    """A process that works."""
+    task = asyncio.create_task(work(log, make, **options))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def end_of(log: EventLog, *runs: str) -> list[Replica]:
+    """Wait for the ends of runs."""
+    replicas = [Replica(log, run) for run in runs]
+    async with asyncio.timeout(60):
+        for replica in replicas:
+            await replica.ended()
+    return replicas
+
+
+async def stored(log: EventLog, run_id: str) -> list[Record]:
+    """The records of a run."""
+    found = [entry async for entry in log.read(run_id)]
+    return [one for record in records_of(found, run_id) for one in expand(record)]
