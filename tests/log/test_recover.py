@@ -165,16 +165,14 @@ async def test_a_call_whose_effect_is_not_known_waits_for_a_decision() -> None:
     assert (await log.list())[0].row.resumes == run
 
 
-async def test_a_call_that_is_made_again_has_the_same_key() -> None:
-    _, run, bank, worker = await in_doubt()
-    paused = await pause_of(worker.recover(run))
-    await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
-    assert bank.paid[0] == bank.paid[1]
-
-
-async def test_an_idempotent_call_runs_again_with_the_same_key() -> None:
-    _, run, bank, worker = await in_doubt(bank={"effect": "idempotent"})
-    assert isinstance(await worker.recover(run), Finished)
+@pytest.mark.parametrize("effect", ["write", "idempotent"])
+async def test_a_call_that_is_made_again_has_the_same_key(effect: str) -> None:
+    _, run, bank, worker = await in_doubt(bank={"effect": effect})
+    result = await worker.recover(run)
+    if effect == "write":
+        assert isinstance(result, Paused)
+        result = await worker.resume(result, decisions={result.pending[0].id: Approve()})
+    assert isinstance(result, Finished)
     assert bank.paid[0] == bank.paid[1]
 
 
@@ -227,31 +225,10 @@ async def test_a_reconcile_that_raises_leaves_it_unknown() -> None:
     assert "no network" in result.reason
 
 
-async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_used() -> None:
-    seen: list[str] = []
-
-    @after_tool_call(matcher="pay")
-    def look(context: ToolResultContext) -> None:
-        seen.append(context.result.text)
-
-    run, entries, _ = await whole(hooks=[look])
-    at = next(n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body)
-    body = msgspec.json.decode(entries[at].body)
-    call_id = body["event"]["call_id"]
-    body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
-    stop = with_body(entries[at], msgspec.json.encode(body))
-    log = await cut(run, [*entries[:at], stop])
-    assert not [line async for line in export_run(log, run) if b"paid 1" in line]
-    bank = Bank()
-    seen.clear()
-    result = await bank.worker(log, hooks=[look]).recover(run)
-    assert isinstance(result, Finished)
-    assert seen == ["paid 1", "paid 3"]
-    assert len(bank.paid) == 1
-    assert all("held" not in repr(record) for record in await stored(log, run))
-
-
-async def test_a_result_that_an_older_version_kept_is_of_its_own_turn() -> None:
+@pytest.mark.parametrize("is_next_turn", [False, True])
+async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_used_in_its_own_turn(
+    is_next_turn: bool,
+) -> None:
     seen: list[str] = []
 
     @after_tool_call(matcher="pay")
@@ -260,16 +237,23 @@ async def test_a_result_that_an_older_version_kept_is_of_its_own_turn() -> None:
 
     run, entries, _ = await whole(hooks=[look])
     stops = [n for n, e in enumerate(entries) if e.kind == "tool_stop" and b'"result"' not in e.body]
-    body = msgspec.json.decode(entries[stops[0]].body)
-    call_id = body["event"]["call_id"]
-    body["private"] = {"held": {"tool_use_id": call_id, "content": "paid 1", "name": "pay"}}
-    stop = with_body(entries[stops[0]], msgspec.json.encode(body))
-    start, rest = entries[: stops[0]], entries[stops[0] + 1 : stops[-1] + 1]
-    log = await cut(run, [*start, stop, *rest])
-    seen.clear()
-    assert isinstance(await Bank().worker(log, hooks=[look]).recover(run), Finished)
     assert len(stops) == 2
-    assert ["is not known" in text for text in seen] == [True]
+    at = stops[0]
+    body = msgspec.json.decode(entries[at].body)
+    body["private"] = {"held": {"tool_use_id": body["event"]["call_id"], "content": "paid 1", "name": "pay"}}
+    rest = entries[at + 1 : stops[1] + 1] if is_next_turn else []
+    log = await cut(run, [*entries[:at], with_body(entries[at], msgspec.json.encode(body)), *rest])
+    bank = Bank()
+    seen.clear()
+    if not is_next_turn:
+        assert not [line async for line in export_run(log, run) if b"paid 1" in line]
+    assert isinstance(await bank.worker(log, hooks=[look]).recover(run), Finished)
+    if is_next_turn:
+        assert ["is not known" in text for text in seen] == [True]
+    else:
+        assert seen == ["paid 1", "paid 3"]
+        assert len(bank.paid) == 1
+        assert all("held" not in repr(record) for record in await stored(log, run))
 
 
 async def test_two_processes_recover_and_one_wins() -> None:

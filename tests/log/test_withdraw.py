@@ -157,73 +157,51 @@ async def test_what_is_in_the_conversation_is_not_withdrawn() -> None:
         assert taken == [CommandTaken(1, "send"), CommandTaken(2, "send", NOT_WAITING)]
 
 
-@pytest.mark.parametrize("by", ["future", "replica"])
-async def test_what_is_withdrawn_before_a_pause_is_not_delivered_after_it(open_store: OpenLog, by: str) -> None:
-    async with open_store() as log:
-        one = Desk(log)
-        await one.begun.wait()
-        replica = Replica(log, one.run.id)
-        one.run.pause(reason="lunch")
-        if by == "future":
-            withdrawn, kept = one.run.send("first"), one.run.send("second")
-            await one.read()
-            withdrawn.cancel()
-            del kept
-        else:
-            await replica.send("first", id="a")
-            await replica.send("second", id="b")
-            await replica.withdraw("a")
+async def withdraw_the_first(log: EventLog, one: Desk, by: str) -> None:
+    """Send two messages, and withdraw the first."""
+    if by == "future":
+        withdrawn, _ = one.run.send("first"), one.run.send("second")
+        await one.read()
+        withdrawn.cancel()
         await asyncio.sleep(0)
         await one.read()
-        one.go_on.set()
-        assert isinstance(await one.run, Paused)
-        resumed = one.worker.session.resume()
-        await resumed
-        added, _ = delivered(await stored(log, resumed.id))
-        assert added == ["second"]
-        replica.close()
-
-
-async def test_what_is_withdrawn_while_a_run_is_paused_is_not_delivered(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        one = Desk(log)
-        await one.begun.wait()
-        one.run.pause(reason="lunch")
-        one.go_on.set()
-        assert isinstance(await one.run, Paused)
+    else:
         await log.send(one.run.id, send_command([Message.user("first")], "a"))
         await log.send(one.run.id, send_command([Message.user("second")], "b"))
         await log.send(one.run.id, withdraw_command("a"))
-        resumed = one.worker.session.resume()
-        await resumed
-        added, _ = delivered(await stored(log, resumed.id))
-        assert added == ["second"]
+        if by != "log, while it is paused":
+            await one.read()
 
 
-@pytest.mark.parametrize("by", ["future", "replica"])
-async def test_a_process_that_takes_a_run_over_does_not_deliver_what_was_withdrawn(
-    open_store: OpenLog, by: str
+@pytest.mark.parametrize(
+    ("by", "is_handed_over"),
+    [("future", False), ("log", False), ("log, while it is paused", False), ("future", True), ("log", True)],
+)
+async def test_what_is_withdrawn_is_not_delivered_after_a_pause_or_by_another_process(
+    open_store: OpenLog, by: str, is_handed_over: bool
 ) -> None:
     async with open_store() as log:
         one = Desk(log)
         await one.begun.wait()
-        if by == "future":
-            one.run.send("first").cancel()
-            one.run.send("second")
+        if not is_handed_over:
+            one.run.pause(reason="lunch")
+        if not by.endswith("paused"):
+            await withdraw_the_first(log, one, by)
+        if is_handed_over:
+            handed = one.run.hand_over(seconds=0.01)
+            with pytest.raises(RunHandedOverError):
+                await one.run
+            await handed
+            one.go_on.set()
+            after = one.worker.new_session().recover(one.run.id)
         else:
-            await log.send(one.run.id, send_command([Message.user("first")], "a"))
-            await log.send(one.run.id, withdraw_command("a"))
-            await log.send(one.run.id, send_command([Message.user("second")], "b"))
-        await asyncio.sleep(0)
-        await one.read()
-        handed = one.run.hand_over(seconds=0.01)
-        with pytest.raises(RunHandedOverError):
-            await one.run
-        await handed
-        one.go_on.set()
-        taken_over = one.worker.new_session().recover(one.run.id)
-        await taken_over
-        added, _ = delivered(await stored(log, one.run.id))
+            one.go_on.set()
+            assert isinstance(await one.run, Paused)
+            if by.endswith("paused"):
+                await withdraw_the_first(log, one, by)
+            after = one.worker.session.resume()
+        await after
+        added, _ = delivered(await stored(log, after.id))
         assert added == ["second"]
 
 
