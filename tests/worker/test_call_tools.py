@@ -188,21 +188,6 @@ async def test_lanes_end_with_the_call_and_get_the_result_later() -> None:
     assert shown[0].seconds == stop.seconds
 
 
-async def test_a_tool_that_cancels_itself_is_reported_as_ended() -> None:
-    @tool
-    async def leave() -> None:
-        """Cancel the own task."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-
-    run = Worker(ScriptedModel([call("leave"), "Done."]), tools=[leave]).run("go")
-    await run
-    assert calls_in(records_of(run)) == [("ToolStart", 0), ("ToolStop", 0)]
-    assert lint(records_of(run)) == []
-
-
 @pytest.mark.parametrize("begins", ["at once", "later"])
 async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_run(begins: str) -> None:
     go = asyncio.Event()
@@ -231,6 +216,7 @@ async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_ru
     await run
     ends = [place for kind, place in calls_in(records_of(run)) if kind == "ToolStop"]
     assert ends == [0, 1]
+    assert lint(records_of(run)) == []
 
 
 async def test_the_end_of_a_tool_that_is_cancelled_with_its_run_is_reported_once() -> None:
@@ -311,7 +297,7 @@ def ask(context: ToolCallContext) -> Pause:
     return Pause("may I?")
 
 
-async def test_two_calls_with_one_id_have_keys_of_their_own() -> None:
+async def test_two_calls_with_one_id_have_keys_and_places_of_their_own() -> None:
     model = ScriptedModel([twins(a=1, b=2, c=1), "Done."])
     run = Worker(model, tools=[pay]).run("go")
     result = await run
@@ -319,8 +305,16 @@ async def test_two_calls_with_one_id_have_keys_of_their_own() -> None:
     assert len(set(keys)) == 3
     assert [key.rpartition("/")[0] for key in keys] == [f"{run.id}/1/{n}" for n in range(3)]
     assert keys[0].rpartition("/")[2] == keys[2].rpartition("/")[2]
-    assert [r.text for r in result.conversation.messages[2].tool_results] == ["paid 1", "paid 2", "paid 1"]
+    events = [record.event for record in records_of(run)]
+    places = [(type(e), e.place) for e in events if isinstance(e, ToolProgress | ToolStop)]
+    assert places == [(kind, place) for place in range(3) for kind in (ToolProgress, ToolStop)]
     assert complaints_of(run) == []
+    # The next request has an id for each: no provider accepts two calls with one.
+    sent = model.requests[1].conversation
+    assert validate(sent) == []
+    for conversation in (sent, result.conversation):
+        assert [r.text for r in conversation.messages[2].tool_results] == ["paid 1", "paid 2", "paid 1"]
+    assert fold_run(records_of(run)).conversation == result.conversation
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -343,32 +337,25 @@ async def test_a_key_is_the_same_over_a_pause_and_another_one_for_other_argument
     assert PAID[1][1] != f"{paused.run_id}/{digests[1]}"
 
 
-async def test_a_decision_that_may_mean_either_of_two_calls_is_refused() -> None:
-    worker = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay], hooks=[ask])
-    await worker.run("go")
-    with pytest.raises(LocalProtocolError, match=r"2 pending calls have the id 'x'.*give a list"):
-        worker.resume(decisions={"x": Approve()})
-    result = await worker.resume(decisions=[Approve(), Deny("not that")])
-    assert isinstance(result, Finished)
-    assert [euros for euros, _ in PAID] == [1]
-    texts = [r.text for r in result.conversation.messages[2].tool_results]
-    assert texts == ["paid 1", "not that"]
-
-
 @pytest.mark.parametrize(
     ("decisions", "complaint"),
     [
+        ({"x": Approve()}, r"2 pending calls have the id 'x'.*give a list"),
         ([Approve()], "1 decisions about 2 pending calls"),
         ([None, Approve()], "no decision was given for it"),
         (["yes", None], "is 'yes': give"),
     ],
 )
-async def test_a_list_of_decisions_fits_the_pending_calls(decisions: list[Approve | None], complaint: str) -> None:
+async def test_a_list_of_decisions_fits_the_pending_calls(decisions: Any, complaint: str) -> None:
     worker = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay], hooks=[ask])
     await worker.run("go")
     with pytest.raises(LocalProtocolError, match=complaint):
         worker.resume(decisions=decisions)
     assert PAID == []
+    result = await worker.resume(decisions=[Approve(), Deny("not that")])
+    assert isinstance(result, Finished)
+    assert [euros for euros, _ in PAID] == [1]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["paid 1", "not that"]
 
 
 @pytest.mark.parametrize("skipped", [1, 2])
@@ -390,28 +377,6 @@ async def test_a_skipped_call_and_its_twin_get_each_its_own_result(skipped: int,
     texts = [r.text for r in result.conversation.messages[2].tool_results]
     assert texts == [f"paid {n}" if n != skipped else "not that" for n in (1, 2)]
     assert complaints_of(run) == []
-
-
-async def test_progress_and_ends_of_twins_carry_their_places() -> None:
-    run = Worker(ScriptedModel([twins(a=1, b=2), "Done."]), tools=[pay]).run("go")
-    await run
-    places = [(type(e), e.place) for e in events_of(run) if isinstance(e, ToolProgress | ToolStop)]
-    assert places == [(ToolProgress, 0), (ToolStop, 0), (ToolProgress, 1), (ToolStop, 1)]
-
-
-def events_of(run: Run) -> list[Event]:
-    return [record.event for record in records_of(run)]
-
-
-async def test_the_next_request_has_an_id_for_each_call() -> None:
-    """No provider accepts two calls with one id."""
-    model = ScriptedModel([twins(a=1, b=2), "Done."])
-    run = Worker(model, tools=[pay]).run("go")
-    result = await run
-    sent = model.requests[1].conversation
-    assert validate(sent) == []
-    assert [r.text for r in sent.messages[2].tool_results] == ["paid 1", "paid 2"]
-    assert fold_run(records_of(run)).conversation == result.conversation
 
 
 async def test_an_aborted_run_reports_the_result_of_each_twin() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from rxworker import Answer, Approve, Finished, Worker, after_tool_call, before_tool_call, on_turn_end, tool
-from rxworker import Answer as Decision
 from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict, RunStop, ToolOutput, ToolStart, ToolStop
 from rxworker.hooks import Abort, Finish, Hook, Pause, Skip, ToolCallContext, ToolResultContext, chain
@@ -138,18 +137,20 @@ async def test_a_run_that_must_return_a_value_cannot_finish_without_it(point: An
         await worker.run("Go.", output=int)
 
 
-async def test_pure_calls_that_have_started_keep_their_results() -> None:
-    gate = finish_at("b").replace(matcher="note")
-    result, events, _ = await run_with(gate, calls=call("look", text="a") + call("note", text="b"))
-    assert results(result) == ["saw a", NOT_RUN]
-    assert [event.place for event in events if isinstance(event, ToolStop)] in ([0, 1], [1, 0])
-
-
-async def test_the_calls_of_a_client_do_not_wait_when_a_result_finishes_the_run() -> None:
-    calls = call("page") + call("note", text="a")
-    result, _, _ = await run_with(finish_at("a", after_tool_call), calls=calls)
+@pytest.mark.parametrize(
+    ("hook", "calls", "expected"),
+    [
+        # A pure call that has started keeps its result.
+        (finish_at("b").replace(matcher="note"), call("look", text="a") + call("note", text="b"), ["saw a", NOT_RUN]),
+        # The calls of a client do not wait when a result finishes the run.
+        (finish_at("a", after_tool_call), call("page") + call("note", text="a"), [NOT_RUN, "noted a"]),
+    ],
+)
+async def test_what_has_not_started_is_not_run(hook: Hook[Any], calls: Reply, expected: list[str]) -> None:
+    result, events, _ = await run_with(hook, calls=calls)
     assert isinstance(result, Finished)
-    assert results(result) == [NOT_RUN, "noted a"]
+    assert results(result) == expected
+    assert sorted(event.place for event in events if isinstance(event, ToolStop)) == [0, 1]
 
 
 async def test_the_calls_that_wait_are_not_run_when_the_answer_of_a_person_finishes_the_run() -> None:
@@ -307,10 +308,6 @@ async def test_a_result_is_cached_and_found_again() -> None:
     model = ScriptedModel([call("note", text="a"), call("note", text="a"), "Done."])
     result = await Worker(model, tools=[note], hooks=[Cache()]).run("Go.")
     assert (results(result), RAN) == (["noted a"] * 2, ["a"])
-
-
-def test_a_decision_and_a_verdict_are_one_class() -> None:
-    assert Answer is Decision
 
 
 async def test_an_answer_is_not_a_verdict_elsewhere() -> None:

@@ -50,6 +50,10 @@ def test_a_run_without_any_watcher() -> None:
     assert stand.acted == [10]
     stand.wait(50)
     assert stand.acted == [10]
+    at_once = Stand(0)
+    assert at_once.acted == []
+    at_once.wait(1)
+    assert len(at_once.acted) == 1
 
 
 def test_the_grace_begins_when_the_last_one_leaves() -> None:
@@ -120,42 +124,24 @@ def test_watching_the_watchers_does_not_keep_it() -> None:
     assert asyncio.run(watched())
 
 
-def test_disposing_it_lets_the_run_continue() -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_once_it_is_disposed_or_the_run_has_ended_nothing_is_done(ends: bool) -> None:
     stand = Stand()
     stand.wait(5)
-    stand.subscription.dispose()
+    if ends:
+        stand.hub.end()
+    else:
+        stand.subscription.dispose()
     stand.wait(50)
     assert stand.acted == []
 
 
-def test_what_has_ended_is_left_alone() -> None:
-    stand = Stand()
-    stand.wait(5)
-    stand.hub.end()
-    stand.wait(50)
-    assert stand.acted == []
-
-
-def test_without_grace_it_ends_in_the_next_moment() -> None:
-    stand = Stand(0)
-    assert stand.acted == []
-    stand.wait(1)
-    assert len(stand.acted) == 1
-
-
-@pytest.mark.parametrize("grace", [float("nan"), "1", None])
+@pytest.mark.parametrize("grace", [float("nan"), "1", None, -1])
 async def test_what_is_not_a_number_of_seconds_is_refused_as_grace(grace: Any) -> None:
     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
-    with pytest.raises(ConfigurationError, match="grace="):
+    with pytest.raises(ConfigurationError, match=f"grace={grace!r}"):
         run.cancel_when_unobserved(grace)
     assert (await run).text == "Hello!"
-
-
-async def test_a_grace_is_a_time() -> None:
-    run = Worker(ScriptedModel(["Hello."])).run("Go.")
-    with pytest.raises(ConfigurationError, match="grace=-1"):
-        run.cancel_when_unobserved(-1)
-    await run
 
 
 async def test_a_run_that_is_no_longer_watched_is_cancelled() -> None:
