@@ -87,50 +87,42 @@ def subscribe(*, every: float = 10.0) -> Table:
     return table
 
 
-def test_the_first_delta_is_delivered_at_once_and_the_others_at_the_pace() -> None:
+END = "end"
+BARRIERS = [STOP, BlockStart(1, BlockType.TEXT), RunPause(PauseState("ask", (), ()))]
+PASSING = [ToolProgress("c", 1), Usage(1, 2), Opaque("x")]
+
+
+def name_of(event: Event | str) -> str:
+    return event if isinstance(event, str) else type(event).__name__
+
+
+@pytest.mark.parametrize(
+    ("pushed", "received"),
+    [
+        # The first delta is delivered at once, and the others at the pace.
+        ([(4 * n, text) for n, text in enumerate("abcdefgh", 1)], [(4, "a"), (14, "bc"), (24, "def"), (34, "gh")]),
+        # So is one after a pause.
+        ([(5, "a"), (100, "b")], [(5, "a"), (100, "b")]),
+        # Events that begin or end something are delivered at once with the deltas before them,
+        *(
+            ([(5, "a"), (7, "b"), (8, "c"), (8, each), (9, "d")], [(5, "a"), (8, "bc"), (8, name_of(each)), (15, "d")])
+            for each in BARRIERS
+        ),
+        # and so is the end.
+        ([(5, "a"), (6, "b"), (7, END)], [(5, "a"), (7, "b"), (7, "|")]),
+        # Passing events wait like deltas.
+        *(([(5, "a"), (7, each)], [(5, "a"), (15, name_of(each))]) for each in PASSING),
+    ],
+)
+def test_what_is_delivered_when(pushed: list[tuple[float, Event | str]], received: list[tuple[int, str]]) -> None:
     table = subscribe()
-    for time, text in enumerate("abcdefgh", start=1):
-        table.at(time * 4, text)
+    for time, event in pushed:
+        if event == END:
+            table.end_at(time)
+        else:
+            table.at(time, event)
     table.time.start()
-    assert [(round(time), text) for time, text in table.received] == [(4, "a"), (14, "bc"), (24, "def"), (34, "gh")]
-
-
-def test_a_delta_after_a_pause_is_delivered_at_once() -> None:
-    table = subscribe()
-    table.at(5, "a")
-    table.at(100, "b")
-    table.time.start()
-    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (100, "b")]
-
-
-@pytest.mark.parametrize("barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause(PauseState("ask", (), ()))])
-def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_deltas_before_them(barrier: Event) -> None:
-    table = subscribe()
-    table.at(5, "a")
-    table.at(7, "b")
-    table.at(8, "c", barrier)
-    table.at(9, "d")
-    table.time.start()
-    kind = type(barrier).__name__
-    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (8, "bc"), (8, kind), (15, "d")]
-
-
-@pytest.mark.parametrize("event", [ToolProgress("c", 1), Usage(1, 2), Opaque("x")])
-def test_passing_events_wait_like_deltas(event: Event) -> None:
-    table = subscribe()
-    table.at(5, "a")
-    table.at(7, event)
-    table.time.start()
-    assert [round(time) for time, _ in table.received] == [5, 15]
-
-
-def test_the_end_is_delivered_at_once() -> None:
-    table = subscribe()
-    table.at(5, "a")
-    table.at(6, "b")
-    table.end_at(7)
-    table.time.start()
-    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (7, "b"), (7, "|")]
+    assert [(round(time), text) for time, text in table.received] == received
 
 
 def test_a_late_watcher_receives_everything_so_far_at_once_and_then_keeps_the_pace() -> None:

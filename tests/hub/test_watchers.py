@@ -74,15 +74,20 @@ def test_it_emits_changes_and_pauses_after_each() -> None:
     assert len(harness.emitted) <= 5
 
 
-def test_a_change_after_a_pause_is_emitted_at_once() -> None:
+def test_a_change_after_a_pause_is_emitted_at_once_and_nothing_after_disposing() -> None:
     harness = Harness()
     harness.hub.subscribe()
-    harness.watch()
+    subscription = harness.watch()
     harness.clock.advance_by(50)
     harness.push()
     harness.clock.advance_by(1)
     assert len(harness.emitted) == 2
     assert 50 <= harness.times[1] <= 51
+    subscription.dispose()
+    harness.clock.advance_by(20)
+    harness.push()
+    harness.clock.advance_by(20)
+    assert len(harness.emitted) == 2
 
 
 def test_nothing_is_emitted_without_a_change() -> None:
@@ -123,25 +128,12 @@ def test_it_completes_with_the_run_without_waiting_for_its_pause() -> None:
 
 def test_after_the_run_it_emits_the_watchers_and_completes() -> None:
     harness = Harness()
+    harness.watch()
+    assert harness.hub.watching == 0  # to observe the watchers is not to watch
     harness.hub.end()
+    harness.emitted.clear()
     harness.watch()
     assert [emitted for _, emitted in harness.emitted] == [(), "end"]
-
-
-def test_observing_the_watchers_is_not_watching() -> None:
-    harness = Harness()
-    harness.watch()
-    assert harness.hub.watching == 0
-
-
-def test_nothing_is_emitted_after_disposing() -> None:
-    harness = Harness()
-    harness.hub.subscribe()
-    harness.watch().dispose()
-    harness.clock.advance_by(20)
-    harness.push()
-    harness.clock.advance_by(20)
-    assert len(harness.emitted) == 1
 
 
 def test_an_observer_that_raises_is_detached_and_the_others_continue() -> None:
