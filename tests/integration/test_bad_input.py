@@ -315,11 +315,6 @@ async def test_an_input_of_a_wrong_type(given: Any) -> None:
     await works_afterwards(worker)
 
 
-def test_a_run_where_no_loop_runs() -> None:
-    with pytest.raises(LocalProtocolError, match="run_sync"):
-        Worker(ScriptedModel([])).run("hi")
-
-
 @pytest.mark.parametrize("parallel", [0, -1])
 async def test_no_room_for_any_tool(parallel: int) -> None:
     with pytest.raises(ConfigurationError, match="from 1 up"):

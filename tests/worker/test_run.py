@@ -9,7 +9,7 @@ import reactivex
 from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
-from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError
+from rxworker.errors import LocalProtocolError, RxWorkerError
 from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolProgress, ToolStart, ToolStop, Usage
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
@@ -40,7 +40,8 @@ def weather_model() -> ScriptedModel:
 
 
 async def test_a_run_calls_tools_and_answers() -> None:
-    worker = Worker(weather_model(), tools=[get_weather], system="Be brief.")
+    model = weather_model()
+    worker = Worker(model, tools=[get_weather], system="Be brief.")
     result = await worker.run("What is the weather in Kyoto and in Oslo?")
     assert isinstance(result, Finished)
     assert result.text == "Both are at 17 °C."
@@ -51,17 +52,12 @@ async def test_a_run_calls_tools_and_answers() -> None:
     assert [answer.text for answer in answers] == ["Kyoto: 17 °C, clear", "Oslo: 17 °C, clear"]
     calls = result.conversation.messages[1].tool_calls
     assert [a.tool_use_id for a in answers] == [c.id for c in calls]
-
-
-async def test_the_model_is_reported_of_the_system_text_and_the_tools() -> None:
-    model = weather_model()
-    await Worker(model, tools=[get_weather], system="Be brief.").run("Weather?")
     assert [request.conversation.system for request in model.requests] == ["Be brief."] * 2
     assert [meta.name for meta in model.requests[0].tools] == ["get_weather"]
     assert len(model.requests[1].conversation.messages) == 3
 
 
-async def test_three_watchers_see_the_same_run_in_their_own_ways() -> None:
+async def test_watchers_see_the_same_run_in_their_own_ways_also_a_late_one() -> None:
     run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
     texts: list[str] = []
     run.events.pipe(text_deltas()).subscribe(texts.append)
@@ -71,16 +67,18 @@ async def test_three_watchers_see_the_same_run_in_their_own_ways() -> None:
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert {record.run_id for record in records} == {run.id}
     assert lint(records) == []
-
-
-async def test_a_late_watcher_sees_everything_from_the_start() -> None:
-    run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
-    await run
     late: list[Record] = []
     run.subscribe(late.append)
-    assert late == [record async for record in run]
-    assert isinstance(late[0].event, RunStart)
-    assert isinstance(late[-1].event, RunStop)
+    assert late == records
+    # They are numbered by turn and attempt,
+    places = [(r.turn, r.attempt) for r in records if isinstance(r.event, RunStart | BlockStart | RunStop)]
+    assert (places[0], places[1], places[-1]) == ((0, 0), (1, 1), (2, 1))
+    # the results of a turn are added by one event,
+    added = [record.event for record in records if isinstance(record.event, MessageAdd)]
+    assert [(each.source, len(each.messages[0].tool_results)) for each in added] == [("tools", 2)]
+    # and what they fold to is the state.
+    assert (run.state.status, run.state.conversation) == ("finished", result.conversation)
+    assert run.state.seq == len(records)
 
 
 async def test_the_next_run_continues_the_conversation() -> None:
@@ -93,16 +91,6 @@ async def test_the_next_run_continues_the_conversation() -> None:
     assert result.turns == 1
 
 
-async def test_records_are_numbered_by_turn_and_attempt() -> None:
-    run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
-    records = [record async for record in run]
-    first_block = next(r for r in records if isinstance(r.event, BlockStart))
-    last = records[-1]
-    assert (records[0].turn, records[0].attempt) == (0, 0)
-    assert (first_block.turn, first_block.attempt) == (1, 1)
-    assert (last.turn, last.attempt) == (2, 1)
-
-
 def test_run_sync_serves_scripts_again_and_again() -> None:
     worker = Worker(ScriptedModel(["one", "two"]))
     assert worker.run_sync("first").text == "one"
@@ -113,11 +101,6 @@ def test_run_sync_serves_scripts_again_and_again() -> None:
 async def test_run_sync_within_a_loop_names_the_remedy() -> None:
     with pytest.raises(LocalProtocolError, match=r"await worker\.run"):
         Worker(ScriptedModel([])).run_sync("hi")
-
-
-def test_run_without_a_loop_names_the_remedy() -> None:
-    with pytest.raises(LocalProtocolError, match="run_sync"):
-        Worker(ScriptedModel([])).run("hi")
 
 
 def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> None:
@@ -182,29 +165,6 @@ async def test_progress_of_a_tool_reaches_the_watchers() -> None:
     assert kinds == [ToolStart, ToolProgress, ToolStop]
 
 
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        (call("fly"), "There is no tool called 'fly'"),
-        (call("get_weather"), "$.city"),
-        (call("get_weather", city=3), "$.city"),
-        (call("broken"), "ValueError: it broke"),
-    ],
-)
-async def test_what_goes_wrong_with_a_call_is_for_the_model_to_read(reply: object, says: str) -> None:
-    @tool
-    def broken() -> str:
-        """Break."""
-        raise ValueError("it broke")
-
-    model = ScriptedModel([reply, "sorry"])  # type: ignore[list-item]
-    result = await Worker(model, tools=[get_weather, broken]).run("go")
-    (answer,) = result.conversation.messages[2].tool_results
-    assert answer.is_error
-    assert says in answer.text
-    assert result.text == "sorry"
-
-
 async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
     worker = Worker(weather_model(), tools=[get_weather], operators=[ops.filter(lambda e: type(e) is not Usage)])
     seen: list[TextBlockEvent] = []
@@ -214,14 +174,6 @@ async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
     assert result.usage == Usage()
     assert worker.session.text_collector.collected() == ["Both are at 17 °C."]
     assert [c.name for c in worker.session.tool_call_collector.collected()] == ["get_weather", "get_weather"]
-
-
-async def test_the_state_is_what_the_records_fold_to() -> None:
-    run = Worker(weather_model(), tools=[get_weather]).run("go")
-    result = await run
-    assert run.state.status == "finished"
-    assert run.state.conversation == result.conversation
-    assert run.state.seq == len([record async for record in run])
 
 
 async def test_input_may_be_messages_or_content() -> None:
@@ -254,32 +206,6 @@ async def test_each_turn_begins_after_the_last_one_was_seen_by_every_watcher() -
     # One by one, except for the ends of the calls and the message with their results.
     alone = [(r.seq, who) for who, r in seen if not isinstance(r.event, ToolStop | MessageAdd)]
     assert alone == sorted(alone)
-
-
-async def test_tool_results_are_added_by_one_event() -> None:
-    run = Worker(weather_model(), tools=[get_weather]).run("go")
-    added = [r.event async for r in run if isinstance(r.event, MessageAdd)]
-    assert [(a.source, len(a.messages[0].tool_results)) for a in added] == [("tools", 2)]
-
-
-async def test_awaiting_from_a_task_that_is_cancelled_leaves_the_run_alone() -> None:
-    run = Worker(ScriptedModel(["Hello."])).run("hi")
-
-    async def wait() -> None:
-        await run
-
-    waiting = asyncio.ensure_future(wait())
-    await asyncio.sleep(0)
-    waiting.cancel()
-    assert (await run).text == "Hello."
-
-
-async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() -> None:
-    run = Worker(ScriptedModel(["Hello."], delay=60)).run("hi")
-    await asyncio.sleep(0)
-    run._driver.task.cancel()
-    with pytest.raises(RunCancelledError):
-        await run
 
 
 async def test_a_task_that_waits_for_a_run_and_is_cancelled_cancels_no_other() -> None:
