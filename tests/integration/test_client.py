@@ -45,23 +45,22 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which the packed package is installed, with the scripts of these tests."""
-    needed = Path(node_with(HERE, "rxjs")[1]).parent
-    folder = tmp_path_factory.mktemp("client")
+def install(folder: Path) -> Path:
+    """Make a folder with what the package needs, and the scripts of these tests. Returns the place of the package."""
     modules = folder / "node_modules"
     modules.mkdir()
-    for each in needed.iterdir():
+    for each in Path(node_with(HERE, "rxjs")[1]).parent.iterdir():
         (modules / each.name).symlink_to(each)
-    pack = ["npm", "pack", "--silent", "--offline", "--pack-destination", str(folder)]
-    subprocess.run(pack, cwd=PACKAGE, check=True, capture_output=True, timeout=PATIENCE)
-    (packed,) = folder.glob("rxworker-client-*.tgz")
-    with tarfile.open(packed) as files:
-        files.extractall(folder, filter="data")
-    (folder / "package").rename(modules / "rxworker-client")
-    for each in ("client.mjs", "use.ts", "use.tsx"):
-        shutil.copy(HERE / each, folder)
+    for script in ("client.mjs", "use.ts", "use.tsx"):
+        shutil.copy(HERE / script, folder)
+    return modules / "rxworker-client"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the package is installed."""
+    folder = tmp_path_factory.mktemp("client")
+    shutil.copytree(PACKAGE, install(folder), ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     return folder
 
 
@@ -141,17 +140,23 @@ def test_the_types_are_those_of_python() -> None:
 
 
 @pytest.mark.timeout(3 * PATIENCE)
-def test_a_program_compiles_against_the_types(installed: Path) -> None:
-    compiler = installed / "node_modules/typescript/bin/tsc"
+def test_a_program_compiles_against_the_types_and_finds_what_is_packed(tmp_path: Path) -> None:
+    place = install(tmp_path)
+    pack = ["npm", "pack", "--silent", "--offline", "--pack-destination", str(tmp_path)]
+    subprocess.run(pack, cwd=PACKAGE, check=True, capture_output=True, timeout=PATIENCE)
+    (packed,) = tmp_path.glob("rxworker-client-*.tgz")
+    with tarfile.open(packed) as files:
+        files.extractall(tmp_path, filter="data")
+    (tmp_path / "package").rename(place)
     flags = (
         "--noEmit --strict --target es2022 --module nodenext --jsx react-jsx --skipLibCheck false --skipDefaultLibCheck"
     )
-    done = subprocess.run(
-        ["node", str(compiler), *flags.split(), "use.ts", "use.tsx"],
-        cwd=installed, capture_output=True, text=True, timeout=2 * PATIENCE,
-    )  # fmt: skip
-    assert done.stdout == ""
-    assert done.returncode == 0
+    for command in (
+        ["node", "node_modules/typescript/bin/tsc", *flags.split(), "use.ts", "use.tsx"],
+        ["node", "--input-type=module", "-e", "await import('rxworker-client')"],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=2 * PATIENCE)
+        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
 
 
 @pytest.fixture
