@@ -966,8 +966,10 @@ export interface PanelState {
   error?: string;
   /** What is not known of a group, or for the empty name: the models whose prices are not; the value is without them. */
   missing?: { [key: string]: string[] };
-  /** While stored runs are still read: how many are, and how many there are; what is shown is that of those. */
+  /** While stored runs are still read: how many are, and how many there are; what is shown is that of those, unless there is a ``since``. */
   reading?: [number, number] | null;
+  /** While stored runs are still read: what is shown is that of all records since then, in seconds since the epoch. */
+  since?: number | null;
 }
 
 export type RunEvent = Ping | Usage | Status | Error | Opaque | BlockStart | TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta | InputValueDelta | SignatureDelta | CitationDelta | BlockStop | BlockAbort | RunStart | TurnStart | TurnStop | AttemptStart | AttemptRetract | ToolStart | ToolProgress | ToolStop | ToolOutput | MessageAdd | ConversationReplace | ConversationCompact | SharedStateChange | HookMessage | Custom | HookVerdict | LimitReached | LoopHold | WatcherDetach | Gap | RunPause | RunResume | RunStop | RunAbort | RunRecover | RunRequeue | HandOver | CommandTaken | Fork;
