@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+import reactivex
 from msgspec import Struct
 from reactivex import Observable, abc, compose
 from reactivex import operators as ops
-from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker import events
 from rxworker.errors import ConfigurationError
@@ -362,7 +362,13 @@ def write_table(
     make = partial(_Batches, arrow, row, rows, partial(_open, os.fspath(path)))
 
     def operator(source: Observable[Row]) -> Observable[int]:
-        return Observable(partial(_write, source, make))
+        def write(_: object) -> Observable[int]:
+            batches = make()
+            taken: Operator[Row, Row] = ops.do_action(batches.add, on_completed=batches.close)
+            failed: Operator[Row, Row] = ops.do_action(on_error=batches.give_up)
+            return source.pipe(taken, failed, ops.count(), ops.finally_action(batches.close))
+
+        return reactivex.defer(write)
 
     return operator
 
@@ -408,7 +414,7 @@ class _Batches:
         self._open_sink = open_sink
         self._sink: Any = None
         self._rows: list[dict[str, Any]] = []
-        self.count = 0
+        self._is_closed = False
 
     def add(self, row: Row) -> None:
         """Take a row."""
@@ -418,10 +424,18 @@ class _Batches:
 
     def close(self) -> None:
         """Write the rows that wait, and close the sink."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             self._flush()
         finally:
             self._opened().close()
+
+    def give_up(self, _error: Exception) -> None:
+        """Close the sink after an error, which counts more than one of the sink."""
+        with contextlib.suppress(Exception):
+            self.close()
 
     def _flush(self) -> None:
         if self._rows:
@@ -429,57 +443,11 @@ class _Batches:
             batch = self._arrow.RecordBatch.from_pylist(rows, schema=self._schema)
             self._schema = batch.schema
             self._opened().write_batch(batch)
-            self.count += len(rows)
 
     def _opened(self) -> Any:
         if self._sink is None:
             self._sink = self._open_sink(self._schema or self._arrow.schema([]))
         return self._sink
-
-
-def _write(
-    source: Observable[Row],
-    make: Callable[[], _Batches],
-    observer: abc.ObserverBase[int],
-    scheduler: abc.SchedulerBase | None = None,
-) -> abc.DisposableBase:
-    """Write what a source emits, and emit the number of the rows."""
-    batches = make()
-    is_open = True
-
-    def close() -> None:
-        nonlocal is_open
-        if is_open:
-            is_open = False
-            batches.close()
-
-    def on_next(row: Row) -> None:
-        if is_open:
-            try:
-                batches.add(row)
-            except Exception as error:
-                on_error(error)
-                held.dispose()
-
-    def on_error(error: Exception) -> None:
-        with contextlib.suppress(Exception):  # the first error counts
-            close()
-        observer.on_error(error)
-
-    def on_completed() -> None:
-        if not is_open:
-            return
-        try:
-            close()
-        except Exception as error:
-            observer.on_error(error)
-        else:
-            observer.on_next(batches.count)
-            observer.on_completed()
-
-    held = CompositeDisposable(Disposable(close))
-    held.add(source.subscribe(on_next, on_error, on_completed, scheduler=scheduler))
-    return held
 
 
 def _arrow() -> Any:
