@@ -13,6 +13,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from reactivex import operators as ops
+
 from rxworker.boards import Board
 from rxworker.errors import ConfigurationError
 from rxworker.hub import Coalesce
@@ -75,21 +77,12 @@ def display_board(board: Board) -> Callable[[], None]:
         ConfigurationError: The program does not run in a notebook.
     """
     handle = _display("display_board")(board._repr_mimebundle_(), raw=True, display_id=True)
-    is_waiting = False
 
-    def draw(*_: object) -> None:
-        nonlocal is_waiting
-        is_waiting = False
+    def draw(_: object) -> None:
         handle.update(board._repr_mimebundle_(), raw=True)
 
-    def note(_: object) -> None:
-        nonlocal is_waiting
-        if not is_waiting:  # panels that change together are drawn together
-            is_waiting = True
-            clock.schedule(draw)
-
-    clock = loop_clock()
-    return board.changes.subscribe(note).dispose
+    # Panels that change together are drawn together.
+    return board.changes.pipe(ops.debounce(0.0, loop_clock())).subscribe(draw).dispose
 
 
 def _display(name: str) -> Callable[..., Any]:
