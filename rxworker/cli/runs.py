@@ -68,10 +68,6 @@ def runs(address: str, action: str, **options: Any) -> int:
     return 0
 
 
-async def _delete(log: EventLog, run_id: str) -> None:
-    await log.delete(run_id)
-
-
 async def _fork(log: EventLog, run_id: str, at: int | None = None) -> None:
     info = await log.info(run_id)
     last = at if at is not None or info is None else info.last_seq
@@ -327,7 +323,7 @@ ACTIONS: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     "mark-time": _mark_time,
     "export": _export,
     "import": _import,
-    "delete": _delete,
+    "delete": EventLog.delete,
     "prune": _prune,
     "upgrade": EventLog.upgrade,
 }
