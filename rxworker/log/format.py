@@ -327,7 +327,7 @@ def with_conversation(entry: Entry, conversation: Conversation, base: Base | Non
     changed = replace(
         body, event=replace(event, conversation=conversation), private=None if private == Private() else private
     )
-    whole = replace(with_body(entry, _bytes_of(changed)), version=VERSION)
+    whole = replace(entry, body=_bytes_of(changed), version=VERSION)
     return whole if base is None else _based(whole)
 
 
@@ -342,7 +342,7 @@ def without_results(entry: Entry) -> Entry:
         return entry
     left = replace(private, held=None, answered=())
     data = _bytes_of(replace(_read_body(entry), private=left))
-    return replace(with_body(entry, data), version=max(entry.version, VERSION))  # the form as read
+    return replace(entry, body=data, version=max(entry.version, VERSION))  # the form as read
 
 
 def _bytes_of(body: _Body) -> bytes:
@@ -554,8 +554,3 @@ def _loads(data: bytes | str) -> Json:
         raise ValueError(f"{name} is not JSON")
 
     return json.loads(data, parse_constant=refuse)
-
-
-def with_body(entry: Entry, body: bytes) -> Entry:
-    """The entry with another body."""
-    return replace(entry, body=body)

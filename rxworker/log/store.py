@@ -31,7 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LeaseHeldError, LogError, RunStatusError, describe
-from rxworker.log.format import Entry, with_body
+from rxworker.log.format import Entry
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus, read_command
 from rxworker.messages.lenient_json import encode_lenient
 
@@ -232,7 +232,7 @@ class Encoding:
         if self._codec is None:
             return entries
         encode = self._codec.encode
-        return [with_body(entry, encode(entry.body, run_id)) for entry in entries]
+        return [replace(entry, body=encode(entry.body, run_id)) for entry in entries]
 
     def decode_entries(self, entries: list[Entry], run_id: str) -> list[Entry]:
         """Stored entries as they were appended.
@@ -242,7 +242,7 @@ class Encoding:
         """
         if self._codec is None and all(entry.body[:1] == b"{" for entry in entries):
             return entries
-        return [with_body(entry, self._decode(entry.body, run_id)) for entry in entries]
+        return [replace(entry, body=self._decode(entry.body, run_id)) for entry in entries]
 
     def encode(self, value: Struct, run_id: str) -> bytes:
         """A row, a command, or what is kept of a fold, as it is stored."""

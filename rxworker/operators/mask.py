@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rxworker.errors import ConfigurationError, TextRejectedError
@@ -79,11 +80,7 @@ def mask(
     if not isinstance(replacement, str):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
         raise ConfigurationError("mask(..., replacement): give the text that replaces a match")
     check_number("mask(limit)", limit, least=1, whole=True)
-
-    def machine() -> _Masked[E]:
-        return _Masked(search, replacement, limit, thinking)
-
-    return decoding(machine, "mask(...)", takes_events=True)
+    return decoding(partial(_Masked[E], search, replacement, limit, thinking), "mask(...)", takes_events=True)
 
 
 class _Masked(Units[E]):
@@ -93,11 +90,8 @@ class _Masked(Units[E]):
     """
 
     def __init__(self, search: _Search, replacement: str, limit: int, thinking: bool) -> None:
-        def make() -> Masker:
-            return Masker(search, replacement, limit)
-
         kinds = WRITTEN if thinking else (TextDelta, RefusalDelta)
-        super().__init__(make, "mask(...)", kinds)
+        super().__init__(partial(Masker, search, replacement, limit), "mask(...)", kinds)
         self._waits_for_thinking = thinking
         self._signatures: dict[int, list[E]] = {}
         self._replaced = Replaced()

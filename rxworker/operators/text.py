@@ -224,7 +224,7 @@ def lines() -> Operator[E, E]:
     'an old pond\n'
     'a frog'
     """
-    return _units(_Lines, "lines()")
+    return decoding(partial(Units[E], _Lines, "lines()"), "lines()", takes_events=True)
 
 
 def sentences(
@@ -259,7 +259,7 @@ def sentences(
     check_number("sentences(at_least)", at_least, whole=True)
     make = partial(_Joined, at_least) if at_least else _Sentences
     if idle is None:
-        return _units(make, "sentences()")
+        return decoding(partial(Units[E], make, "sentences()"), "sentences()", takes_events=True)
     check_number("sentences(idle)", idle, above=0)
     expect_scheduler("sentences(...)", scheduler, optional=True)
 
@@ -290,13 +290,6 @@ def sentences(
         return Both(timer, connect(source, Sink(on_next, ending.on_error, on_completed), default))
 
     return operator(subscribe, "sentences()", takes_events=True)
-
-
-def _units(make: Callable[[], Splitter], verb: str) -> Operator[E, E]:
-    def machine() -> Units[E]:
-        return Units(make, verb)
-
-    return decoding(machine, verb, takes_events=True)
 
 
 class Splitter(Protocol):

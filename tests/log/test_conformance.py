@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker.errors import (
     CommandConflictError,
@@ -20,7 +21,7 @@ from rxworker.errors import (
 from rxworker.events import Event, Record, RunAbort, RunRequeue, RunStart, RunStop, TextDelta, TurnStart
 from rxworker.hub.history import expand
 from rxworker.log import Claim, EventLog, MemoryLog, RunInfo, base, dismiss_run, export_run, fork_run, set_allowed
-from rxworker.log.format import Entry, entries_of, read_line, records_of, with_body, write_line
+from rxworker.log.format import Entry, entries_of, read_line, records_of, write_line
 from rxworker.log.recover import RunSource
 from rxworker.log.values import Command, RunRow, StoredStatus
 from rxworker.messages import Conversation, JsonObject, Message
@@ -507,7 +508,7 @@ async def test_an_append_that_fails_leaves_others_alone(open_store: OpenLog) -> 
 @pytest.mark.parametrize("body", [None, b"\x00\xffnot JSON"])
 def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
     for entry in entries([START, TextDelta(0, "a"), TextDelta(0, "b\ud83d"), RunStop()]):
-        one = entry if body is None else with_body(entry, body)
+        one = entry if body is None else replace(entry, body=body)
         line = write_line(one)
         assert b"\n" not in line
         assert read_line(line) == one

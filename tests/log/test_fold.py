@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -19,7 +20,6 @@ from rxworker import Worker, tool, worker_tool
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events import Fork, Record, RunAbort, RunStop, TurnStart
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, fork_run, open_log, set_allowed
-from rxworker.log.format import with_body
 from rxworker.log.values import RunRow
 from rxworker.testing import ScriptedModel, call, say
 from tests.log.conftest import OpenLog, until
@@ -318,7 +318,7 @@ async def test_a_run_that_cannot_be_read_does_not_stop_the_fold(caplog: pytest.L
             await store(log, f"run-{n}")
         held: Any = log
         entries = held._runs["run-1"].entries
-        entries[0] = with_body(entries[0], b"{}")
+        entries[0] = replace(entries[0], body=b"{}")
         found: list[State] = []
         fold_of(log).subscribe(found.append)
         await until(lambda: found and {*found[-1].last} == {"run-0", "run-2"})

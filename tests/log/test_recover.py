@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rxworker import Answer, Approve, Finished, Paused, Worker, after_tool_call, tool
 from rxworker.errors import (
@@ -25,7 +26,7 @@ from rxworker.events import AttemptRetract, CommandTaken, HandOver, Record, RunA
 from rxworker.hooks import ToolResultContext
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, RunInfo, SQLiteLog, export_run
-from rxworker.log.format import VERSION, Entry, entries_of, records_of, with_body
+from rxworker.log.format import VERSION, Entry, entries_of, records_of
 from rxworker.log.values import Command, RunRow
 from rxworker.messages import Conversation, StopKind
 from rxworker.state import fold_run
@@ -242,7 +243,7 @@ async def test_a_result_that_an_older_version_kept_with_the_end_of_its_call_is_u
     body = msgspec.json.decode(entries[at].body)
     body["private"] = {"held": {"tool_use_id": body["event"]["call_id"], "content": "paid 1", "name": "pay"}}
     rest = entries[at + 1 : stops[1] + 1] if is_next_turn else []
-    log = await cut(run, [*entries[:at], with_body(entries[at], msgspec.json.encode(body)), *rest])
+    log = await cut(run, [*entries[:at], replace(entries[at], body=msgspec.json.encode(body)), *rest])
     bank = Bank()
     seen.clear()
     if not is_next_turn:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -19,7 +20,7 @@ from rxworker.errors import LogError
 from rxworker.events import Event, Fork, Record, RunAbort, RunRecover, RunStop, TextDelta, TurnStart
 from rxworker.log import Claim, EventLog, MemoryLog, SQLiteLog, StoredRun, fork_run
 from rxworker.log.fold import AT_ONCE
-from rxworker.log.format import entries_of, with_body
+from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow, StoredStatus
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say
@@ -439,7 +440,7 @@ async def test_a_run_that_cannot_be_read_does_not_hide_the_others() -> None:
             await store(log, f"run-{n}")
         held: Any = log
         entries = held._runs["run-1"].entries
-        entries[0] = with_body(entries[0], b"{}")
+        entries[0] = replace(entries[0], body=b"{}")
         reader = Reader(log)
         await until(lambda: reader.last["run-2"] and reader.failed)
         assert isinstance(reader.failed[0], LogError)
