@@ -13,7 +13,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
@@ -201,13 +201,8 @@ def ending(answer: ServedResponse) -> Ending:
 
 def _first_bytes(frames: list[bytes], limit: int) -> list[bytes]:
     """As many bytes of the frames, still in frames."""
-    kept: list[bytes] = []
-    for frame in frames:
-        if limit <= 0:
-            break
-        kept.append(frame[:limit])
-        limit -= len(frame)
-    return kept
+    starts = accumulate(map(len, frames), initial=0)
+    return [frame[: limit - start] for frame, start in zip(frames, starts, strict=False) if start < limit]
 
 
 async def play(answer: ServedResponse, frames: Sequence[bytes], request: web.BaseRequest) -> web.StreamResponse | None:
