@@ -10,23 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import JsonObject, Prices
+from rxworker.messages import Json, JsonObject, Prices
 from rxworker.messages.usage import SIZES, Usage, as_sum
 from rxworker.providers import model_info
-from rxworker.providers.anthropic.wire import read_usage as anthropic
-from rxworker.providers.bedrock.decode import read_usage as bedrock
-from rxworker.providers.gemini.wire import read_usage as gemini
-from rxworker.providers.openai_responses.decode import read_usage as responses
+from rxworker.providers.anthropic.wire import read_usage as read_claude
+from rxworker.providers.bedrock.decode import read_usage as read_converse
+from rxworker.providers.gemini.wire import read_usage as read_gemini
+from rxworker.providers.openai_responses.decode import read_usage as read_gpt
 from rxworker.worker import Budget
 
+# What a vendor reports, as it is read.
 HOUR: JsonObject = {"ephemeral_5m_input_tokens": 1_000, "ephemeral_1h_input_tokens": 3_000}
-CLAUDE: JsonObject = {
-    "input_tokens": 500,
-    "cache_read_input_tokens": 10_000,
-    "cache_creation_input_tokens": 4_000,
-    "cache_creation": HOUR,
-    "output_tokens": 200,
-}
+WRITTEN: JsonObject = {"cache_creation_input_tokens": 4_000, "cache_creation": HOUR}
 CONVERSE: JsonObject = {
     "inputTokens": 500,
     "cacheReadInputTokens": 10_000,
@@ -34,113 +29,72 @@ CONVERSE: JsonObject = {
     "cacheDetails": [{"ttl": "1h", "inputTokens": 3_000}, {"ttl": "5m", "inputTokens": 1_000}],
     "outputTokens": 200,
 }
+PASSES: Json = [
+    {"type": "compaction", "input_tokens": 90_000, "output_tokens": 500},
+    {"type": "message", "input_tokens": 30_000, "output_tokens": 100},
+    {"type": "message", "input_tokens": 101_000, "output_tokens": 10},
+]
 
 
-def gpt(whole: int, cached: int, written: int) -> JsonObject:
+def claude(whole: int, output: int, **more: Json) -> Usage:
+    return read_claude({"input_tokens": whole, "output_tokens": output, **more})
+
+
+def gpt(whole: int, cached: int, written: int = 0) -> Usage:
     details: JsonObject = {"cached_tokens": cached, "cache_write_tokens": written}
-    return {"input_tokens": whole, "input_tokens_details": details, "output_tokens": 1_000}
+    return read_gpt({"input_tokens": whole, "input_tokens_details": details, "output_tokens": 1_000})
 
 
-def prompt(whole: int, cached: int) -> JsonObject:
-    return {"promptTokenCount": whole, "cachedContentTokenCount": cached, "candidatesTokenCount": 1_000}
+def gemini(whole: int, cached: int) -> Usage:
+    counts: JsonObject = {"promptTokenCount": whole, "cachedContentTokenCount": cached, "candidatesTokenCount": 1_000}
+    return read_gemini(counts)
 
 
-# The model, how its usage is read, what the service reports, and the cost in millionths of a dollar, by hand from the
-# pages of the prices: https://platform.claude.com/docs/en/about-claude/pricing,
-# https://developers.openai.com/api/docs/pricing, https://ai.google.dev/gemini-api/docs/pricing
-COSTS: dict[str, tuple[str, Any, JsonObject, float]] = {
-    "claude, an hour and five minutes": (
+# The cost in millionths of a dollar, by hand from the pages of the prices:
+# https://platform.claude.com/docs/en/about-claude/pricing, https://developers.openai.com/api/docs/pricing,
+# https://ai.google.dev/gemini-api/docs/pricing
+OPUS_COST = 500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0
+HAIKU_COST = 500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5
+PASSES_COST = 120_000 * 0.1 + 600 * 0.5 + 101_000 * 0.5 + 10 * 2.5
+SHORT_COST = 70_000 * 2.0 + 200_000 * 0.1 + 2_000 * 2.5 + 1_000 * 10.0
+LONG_COST = 70_001 * 4.0 + 200_000 * 0.2 + 2_000 * 5.0 + 1_000 * 15.0
+COSTS: dict[str, tuple[str, Usage, float]] = {
+    "an hour and five minutes": (
         "claude-opus-5-5",
-        anthropic,
-        CLAUDE,
-        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
+        claude(500, 200, cache_read_input_tokens=10_000, **WRITTEN),
+        OPUS_COST,
     ),
-    "converse, an hour and five minutes": (
-        "us.anthropic.claude-opus-5-5",
-        bedrock,
-        CONVERSE,
-        500 * 4.0 + 10_000 * 0.2 + 1_000 * 5.0 + 3_000 * 8.0 + 200 * 20.0,
-    ),
-    "claude, long with no prices for it": (
-        "claude-sonnet-5-5",
-        anthropic,
-        {"input_tokens": 900_000, "output_tokens": 10},
-        900_000 * 2.0 + 10 * 10.0,
-    ),
-    "claude, long by what was cached": (
+    "converse, an hour and five minutes": ("us.anthropic.claude-opus-5-5", read_converse(CONVERSE), OPUS_COST),
+    "long with no prices for it": ("claude-sonnet-5-5", claude(900_000, 10), 900_000 * 2.0 + 10 * 10.0),
+    "long by what was cached": (
         "claude-haiku-5-5",
-        anthropic,
-        CLAUDE | {"cache_read_input_tokens": 100_000},
-        500 * 0.5 + 100_000 * 0.05 + 1_000 * 0.625 + 3_000 * 1.0 + 200 * 2.5,
+        claude(500, 200, cache_read_input_tokens=100_000, **WRITTEN),
+        HAIKU_COST,
     ),
-    "claude, several passes, each by its own length": (
-        "claude-haiku-5-5",
-        anthropic,
-        {
-            "input_tokens": 30_000,
-            "output_tokens": 100,
-            "iterations": [
-                {"type": "compaction", "input_tokens": 90_000, "output_tokens": 500},
-                {"type": "message", "input_tokens": 30_000, "output_tokens": 100},
-                {"type": "message", "input_tokens": 101_000, "output_tokens": 10},
-            ],
-        },
-        120_000 * 0.1 + 600 * 0.5 + 101_000 * 0.5 + 10 * 2.5,
-    ),
-    "claude, short": (
-        "claude-haiku-5-5",
-        anthropic,
-        {"input_tokens": 100_000, "output_tokens": 200},
-        100_000 * 0.1 + 200 * 0.5,
-    ),
-    "gpt, short": (
-        "gpt-6.2-sol",
-        responses,
-        gpt(272_000, 200_000, 2_000),
-        70_000 * 2.0 + 200_000 * 0.1 + 2_000 * 2.5 + 1_000 * 10.0,
-    ),
-    "gpt, long": (
-        "gpt-6.2-sol",
-        responses,
-        gpt(272_001, 200_000, 2_000),
-        70_001 * 4.0 + 200_000 * 0.2 + 2_000 * 5.0 + 1_000 * 15.0,
-    ),
-    "gpt, long, no price of its own for writing": (
+    "several passes, each by its own length": ("claude-haiku-5-5", claude(30_000, 100, iterations=PASSES), PASSES_COST),
+    "claude, short": ("claude-haiku-5-5", claude(100_000, 200), 100_000 * 0.1 + 200 * 0.5),
+    "gpt, short": ("gpt-6.2-sol", gpt(272_000, 200_000, 2_000), SHORT_COST),
+    "gpt, long": ("gpt-6.2-sol", gpt(272_001, 200_000, 2_000), LONG_COST),
+    "gpt, no price of its own for writing": (
         "gpt-5.4",
-        responses,
-        gpt(300_000, 200_000, 0),
+        gpt(300_000, 200_000),
         100_000 * 5.0 + 200_000 * 0.5 + 1_000 * 22.5,
     ),
-    "gemini, short": (
-        "gemini-3.1-pro-preview",
-        gemini,
-        prompt(200_000, 50_000),
-        150_000 * 2.0 + 50_000 * 0.2 + 1_000 * 12.0,
-    ),
-    "gemini, long": (
-        "gemini-3.1-pro-preview",
-        gemini,
-        prompt(250_000, 50_000),
-        200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0,
-    ),
-    "gpt, longer than another vendor's limit": (
-        "gpt-6.2-sol",
-        responses,
-        gpt(600_000, 0, 0),
-        600_000 * 4.0 + 1_000 * 15.0,
-    ),
-    "minimax, short": ("MiniMax-M3", responses, gpt(512_000, 0, 0), 512_000 * 0.3 + 1_000 * 1.2),
-    "minimax, long": ("MiniMax-M3", responses, gpt(600_000, 100_000, 0), 500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4),
-    "gemini, flat": ("gemini-4-neon", gemini, prompt(900_000, 0), 900_000 * 3.0 + 1_000 * 15.0),
+    "gpt, longer than another vendor's limit": ("gpt-6.2-sol", gpt(600_000, 0), 600_000 * 4.0 + 1_000 * 15.0),
+    "gemini, short": ("gemini-3.1-pro-preview", gemini(200_000, 50_000), 150_000 * 2.0 + 50_000 * 0.2 + 1_000 * 12.0),
+    "gemini, long": ("gemini-3.1-pro-preview", gemini(250_000, 50_000), 200_000 * 4.0 + 50_000 * 0.4 + 1_000 * 18.0),
+    "gemini, flat": ("gemini-4-neon", gemini(900_000, 0), 900_000 * 3.0 + 1_000 * 15.0),
+    "minimax, short": ("MiniMax-M3", gpt(512_000, 0), 512_000 * 0.3 + 1_000 * 1.2),
+    "minimax, long": ("MiniMax-M3", gpt(600_000, 100_000), 500_000 * 0.6 + 100_000 * 0.12 + 1_000 * 2.4),
 }
 
 
 @pytest.mark.parametrize("name", COSTS)
 def test_a_response_costs_what_the_page_of_its_prices_has(name: str) -> None:
-    model, read, raw, cost = COSTS[name]
+    model, usage, cost = COSTS[name]
     prices = model_info(model).prices
     assert prices is not None
-    assert prices.cost(read(raw)) == pytest.approx(cost / 1e6)
+    assert prices.cost(usage) == pytest.approx(cost / 1e6)
 
 
 PRICES = Prices(2.0, 12.0, 0.2, 2.5, cache_creation_1h=4.0, above=200_000, long=Prices(4.0, 18.0, 0.4))

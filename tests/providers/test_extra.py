@@ -41,113 +41,73 @@ def body_of(provider: str, options: Options) -> dict[str, Any]:
     return msgspec.json.decode(request.body)
 
 
-# What is asked for, what the application adds, and what is sent of it.
-MERGED: list[tuple[str, Options, JsonObject]] = [
+FORM: JsonObject = {"type": "json_schema", "schema": SCHEMA}
+FORMED, HIGH, BUDGET = Options(output=OUTPUT), Options(thinking="high"), Options(thinking=2000)
+BOTH = Options(output=OUTPUT, thinking="high")
+# What is asked for, the field to which the application adds, what it adds, and what is sent as the field.
+MERGED: list[tuple[str, Options, str, JsonObject, JsonObject]] = [
+    ("anthropic", BOTH, "output_config", {"task_budget": 1}, {"effort": "high", "format": FORM, "task_budget": 1}),
+    ("anthropic", BOTH, "output_config", {"effort": "max"}, {"effort": "max", "format": FORM}),
+    ("anthropic", HIGH, "output_config", {"effort": None}, {}),
+    ("anthropic", HIGH, "output_config", {}, {"effort": "high"}),
     (
         "anthropic",
-        Options(output=OUTPUT, thinking="high", extra={"output_config": {"task_budget": 1}}),
-        {"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}, "task_budget": 1}},
+        FORMED,
+        "output_config",
+        {"format": {**FORM, "schema": OTHER}},
+        {"format": {**FORM, "schema": OTHER}},
     ),
-    (
-        "anthropic",
-        Options(output=OUTPUT, thinking="high", extra={"output_config": {"effort": "max"}}),
-        {"output_config": {"effort": "max", "format": {"type": "json_schema", "schema": SCHEMA}}},
-    ),
-    ("anthropic", Options(thinking="high", extra={"output_config": {"effort": None}}), {"output_config": {}}),
-    (
-        "anthropic",
-        Options(thinking="low"),
-        {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}},
-    ),
-    (
-        "anthropic",
-        Options(thinking="low", extra={"thinking": {"display": "omitted"}}),
-        {"thinking": {"type": "adaptive", "display": "omitted"}},
-    ),
-    (
-        "anthropic",
-        Options(thinking=2000, extra={"thinking": {"display": "summarized"}}),
-        {"thinking": {"type": "enabled", "budget_tokens": 2000, "display": "summarized"}},
-    ),
-    (  # of another type, so nothing of ours means anything in it
-        "anthropic",
-        Options(thinking=2000, extra={"thinking": {"type": "disabled"}}),
-        {"thinking": {"type": "disabled"}},
-    ),
-    (
-        "anthropic",
-        Options(output=OUTPUT, extra={"output_config": {"format": {"type": "json_schema", "schema": OTHER}}}),
-        {"output_config": {"format": {"type": "json_schema", "schema": OTHER}}},
-    ),
+    ("anthropic", HIGH, "thinking", {}, {"type": "adaptive", "display": "summarized"}),
+    ("anthropic", HIGH, "thinking", {"display": "omitted"}, {"type": "adaptive", "display": "omitted"}),
+    ("anthropic", BUDGET, "thinking", {"display": "x"}, {"type": "enabled", "budget_tokens": 2000, "display": "x"}),
+    # Of another type, so nothing of ours means anything in it.
+    ("anthropic", BUDGET, "thinking", {"type": "disabled"}, {"type": "disabled"}),
     (
         "openai_responses",
-        Options(output=OUTPUT, extra={"text": {"verbosity": "low", "format": {"name": "mine"}}}),
-        {
-            "text": {
-                "verbosity": "low",
-                "format": {"type": "json_schema", "name": "mine", "schema": SCHEMA, "strict": True},
-            }
-        },
+        FORMED,
+        "text",
+        {"verbosity": "low", "format": {"name": "mine"}},
+        {"verbosity": "low", "format": {**FORM, "name": "mine", "strict": True}},
     ),
-    (
-        "openai_responses",
-        Options(thinking="high", extra={"reasoning": {"summary": "auto"}}),
-        {"reasoning": {"effort": "high", "summary": "auto"}},
-    ),
+    ("openai_responses", HIGH, "reasoning", {"summary": "auto"}, {"effort": "high", "summary": "auto"}),
     (
         "openai_chat",
-        Options(output=OUTPUT, extra={"response_format": {"json_schema": {"strict": False}}}),
-        {
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "output", "schema": SCHEMA, "strict": False},
-            }
-        },
+        FORMED,
+        "response_format",
+        {"json_schema": {"strict": False}},
+        {"type": "json_schema", "json_schema": {"name": "output", "schema": SCHEMA, "strict": False}},
     ),
-    (
-        "openai_chat",
-        Options(output=OUTPUT, extra={"response_format": {"type": "json_object"}}),
-        {"response_format": {"type": "json_object"}},
-    ),
-    (
-        "openai_chat",
-        Options(extra={"stream_options": {"include_obfuscation": False}}),
-        {"stream_options": {"include_usage": True, "include_obfuscation": False}},
-    ),
+    ("openai_chat", FORMED, "response_format", {"type": "json_object"}, {"type": "json_object"}),
+    ("openai_chat", Options(), "stream_options", {"a": False}, {"include_usage": True, "a": False}),
     (
         "gemini",
-        Options(
-            thinking="high",
-            output=OUTPUT,
-            extra={"generationConfig": {"thinkingConfig": {"includeThoughts": False}, "seed": 1}},
-        ),
+        BOTH,
+        "generationConfig",
+        {"thinkingConfig": {"includeThoughts": False}, "seed": 1},
         {
-            "generationConfig": {
-                "thinkingConfig": {"includeThoughts": False, "thinkingLevel": "high"},
-                "responseMimeType": "application/json",
-                "responseJsonSchema": SCHEMA,
-                "seed": 1,
-            }
+            "thinkingConfig": {"includeThoughts": False, "thinkingLevel": "high"},
+            "responseMimeType": "application/json",
+            "responseJsonSchema": SCHEMA,
+            "seed": 1,
         },
     ),
     (
         "gemini",
-        Options(output=OUTPUT, extra={"generationConfig": {"responseJsonSchema": OTHER}}),
-        {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": OTHER}},
+        FORMED,
+        "generationConfig",
+        {"responseJsonSchema": OTHER},
+        {"responseMimeType": "application/json", "responseJsonSchema": OTHER},
     ),
-    (
-        "ollama",
-        Options(temperature=0.5, extra={"options": {"num_ctx": 8192}}),
-        {"options": {"temperature": 0.5, "num_ctx": 8192}},
-    ),
-    ("ollama", Options(output=OUTPUT, extra={"format": OTHER}), {"format": OTHER}),
+    ("ollama", Options(temperature=0.5), "options", {"num_ctx": 8192}, {"temperature": 0.5, "num_ctx": 8192}),
+    ("ollama", FORMED, "format", OTHER, OTHER),
 ]
 
 
-@pytest.mark.parametrize(("provider", "options", "sent"), MERGED)
-def test_extra_fields_are_merged_key_by_key(provider: str, options: Options, sent: JsonObject) -> None:
-    body = body_of(provider, options)
-    assert {key: body[key] for key in sent} == sent
+@pytest.mark.parametrize(("provider", "options", "field", "extra", "sent"), MERGED)
+def test_extra_fields_are_merged_key_by_key(
+    provider: str, options: Options, field: str, extra: JsonObject, sent: JsonObject
+) -> None:
+    assert body_of(provider, msgspec.structs.replace(options, extra={field: extra}))[field] == sent
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
