@@ -314,13 +314,10 @@ class Host(Struct):
     body: dict[str, Any] = {}
 
 
-def chat(base: str, theirs: str, model: str = "m", **named: Any) -> Host:
-    return Host(
-        "chat",
-        OpenAIChat(model, api_key=KEY, base_url=base, info=ModelInfo()),  # hosts are compared
-        partial(openai.OpenAI, api_key=KEY, base_url=theirs),
-        **named,
-    )
+def chat(base: str, path: str, **named: Any) -> Host:
+    """A host that speaks Chat Completions. The path is a part of what a program gives to the official client."""
+    ours = OpenAIChat("m", api_key=KEY, base_url=base, info=ModelInfo())  # hosts are compared
+    return Host("chat", ours, partial(openai.OpenAI, api_key=KEY, base_url=base + path), **named)
 
 
 def claude(ours: Any, client: Callable[..., Any], **named: Any) -> Host:
@@ -329,10 +326,9 @@ def claude(ours: Any, client: Callable[..., Any], **named: Any) -> Host:
     return Host("messages", ours, client, **named)
 
 
-def compatible(base: str, theirs: str) -> Host:
-    return claude(
-        Anthropic("m", api_key=KEY, base_url=base), partial(anthropic.Anthropic, api_key=KEY, base_url=theirs)
-    )
+def compatible(base: str, path: str) -> Host:
+    client = partial(anthropic.Anthropic, api_key=KEY, base_url=base + path)
+    return claude(Anthropic("m", api_key=KEY, base_url=base), client)
 
 
 OBJECT_ALONE = f"Answer with JSON that conforms to this JSON schema: {msgspec.json.encode(SCHEMA).decode()}"
@@ -351,26 +347,28 @@ REASONED["messages"][1]["reasoning_content"] = ""
 KIMI: dict[str, Any] = json.loads(json.dumps(REASONED))
 KIMI["messages"][1]["reasoning_content"] = " "  # an empty text counts as none there
 
+AZURE, MANTLE = "https://me.openai.azure.com", "https://bedrock-mantle.us-east-1.api.aws"
+AZURE_KEY: dict[str, str | None] = {"authorization": None, "api-key": KEY}
+CLAUDE_KEY = {"anthropic-version": VERSION, "authorization": None, "x-api-key": KEY}
+
 HOSTS: dict[str, Host] = {
-    "OpenAI": chat("https://api.openai.com", "https://api.openai.com/v1", words=NEWER),
-    "DeepSeek": chat(
-        "https://api.deepseek.com", "https://api.deepseek.com/v1", words={**NO_SCHEMAS, "result": REASONED}
-    ),
-    "Kimi": chat("https://api.moonshot.ai", "https://api.moonshot.ai/v1", words={"result": KIMI, **NEWER}),
-    "Kimi for coding": chat("https://api.kimi.com", "https://api.kimi.com/coding/v1", words={"result": KIMI, **NEWER}),
-    "GLM": chat("https://api.z.ai", "https://api.z.ai/api/paas/v4/", words=GLM),
-    "GLM in China": chat("https://open.bigmodel.cn", "https://open.bigmodel.cn/api/paas/v4", words=GLM),
+    "OpenAI": chat("https://api.openai.com", "/v1", words=NEWER),
+    "DeepSeek": chat("https://api.deepseek.com", "/v1", words={**NO_SCHEMAS, "result": REASONED}),
+    "Kimi": chat("https://api.moonshot.ai", "/v1", words={"result": KIMI, **NEWER}),
+    "Kimi for coding": chat("https://api.kimi.com", "/coding/v1", words={"result": KIMI, **NEWER}),
+    "GLM": chat("https://api.z.ai", "/api/paas/v4/", words=GLM),
+    "GLM in China": chat("https://open.bigmodel.cn", "/api/paas/v4", words=GLM),
     "MiniMax": chat(
         "https://api.minimax.io",
-        "https://api.minimax.io/v1",
+        "/v1",
         # https://platform.minimax.io/docs/api-reference/text-openai-api
         words={"*": {"extra_body": {"reasoning_split": True}}, **NEWER},
     ),
-    "Qwen": chat("https://dashscope-intl.aliyuncs.com", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
-    "xAI": chat("https://api.x.ai", "https://api.x.ai/v1"),
+    "Qwen": chat("https://dashscope-intl.aliyuncs.com", "/compatible-mode/v1"),
+    "xAI": chat("https://api.x.ai", "/v1"),
     "Mistral": chat(
         "https://api.mistral.ai",
-        "https://api.mistral.ai/v1",
+        "/v1",
         words={
             "*": {"stream_options": None},
             "result": json.loads(
@@ -378,65 +376,50 @@ HOSTS: dict[str, Host] = {
             ),
         },
     ),
-    "Groq": chat("https://api.groq.com", "https://api.groq.com/openai/v1"),
-    "Together": chat("https://api.together.xyz", "https://api.together.xyz/v1"),
-    "Cerebras": chat("https://api.cerebras.ai", "https://api.cerebras.ai/v1", words=NEWER),
-    "OpenRouter": chat("https://openrouter.ai", "https://openrouter.ai/api/v1"),
-    "SiliconFlow": chat("https://api.siliconflow.com", "https://api.siliconflow.com/v1"),
-    "Gemini by chat": chat(
-        "https://generativelanguage.googleapis.com", "https://generativelanguage.googleapis.com/v1beta/openai/"
-    ),
-    "Bedrock mantle": chat(
-        "https://bedrock-mantle.us-east-1.api.aws", "https://bedrock-mantle.us-east-1.api.aws/openai/v1", words=NEWER
-    ),
-    "Azure with a key": chat(
-        "https://me.openai.azure.com",
-        "https://me.openai.azure.com/openai/v1",
-        words=NEWER,
-        headers={"authorization": None, "api-key": KEY},
-    ),
+    "Groq": chat("https://api.groq.com", "/openai/v1"),
+    "Together": chat("https://api.together.xyz", "/v1"),
+    "Cerebras": chat("https://api.cerebras.ai", "/v1", words=NEWER),
+    "OpenRouter": chat("https://openrouter.ai", "/api/v1"),
+    "SiliconFlow": chat("https://api.siliconflow.com", "/v1"),
+    "Gemini by chat": chat("https://generativelanguage.googleapis.com", "/v1beta/openai/"),
+    "Bedrock mantle": chat(MANTLE, "/openai/v1", words=NEWER),
+    "Azure with a key": chat(AZURE, "/openai/v1", words=NEWER, headers=AZURE_KEY),
     "Azure with a token": Host(
         "chat",
-        OpenAIChat("m", api_key=TOKEN, base_url="https://me.openai.azure.com"),
-        partial(openai.OpenAI, api_key=TOKEN, base_url="https://me.openai.azure.com/openai/v1"),
+        OpenAIChat("m", api_key=TOKEN, base_url=AZURE),
+        partial(openai.OpenAI, api_key=TOKEN, base_url=f"{AZURE}/openai/v1"),
         words=NEWER,
     ),
     "Azure deployments": Host(
         "chat",
-        OpenAIChat(
-            "m", api_key=KEY, base_url="https://me.openai.azure.com/openai/deployments/m?api-version=2026-01-01"
-        ),
-        partial(
-            openai.AzureOpenAI, api_key=KEY, azure_endpoint="https://me.openai.azure.com", api_version="2026-01-01"
-        ),
+        OpenAIChat("m", api_key=KEY, base_url=f"{AZURE}/openai/deployments/m?api-version=2026-01-01"),
+        partial(openai.AzureOpenAI, api_key=KEY, azure_endpoint=AZURE, api_version="2026-01-01"),
         words=NEWER,
     ),
-    "vLLM": chat("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
-    "SGLang": chat("http://127.0.0.1:30000", "http://127.0.0.1:30000/v1"),
-    "llama.cpp": chat("http://127.0.0.1:8080", "http://127.0.0.1:8080/v1"),
-    "LM Studio": chat("http://127.0.0.1:1234", "http://127.0.0.1:1234/v1"),
-    "LiteLLM": chat("http://127.0.0.1:4000", "http://127.0.0.1:4000/v1"),
+    "vLLM": chat("http://127.0.0.1:8000", "/v1"),
+    "SGLang": chat("http://127.0.0.1:30000", "/v1"),
+    "llama.cpp": chat("http://127.0.0.1:8080", "/v1"),
+    "LM Studio": chat("http://127.0.0.1:1234", "/v1"),
+    "LiteLLM": chat("http://127.0.0.1:4000", "/v1"),
     "Responses": Host("responses", OpenAIResponses("gpt-5", api_key=KEY), partial(openai.OpenAI, api_key=KEY)),
     "Responses at Azure": Host(
         "responses",
-        OpenAIResponses("gpt-5", api_key=KEY, base_url="https://me.openai.azure.com"),
-        partial(openai.OpenAI, api_key=KEY, base_url="https://me.openai.azure.com/openai/v1"),
-        headers={"authorization": None, "api-key": KEY},
+        OpenAIResponses("gpt-5", api_key=KEY, base_url=AZURE),
+        partial(openai.OpenAI, api_key=KEY, base_url=f"{AZURE}/openai/v1"),
+        headers=AZURE_KEY,
     ),
     "Responses at Bedrock mantle": Host(
         "responses",
-        OpenAIResponses("gpt-5", api_key=KEY, base_url="https://bedrock-mantle.us-east-1.api.aws"),
+        OpenAIResponses("gpt-5", api_key=KEY, base_url=MANTLE),
         partial(openai.BedrockOpenAI, api_key=KEY, aws_region="us-east-1"),
     ),
     "Claude": claude(
-        Anthropic("claude-haiku-5-5", api_key=KEY),
-        partial(anthropic.Anthropic, api_key=KEY),
-        headers={"anthropic-version": VERSION, "authorization": None, "x-api-key": KEY},
+        Anthropic("claude-haiku-5-5", api_key=KEY), partial(anthropic.Anthropic, api_key=KEY), headers=CLAUDE_KEY
     ),
     "Claude that takes a budget": claude(
         Anthropic("claude-haiku-4-5", api_key=KEY),
         partial(anthropic.Anthropic, api_key=KEY),
-        headers={"anthropic-version": VERSION, "authorization": None, "x-api-key": KEY},
+        headers=CLAUDE_KEY,
         words={
             "thinking": {
                 "thinking": {"type": "enabled", "budget_tokens": 2048},
@@ -458,7 +441,7 @@ HOSTS: dict[str, Host] = {
         partial(anthropic.AnthropicFoundry, resource="me", azure_ad_token_provider=token),
     ),
     "Claude at Bedrock mantle": claude(
-        Anthropic("m", api_key=KEY, base_url="https://bedrock-mantle.us-east-1.api.aws"),
+        Anthropic("m", api_key=KEY, base_url=MANTLE),
         partial(anthropic.AnthropicBedrockMantle, api_key=KEY, aws_region="us-east-1"),
     ),
     "Claude at Bedrock": claude(
@@ -476,14 +459,12 @@ HOSTS: dict[str, Host] = {
         )
         for location in ("us-east5", "global", "eu")
     },
-    "DeepSeek by Messages": compatible("https://api.deepseek.com", "https://api.deepseek.com/anthropic"),
-    "Kimi by Messages": compatible("https://api.moonshot.ai", "https://api.moonshot.ai/anthropic"),
-    "GLM by Messages": compatible("https://api.z.ai", "https://api.z.ai/api/anthropic"),
-    "MiniMax by Messages": compatible("https://api.minimax.io", "https://api.minimax.io/anthropic"),
-    "Qwen by Messages": compatible(
-        "https://dashscope-intl.aliyuncs.com", "https://dashscope-intl.aliyuncs.com/apps/anthropic"
-    ),
-    "OpenRouter by Messages": compatible("https://openrouter.ai", "https://openrouter.ai/api"),
+    "DeepSeek by Messages": compatible("https://api.deepseek.com", "/anthropic"),
+    "Kimi by Messages": compatible("https://api.moonshot.ai", "/anthropic"),
+    "GLM by Messages": compatible("https://api.z.ai", "/api/anthropic"),
+    "MiniMax by Messages": compatible("https://api.minimax.io", "/anthropic"),
+    "Qwen by Messages": compatible("https://dashscope-intl.aliyuncs.com", "/apps/anthropic"),
+    "OpenRouter by Messages": compatible("https://openrouter.ai", "/api"),
     "Gemini": Host(
         "gemini",
         Gemini("gemini-3-pro", api_key=KEY),
