@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxworker import Worker, tool
+from rxworker import Worker
 from rxworker.errors import ConfigurationError, RxWorkerError
-from rxworker.events import Error, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events import Error, Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.messages import (
     Audio,
     Content,
@@ -42,7 +42,7 @@ from rxworker.messages.usage import Usage
 from rxworker.providers import GeminiInteractions, HttpRequest, Options, Request, ToolChoice
 from rxworker.providers.gemini_interactions.encode import encode_steps
 from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import ReplayServer, ServedResponse, call, check_balanced, say, think
+from rxworker.testing import ReplayServer, ServedResponse, check_balanced, say, think
 from rxworker.testing.wire.gemini_interactions import gemini_interactions_frames
 from rxworker.transport import Client, Retry
 
@@ -726,22 +726,6 @@ async def test_an_error_that_stays_ends_the_interaction() -> None:
     assert "no" in str(error)
 
 
-async def test_leaving_cancels_the_interaction() -> None:
-    async with ReplayServer([part(0, stall_after=len(FRAMES) - 4), ServedResponse.from_json({})]) as server:
-        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def see(event: ResponseEvent) -> None:
-            if isinstance(event, TextDelta) and not first.done():
-                first.set_result(None)
-
-        client = Client(provider(base_url=server.base_url))
-        subscription = client.stream(Request(ASK, options=BACKGROUND)).subscribe(see)
-        await first
-        subscription.dispose()
-        await server.wait_requests(2)
-        assert paths(server)[1:] == ["POST /v1beta/interactions/v1_1/cancel"]
-
-
 async def test_an_interaction_that_another_process_has_begun_is_not_paid_again() -> None:
     async with ReplayServer([part(0, cut_after=5), part(5)]) as server:
         got, error = await taken(server, cursor="v1_1", api_key=lambda: "late")
@@ -762,21 +746,3 @@ def test_an_interaction_of_another_process_is_requested_from_its_first_event() -
     assert (request.method, request.url) == ("GET", f"{sent.url}/v1_1?stream=true")
     assert [*decoder.feed(b"".join(FRAMES)), *decoder.finish()] == WHOLE
     assert (decoder.resume(sent), decoder.cancel(sent)) == (None, None)
-
-
-async def test_a_worker_sends_thoughts_calls_and_results_back() -> None:
-    @tool
-    async def look(at: str) -> str:
-        """Look somewhere."""
-        return f"{at}: blue"
-
-    async with ReplayServer([think("Hm.", "AAAA") + call("look", at="sky"), "Blue."]) as server:
-        worker = Worker(provider(base_url=server.base_url), tools=[look])
-        assert (await worker.run("sky?")).text == "Blue."
-        body: Any = server.requests[1].body
-    assert body["input"] == [
-        {"type": "user_input", "content": [text("sky?")]},
-        {"type": "thought", "summary": [text("Hm.")], "signature": "AAAA"},
-        {**CALL, "id": "call_1_1"},
-        {"type": "function_result", "call_id": "call_1_1", "name": "look", "result": "sky: blue"},
-    ]
