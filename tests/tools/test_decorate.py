@@ -200,59 +200,38 @@ def test_a_lambda_is_refused() -> None:
         tool(name="one")(nothing)
 
 
-def test_a_missing_annotation_is_refused() -> None:
-    def go(where): ...  # type: ignore[no-untyped-def]
-
-    with pytest.raises(ConfigurationError, match="tool 'go', parameter 'where': it has no type"):
-        tool(go)  # pyright: ignore[reportUnknownArgumentType]
+class Caller:
+    def __call__(self, x: int) -> int:
+        return x
 
 
-def test_parameters_without_names_are_refused() -> None:
-    def many(*args: int) -> None: ...
-    def named(**kwargs: int) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"tool 'many', parameter 'args'.*name each"):
-        tool(many)
-    with pytest.raises(ConfigurationError, match=r"tool 'named', parameter 'kwargs'.*name each"):
-        tool(named)
+def untyped(where): ...  # type: ignore[no-untyped-def]
+def many(*args: int) -> None: ...
+def named(**kwargs: int) -> None: ...
+def pay(amount: Decimal) -> None: ...
+def go(straße: str) -> None: ...
+def make(cls: type) -> None: ...
 
 
-def test_a_type_that_is_only_there_for_the_type_checker_is_refused() -> None:
-    def pay(amount: Decimal) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"'amount'.*not under TYPE_CHECKING"):
-        tool(pay)
-
-
-def test_a_parameter_name_that_providers_refuse_is_refused() -> None:
-    def go(straße: str) -> None: ...
-
-    with pytest.raises(ConfigurationError, match=r"tool 'go', parameter 'straße'.*rename it"):
-        tool(go)
-
-
-def test_what_is_not_a_function_is_refused() -> None:
-    class Caller:
-        def __call__(self, x: int) -> int:
-            return x
-
-    for thing in (Caller(), Caller, functools.partial(add, 1)):
-        made: Any = thing
-        with pytest.raises(ConfigurationError, match="is not a function"):
-            tool(made)
+# What cannot be a tool, and why.
+REFUSED: list[tuple[Any, str]] = [
+    (untyped, "tool 'untyped', parameter 'where': it has no type"),
+    (many, r"tool 'many', parameter 'args'.*name each"),
+    (named, r"tool 'named', parameter 'kwargs'.*name each"),
+    (pay, r"'amount'.*not under TYPE_CHECKING"),
+    (go, r"tool 'go', parameter 'straße'.*rename it"),
+    (Caller(), "is not a function"),
+    (Caller, "is not a function"),
+    (functools.partial(add, 1), "is not a function"),
+    (add, "is a tool already"),
+    (cast("Any", classmethod)(make), "a class method cannot be a tool"),
+]
 
 
-def test_a_tool_is_not_decorated_twice() -> None:
-    with pytest.raises(ConfigurationError, match="is a tool already"):
-        tool(add)
-
-
-def test_a_class_method_is_refused() -> None:
-    def make(cls: type) -> None: ...
-
-    method = cast("Any", classmethod)(make)
-    with pytest.raises(ConfigurationError, match="a class method cannot be a tool"):
-        tool(method)
+@pytest.mark.parametrize(("thing", "message"), REFUSED)
+def test_what_cannot_be_a_tool_is_refused(thing: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        tool(thing)
 
 
 @pytest.mark.parametrize(

@@ -38,53 +38,6 @@ REST = """Look the weather up.
     """
 
 
-def test_google_style_is_read() -> None:
-    read = parse_docstring(GOOGLE)
-    assert read.description == "Look the weather up.\n\nIt asks the nearest station."
-    assert read.parameters == {
-        "city": "Where to look: a city, without its country.",
-        "days": "How far ahead.",
-        "names": "More.",
-        "unit": "For the numbers.",
-    }
-
-
-def test_rest_style_is_read() -> None:
-    read = parse_docstring(REST)
-    assert read.description == "Look the weather up.\n\nIt asks the nearest station."
-    assert read.parameters == {"city": "Where to look: a city, without its country.", "days": "How far ahead."}
-
-
-@pytest.mark.parametrize("text", [None, "", "   \n  "])
-def test_without_a_docstring_there_is_no_description(text: str | None) -> None:
-    assert parse_docstring(text).description == ""
-    assert parse_docstring(text).parameters == {}
-
-
-def test_text_after_a_section_belongs_to_the_description() -> None:
-    read = parse_docstring("Sum.\n\nArgs:\n    a: One.\n\nUse it sparingly.")
-    assert read.description == "Sum.\n\nUse it sparingly."
-    assert read.parameters == {"a": "One."}
-
-
-def test_a_parameter_may_be_named_without_text() -> None:
-    assert parse_docstring("Sum.\n\nArgs:\n    a:\n        One.\n    b:").parameters == {"a": "One.", "b": ""}
-
-
-def test_a_line_with_a_colon_within_a_description_is_not_a_section() -> None:
-    text = "Note: look twice.\n\nThe order: first a, then b."
-    assert parse_docstring(text).description == text
-
-
-def test_blank_lines_between_parameters_change_nothing() -> None:
-    assert parse_docstring("S.\n\nArgs:\n    a: One.\n\n    b: Two.").parameters == {"a": "One.", "b": "Two."}
-
-
-def test_sections_without_the_summary_line_are_read() -> None:
-    read = parse_docstring("\n    Args:\n        a: One.\n    ")
-    assert (read.description, read.parameters) == ("", {"a": "One."})
-
-
 NUMPY = """Look the weather up.
 
     It asks the nearest station.
@@ -128,36 +81,53 @@ NUMPY = """Look the weather up.
     other : Something else.
     """
 
+BOTH = "Look the weather up.\n\nIt asks the nearest station."
+NOTED = f"{BOTH}\n\nNotes\n-----\nIt is slow."
+PLACE, AHEAD = "Where to look: a city, without its country.", "How far ahead."
+IN_GOOGLE = {"city": PLACE, "days": AHEAD, "names": "More.", "unit": "For the numbers."}
+IN_NUMPY = {
+    "city": f"{PLACE} Not an address.",
+    "days": AHEAD,
+    "hours": AHEAD,
+    "unit": "For the numbers.",
+    "names": "More.",
+    "empty": "",
+    "seed": "For the noise.",
+}
+# The text of a docstring, and what is read of it: the description and those of the parameters.
+READ: dict[str, tuple[str | None, str, dict[str, str]]] = {
+    "Google's style": (GOOGLE, BOTH, IN_GOOGLE),
+    "the style of reST": (REST, BOTH, {"city": PLACE, "days": AHEAD}),
+    "NumPy's style": (NUMPY, NOTED, IN_NUMPY),
+    "no docstring": (None, "", {}),
+    "an empty docstring": ("", "", {}),
+    "a blank docstring": ("   \n  ", "", {}),
+    "text after a section": ("Sum.\n\nArgs:\n    a: One.\n\nUse it well.", "Sum.\n\nUse it well.", {"a": "One."}),
+    "a name without text": ("Sum.\n\nArgs:\n    a:\n        One.\n    b:", "Sum.", {"a": "One.", "b": ""}),
+    "blank lines between": ("S.\n\nArgs:\n    a: One.\n\n    b: Two.", "S.", {"a": "One.", "b": "Two."}),
+    "no summary line": ("\n    Args:\n        a: One.\n    ", "", {"a": "One."}),
+    "no entries in NumPy's style": ("Sum.\n\nParameters\n----------\n\nReturns\n-------\nint", "Sum.", {}),
+}
 
-def test_numpy_style_is_read() -> None:
-    read = parse_docstring(NUMPY)
-    assert read.description == ("Look the weather up.\n\nIt asks the nearest station.\n\nNotes\n-----\nIt is slow.")
-    assert read.parameters == {
-        "city": "Where to look: a city, without its country. Not an address.",
-        "days": "How far ahead.",
-        "hours": "How far ahead.",
-        "unit": "For the numbers.",
-        "names": "More.",
-        "empty": "",
-        "seed": "For the noise.",
-    }
+
+@pytest.mark.parametrize("name", READ)
+def test_a_docstring_has_a_description_and_parameters(name: str) -> None:
+    text, description, parameters = READ[name]
+    read = parse_docstring(text)
+    assert (read.description, read.parameters) == (description, parameters)
 
 
-def test_a_heading_of_numpy_needs_its_line_below() -> None:
-    text = "Parameters\nmay be given.\n\nReturns\n\nNothing."
-    assert parse_docstring(text).description == text
-    assert parse_docstring(text).parameters == {}
-
-
-def test_a_numpy_section_without_entries_is_ignored() -> None:
-    read = parse_docstring("Sum.\n\nParameters\n----------\n\nReturns\n-------\nint")
-    assert read.description == "Sum."
-    assert read.parameters == {}
-
-
-def test_a_table_and_a_rule_stay_in_the_description() -> None:
-    text = "Sum.\n\n----\n\nName  Text\n----  ----\na     b"
-    assert parse_docstring(text).description == text
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Note: look twice.\n\nThe order: first a, then b.",
+        "Parameters\nmay be given.\n\nReturns\n\nNothing.",
+        "Sum.\n\n----\n\nName  Text\n----  ----\na     b",
+    ],
+)
+def test_what_only_resembles_a_section_stays_in_the_description(text: str) -> None:
+    read = parse_docstring(text)
+    assert (read.description, read.parameters) == (text, {})
 
 
 def test_a_tool_shows_what_a_numpy_docstring_contains() -> None:
