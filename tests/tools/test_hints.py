@@ -133,17 +133,3 @@ def test_a_worker_runs_a_tool_with_free_text() -> None:
     said = Worker(model, tools=[shout]).run_sync("?").conversation
     assert said.messages[1].tool_calls[0].input == "print(1)"
     assert said.messages[2].tool_results[0].text == "PRINT(1) shout"
-
-
-def test_the_settings_of_a_tool_can_be_set_afterwards() -> None:
-    """Of one that came from elsewhere, such as from an MCP server."""
-
-    class Found:
-        meta = ToolMeta("found", "", {"type": "object"})
-
-        async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
-            return "ok"
-
-    found = Found()
-    found.meta = msgspec.structs.replace(found.meta, defer_loading=True)
-    assert Toolbox([found]).metas[0].defer_loading
