@@ -2,7 +2,7 @@
 
 import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
-import { fill, words } from "./model/language.js";
+import { words } from "./model/language.js";
 import { readLink, tokenIn, writeLink } from "./model/link.js";
 import { noteHash } from "./views/address.js";
 
@@ -108,9 +108,8 @@ export class Actions {
   }
 
   // Annotate the run with what the reader thinks of it; `button` has the focus then.
-  rate(value, button) {
-    const { run, list } = words, title = fill(run.rate, { value: run[value] });
-    this.page.views.runs.actions.dialog.ask({ title, label: run.why, value: "", save: list.save, act: (comment) => this.annotate(value, comment) }, () => button.focus());
+  rate(value, title, button) {
+    this.page.views.runs.actions.dialog.ask({ title, label: words.run.why, value: "", save: words.list.save, act: (comment) => this.annotate(value, comment) }, () => button.focus());
   }
 
   // Returns a problem, or "".

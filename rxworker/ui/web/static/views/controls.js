@@ -7,7 +7,7 @@ import { titleOf } from "../model/run_list.js";
 
 export class ControlsView {
   constructor(actions) {
-    this.actions = actions; // { pause, cancel(when), follow, requeue, rate(value) }
+    this.actions = actions; // { pause, cancel(when), follow, requeue, rate(value, title, button) }
     this.group = byId("controls");
     this.asking = false;
     this.pausing = false;
@@ -81,7 +81,7 @@ export class ControlsView {
       return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
     }
     if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
-    const made = this.canRate && ["finished", "aborted"].includes(status) ? ["good", "poor"].map((value) => this.rate(value)) : [];
+    const made = this.canRate && ["finished", "aborted"].includes(status) ? [this.rate("good", words.run.good), this.rate("poor", words.run.poor)] : [];
     if (summary?.can_requeue) {
       const button = this.button(words.run.requeue, "button", () => this.requeue(button));
       button.title = words.run.requeueHelp;
@@ -90,9 +90,9 @@ export class ControlsView {
     return made;
   }
 
-  rate(value) {
-    const button = this.button(words.run[value], "button plain", () => this.actions.rate(value, button));
-    button.title = fill(words.run.rate, { value: words.run[value] });
+  rate(value, text) {
+    const title = fill(words.run.rate, { value: text }), button = this.button(text, "button plain", () => this.actions.rate(value, title, button));
+    button.title = title;
     return button;
   }
 
