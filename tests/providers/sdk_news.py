@@ -17,6 +17,7 @@ import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from enum import EnumMeta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +92,13 @@ def acknowledged() -> list[str]:
 def _words(folder: Path) -> set[str]:
     # The transport of a provider, such as that of Gemini's caches, names members, too.
     own = (*folder.glob("*.py"), *(ROOT / "rxworker" / "transport").glob(f"{folder.name}_*.py"))
-    texts = [path.read_text(encoding="utf-8") for path in own]
-    shared = [path.read_text(encoding="utf-8") for path in folder.parent.glob("*.*") if path.suffix in (".py", ".json")]
-    return {word.lower() for text in (*texts, *shared) for word in re.findall(r"[\w.]+", text)}
+    shared = [path for path in folder.parent.glob("*.*") if path.suffix in (".py", ".json")]
+    return set[str]().union(*map(_words_in, (*own, *shared)))
+
+
+@cache
+def _words_in(path: Path) -> set[str]:
+    return set(re.findall(r"[\w.]+", path.read_text(encoding="utf-8").lower()))
 
 
 def _names_of_aws(service: str, shape: str) -> Iterable[str]:
