@@ -188,8 +188,8 @@ class Fold:
 
     def __init__(self, dashboard: Dashboard, on_alert: Callable[[AlertChange], object] | None = None) -> None:
         self._alerts: list[AlertChange] = []
-        self.clock, note = RecordClock(), on_alert or self._alerts.append
-        self.cells = {each.name: Cell(each, self.clock, note, dashboard.name) for each in dashboard.panels}
+        self.clock, self._on_alert = RecordClock(), on_alert
+        self.cells = {each.name: Cell(each, self.clock, self._alert, dashboard.name) for each in dashboard.panels}
         self.unread: set[type[object]] = set()
         self.selection = selection = dashboard.selection
         self._selecting = Selecting(selection) if selection.filters_runs else None
@@ -203,6 +203,13 @@ class Fold:
         self.last = 0.0
         for cell in self.cells.values():
             cell.on_reads = self._forget
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy reports its alerts to nothing else."""
+        return {**self.__dict__, "_on_alert": None}
+
+    def _alert(self, change: AlertChange) -> None:
+        (self._on_alert or self._alerts.append)(change)
 
     @property
     def alerts(self) -> tuple[AlertChange, ...]:

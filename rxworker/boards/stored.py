@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time as clock
-from collections.abc import Callable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from time import perf_counter
-from typing import NamedTuple, TypeAlias
+from time import perf_counter, thread_time
+from typing import NamedTuple, Protocol, TypeAlias
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
@@ -32,6 +33,7 @@ from rxworker.log import EventLog
 from rxworker.log.fold import StoredRun, is_copy
 from rxworker.log.format import Entry, record_of, type_of
 from rxworker.log.replay import keep_task
+from rxworker.log.store import PAGE
 from rxworker.log.values import OPEN, RunInfo
 from rxworker.operators import merge_runs
 from rxworker.operators.kernel import Call, SerialDisposable, Sink, connect
@@ -146,8 +148,8 @@ async def take_stored(
     fold: Fold, log: EventLog, time: float | None, since: float | None, runs: Sequence[str] | None = None
 ) -> None:
     """Let a fold take the stored records of runs until a moment, in the order of their times; see `fold_log`."""
-    found = await _begun(log, since, runs, fold.selection)
-    await _Reader(log, found, fold.take, fold, is_named=runs is not None).read(until=time)
+    found = await begun(log, since, runs, fold.selection)
+    await Reader(log, found, fold.take, fold, is_named=runs is not None).read(until=time)
 
 
 def log_records(log: EventLog, *, since: float | None = None) -> Observable[Record]:
@@ -173,20 +175,33 @@ def log_records(log: EventLog, *, since: float | None = None) -> Observable[Reco
 
 
 def all_records(
-    log: EventLog, since: float | None, selection: Selection, on_read: Callable[[], object]
+    log: EventLog,
+    since: float | None,
+    selection: Selection,
+    on_read: Callable[[], object],
+    moments: Copying | None = None,
 ) -> Observable[Record]:
     """As `log_records`; calls a function when the stored records have been emitted.
 
-    Runs that have nothing of the selection are not read.
+    Runs that have nothing of the selection are not read. With ``moments`` of the same runs and panels, a board leaves
+    copies for them.
     """
-    return _LogRecords(log, since, selection, on_read)
+    return _LogRecords(log, since, selection, on_read, moments)
 
 
 class _LogRecords(StoredFirst):
     """The records of a log."""
 
-    def __init__(self, log: EventLog, since: float | None, selection: Selection, on_read: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        since: float | None,
+        selection: Selection,
+        on_read: Callable[[], object],
+        moments: Copying | None,
+    ) -> None:
         super().__init__()
+        self._moments = moments
         self._log = log
         self._since = since
         self._selection = selection
@@ -207,7 +222,13 @@ class _LogRecords(StoredFirst):
             try:
                 last = await self._read_stored(observer, board)
                 self._on_read()
-                subscription.put(connect(self._later(last), Sink(*_pushing(observer, last)), scheduler))
+
+                def push(record: Record) -> None:
+                    last[record.run_id] = record.seq
+                    observer.on_next(record)
+
+                sink = Sink(push, observer.on_error, observer.on_completed)
+                subscription.put(connect(self._later(last), sink, scheduler))
             except Exception as error:  # also what opens the log anew, or a function that is called
                 observer.on_error(error)
 
@@ -216,18 +237,21 @@ class _LogRecords(StoredFirst):
 
     async def _read_stored(self, observer: abc.ObserverBase[Record], board: Board | None) -> dict[str, int]:
         """Give the stored records to the board, or to the observer. Returns the number of the last one of each run."""
-        log, selection = self._log, self._selection
-        found = await _begun(log, self._since, None, selection)
+        log, selection, moments = self._log, self._selection, self._moments
+        found = await (begun(log, self._since, None, selection) if moments is None else moments.renew())
         if board is None:
-            return await _Reader(log, found, observer.on_next).read()
+            return await Reader(log, found, observer.on_next).read()
         hour, total = clock.time() - RECENT, len(found)
         board.note_progress(0, total)
         recent = [each for each in found if each.updated >= hour]
         if hour > (selection.since or 0.0) and 2 * len(recent) <= total:
             fold = board.recent(hour)
-            await _Reader(log, recent, fold.take, fold).read()
+            await Reader(log, recent, fold.take, fold).read()
             board.show_recent(fold.at(clock.time()), hour)
-        last = await _Reader(log, found, board.take_stored, board.fold).read(progress=board.note_progress)
+        if moments is None:
+            last = await Reader(log, found, board.take_stored, board.fold).read(progress=board.note_progress)
+        else:
+            last = await moments.read(board.fold, board.take_stored, progress=board.note_progress)
         board.note_progress(0, 0)
         return last
 
@@ -246,19 +270,7 @@ class _LogRecords(StoredFirst):
         return merge_runs(self._log.runs(since=self._since, where=is_more).pipe(ops.map(later)))
 
 
-def _pushing(
-    observer: abc.ObserverBase[Record], last: dict[str, int]
-) -> tuple[Callable[[Record], None], Callable[[Exception], None], Callable[[], None]]:
-    """The functions of an observer, the first of which notes the number of each record."""
-
-    def push(record: Record) -> None:
-        last[record.run_id] = record.seq
-        observer.on_next(record)
-
-    return push, observer.on_error, observer.on_completed
-
-
-class _Begun(NamedTuple):
+class Begun(NamedTuple):
     """A run that is to be read.
 
     Attributes:
@@ -267,6 +279,7 @@ class _Begun(NamedTuple):
         source: Of a fork the run that it copies.
         last: The number of its last record, if it has ended; otherwise 0.
         updated: When it was written last.
+        seq: The number of its last record when it was listed.
     """
 
     time: float
@@ -274,25 +287,139 @@ class _Begun(NamedTuple):
     source: str
     last: int
     updated: float
+    seq: int
+
+    @staticmethod
+    def of(info: RunInfo) -> Begun:
+        """What a list shows of it."""
+        last = 0 if info.status in OPEN else info.last_seq
+        return Begun(info.created - SLACK, info.run_id, info.row.fork_of, last, info.updated, info.last_seq)
 
 
-async def _begun(log: EventLog, since: float | None, runs: Sequence[str] | None, selection: Selection) -> list[_Begun]:
+class Place(NamedTuple):
+    """Where a reader is in the order of all records.
+
+    Attributes:
+        taken: The last record that it has taken.
+        begun: The last run that it has begun to read.
+        runs: Of each run that it reads, the number of the last record that it has taken, and of the last one that it
+            has taken or passed over.
+    """
+
+    taken: tuple[float, str, int]
+    begun: tuple[float, str]
+    runs: dict[str, tuple[int, int]]
+
+
+class Copying(Protocol):
+    """Reads for a board, and copies its panels on the way: `Moments`."""
+
+    async def renew(self) -> list[Begun]:
+        """The runs, the last to begin first."""
+        ...
+
+    async def read(self, fold: Fold, take: Callable[[Record], object], *, progress: Progress = noop) -> dict[str, int]:
+        """Read all records; see `Reader.read`."""
+        ...
+
+
+async def begun(log: EventLog, since: float | None, runs: Sequence[str] | None, selection: Selection) -> list[Begun]:
     """The runs that may have records of a selection, the last to begin first.
 
     Records of nested runs are in those of the outer ones.
     """
     if runs is not None:
-        return [_Begun(0.0, (await log.existing(run)).run_id, "", 0, 0.0) for run in runs]
-    found: list[_Begun] = []
-    async for page in log.list_pages():
-        for info in page:
-            if (since is None or info.created >= since) and not info.row.outer and selection.may_have(info):
-                last = 0 if info.status in OPEN else info.last_seq
-                found.append(_Begun(info.created - SLACK, info.run_id, info.row.fork_of, last, info.updated))
-        if since is not None and all(info.created < since for info in page):
-            break  # the newest are listed first
-        await asyncio.sleep(0)  # a log in memory never waits
-    return sorted(found, reverse=True)
+        return [Begun(0.0, (await log.existing(run)).run_id, "", 0, 0.0, 0) for run in runs]
+    listed = Listed(log, since, selection)
+    async for _ in listed.changes():
+        pass
+    return listed.runs[::-1]
+
+
+class Listed:
+    """The runs that may have records of a selection.
+
+    Args:
+        log: The log.
+        since: Only runs that began then or later.
+        selection: The selection.
+
+    Attributes:
+        runs: The runs, in the order of their begin.
+        known: The same by their ids.
+        left_out: When the last run began that was not in time.
+    """
+
+    def __init__(self, log: EventLog, since: float | None, selection: Selection) -> None:
+        self._log, self._since, self._selection = log, since, selection
+        self._revision: int | None = None
+        self.runs: list[Begun] = []
+        self.known: dict[str, Begun] = {}
+        self.left_out = float("-inf")
+
+    def after(self, begun: tuple[float, str]) -> list[Begun]:
+        """The runs that begin after one."""
+        return self.runs[bisect_left(self.runs, (*begun, _LAST)) :]
+
+    async def changes(self) -> AsyncGenerator[tuple[float, Begun | None], None]:
+        """Read the list, or what has changed since.
+
+        Yields times from which on there are other records than before, and the run as it was, if it has got more of
+        them. Records of nested runs are in those of the outer ones.
+        """
+        if self._revision is None:
+            await self._list()
+            return
+        while rows := await self._log._changed_since(self._revision, PAGE):
+            for row in rows:
+                change = await self._note(self._log._encoding.decode_info(row))
+                if change is not None:
+                    yield change
+            self._revision = rows[-1].revision
+
+    async def _list(self) -> None:
+        since = float("-inf") if self._since is None else self._since
+        async for page in self._log.list_pages():
+            if self._revision is None:
+                self._revision = max(info.revision for info in page)
+            self.runs += [Begun.of(info) for info in page if self._wants(info)]
+            self.left_out = max([self.left_out, *[info.created for info in page if info.created < since]])
+            if all(info.created < since for info in page):
+                break  # the newest are listed first
+            await asyncio.sleep(0)  # a log in memory never waits
+        self._revision = self._revision or 0
+        self.runs.sort()
+        self.known = {each.run: each for each in self.runs}
+
+    def _wants(self, info: RunInfo) -> bool:
+        is_in_time = self._since is None or info.created >= self._since
+        return is_in_time and not info.row.outer and self._selection.may_have(info)
+
+    async def _note(self, info: RunInfo) -> tuple[float, Begun | None] | None:
+        run, now = info.run_id, Begun.of(info)
+        known = self.known.get(run)
+        if known is None:
+            if info.status == "deleted" or not info.last_seq or not self._wants(info):
+                return None
+            self.known[run] = now
+            insort(self.runs, now)
+            return now.time, None
+        place = bisect_left(self.runs, known)
+        if info.status == "deleted":
+            del self.runs[place], self.known[run]
+            return known.time, None
+        self.runs[place] = self.known[run] = now
+        if now.seq <= known.seq:
+            return None
+        try:
+            page = await self._log._read_page(run, known.seq)
+            times = [each.time for entry in page for each in expand(record_of(entry, run), known.seq)]
+        except LogError:  # it was deleted meanwhile, or its reader reports why it cannot be read
+            return known.time, None
+        return (min(times), known) if times else None
+
+
+_Place: TypeAlias = tuple[float, str, int]
 
 
 class _Run:
@@ -304,18 +431,22 @@ class _Run:
         records: Its next records, which come before those.
         passed: The entries that were passed over since its last record.
         after: The number of the last record that was read.
+        taken: The number of the last record that was taken.
+        passed_before: The number of the last record that may have been passed over so far.
+        start: Where it was when it is read on.
         is_copied: Whether the next records are those that a fork has copied.
     """
 
-    __slots__ = ("after", "begun", "entries", "is_copied", "passed", "records")
+    __slots__ = ("after", "begun", "entries", "is_copied", "passed", "passed_before", "records", "start", "taken")
 
-    def __init__(self, begun: _Begun) -> None:
+    def __init__(self, begun: Begun, after: int = 0, passed_before: int = 0, start: _Place | None = None) -> None:
         self.begun = begun
         self.entries: list[Entry] = []
         self.records: list[Record] = []
         self.passed: list[Entry] = []
-        self.after = 0
-        self.is_copied = bool(begun.source)
+        self.after = self.taken = after
+        self.passed_before, self.start = passed_before, start
+        self.is_copied = bool(begun.source) and not after
 
     @property
     def place(self) -> _Place:
@@ -324,9 +455,16 @@ class _Run:
             return self.records[-1].time, self.begun.run, self.records[-1].seq
         return self.entries[-1].time, self.begun.run, self.entries[-1].first
 
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The numbers of the last record that was taken, and of the last one that was taken or passed over."""
+        return self.taken, max(self.taken, self.passed_before, self.passed[-1].last if self.passed else 0)
+
     def decode(self, entry: Entry) -> None:
         """Let its records be the next ones, without those that a fork has copied."""
-        found = [*expand(record_of(entry, self.begun.run))]
+        found = [*expand(record_of(entry, self.begun.run), self.taken)]
+        if self.start is not None and entry.first <= self.passed_before:
+            found = [each for each in found if each.seq > self.passed_before or _place_of(each) > self.start]
         while self.is_copied and found and is_copy(self.begun.source, found[0]):
             del found[0]
         self.is_copied = self.is_copied and not found
@@ -334,17 +472,25 @@ class _Run:
 
     def put_back(self, place: _Place | tuple[float]) -> None:
         """Decode what was passed over, for its records after a place."""
+        self.passed_before = self.numbers[1]
         back = [each for entry in self.passed for each in expand(record_of(entry, self.begun.run))]
-        self.records += reversed([each for each in back if (each.time, each.run_id, each.seq) > place])
+        self.records += reversed([each for each in back if _place_of(each) > place])
         self.passed = []
 
 
-_Place: TypeAlias = tuple[float, str, int]
 _LAST = "\U0010ffff"
 """After the ids of all runs."""
 
 
-class _Reader:
+def _place_of(record: Record) -> _Place:
+    return record.time, record.run_id, record.seq
+
+
+async def _turn(_: object) -> None:
+    await asyncio.sleep(0)
+
+
+class Reader:
     """Reads stored runs, and takes their records in the order of their times.
 
     A run that is deleted meanwhile ends, and one that cannot be read is left out, unless it was named or none can be
@@ -356,19 +502,34 @@ class _Reader:
         take: Takes a record.
         fold: What takes it, if entries that it does not read are not to be decoded.
         is_named: Whether the runs were named.
+        at: Where it begins, instead of the first record; ``waiting`` begin later.
+        known: The runs that it was reading there.
+        on_turn: Called when others have a turn, with the reader.
+
+    Attributes:
+        spent: Seconds of CPU that it took.
     """
 
     def __init__(
         self,
         log: EventLog,
-        waiting: Sequence[_Begun],
+        waiting: Sequence[Begun],
         take: Callable[[Record], object],
         fold: Fold | None = None,
         *,
         is_named: bool = False,
+        at: Place | None = None,
+        known: Mapping[str, Begun] = {},
+        on_turn: Callable[[Reader], Awaitable[object]] = _turn,
     ) -> None:
         self._log = log
-        self._waiting = [*waiting]
+        self._waiting, self._going = [*waiting], list[_Run]()
+        self._begun = float("-inf"), ""
+        self._on_turn = on_turn
+        self.spent = 0.0
+        if at is not None:
+            self._begun = at.begun
+            self._going = [_Run(known[run], *numbers, at.taken) for run, numbers in at.runs.items()]
         self._total = len(waiting)
         self._take = take
         self._fold = fold
@@ -377,7 +538,7 @@ class _Reader:
         self._pages: dict[str, list[Entry] | BaseException] = {}
         self._last: dict[str, int] = {}
         self._unread: LogError | None = None
-        self._taken: _Place | None = None
+        self._taken: _Place | None = None if at is None else at.taken
         self._has_passed = False
         self._end = float("inf"), _LAST
 
@@ -390,30 +551,44 @@ class _Reader:
         Raises:
             LogError: The log cannot be read.
         """
-        heap, end = self._heap, perf_counter() + TURN
+        heap, end, began = self._heap, perf_counter() + TURN, thread_time()
         if until is not None:
             self._end = until, _LAST
+        for run in self._going:
+            await self._add(run)
         while heap or self._waiting:
             while self._waiting and (not heap or self._waiting[-1].time <= heap[0][0][0]):
-                run = _Run(self._waiting[-1])
                 await self._read_ahead()
-                self._waiting.pop()
-                if await self._has_more(run):
-                    heappush(heap, (run.place, run))
+                begun = self._waiting.pop()
+                self._begun = begun.time, begun.run
+                await self._add(_Run(begun))
             if not heap or heap[0][0] > self._end:
                 break
             _, run = heappop(heap)
             self._take_some(run)
-            if perf_counter() > end:
-                await asyncio.sleep(0)
-                end = perf_counter() + TURN
-            if run.records or run.entries or await self._has_more(run):
-                heappush(heap, (run.place, run))
-            else:
+            if not await self._add(run):
                 progress(self._total - len(self._waiting) - len(heap), self._total)
+            if perf_counter() > end:
+                self.spent += thread_time() - began
+                await self._on_turn(self)
+                end, began = perf_counter() + TURN, thread_time()
         if self._unread is not None and self._taken is None:
             raise self._unread
         return self._last
+
+    @property
+    def place(self) -> Place | None:
+        """Where it is, in a turn; ``None`` before the first record."""
+        if self._taken is None:
+            return None
+        return Place(self._taken, self._begun, {run.begun.run: run.numbers for _, run in self._heap})
+
+    async def _add(self, run: _Run) -> bool:
+        """Let a run take part if it has more records; returns whether it has."""
+        has_more = bool(run.records or run.entries) or await self._has_more(run)
+        if has_more:
+            heappush(self._heap, (run.place, run))
+        return has_more
 
     def _take_some(self, run: _Run) -> None:
         """Take records of the run whose record is the next one, as long as it is."""
@@ -439,7 +614,7 @@ class _Reader:
             if run.passed:
                 run.passed = []
             before = 0 if fold is None else fold.changes
-            self._taken = place
+            self._taken, run.taken = place, record.seq
             self._take(record)
             if self._has_passed and fold is not None and fold.changes != before:
                 self._put_back(place, run)
@@ -506,7 +681,7 @@ class _Reader:
             return False
         return True
 
-    async def _leave_out(self, begun: _Begun, error: LogError) -> None:
+    async def _leave_out(self, begun: Begun, error: LogError) -> None:
         if self._is_named or error.retryable:
             raise error
         info = await self._log.listed(begun.run)

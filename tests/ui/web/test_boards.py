@@ -19,7 +19,8 @@ from reactivex.disposable import Disposable
 from yarl import URL
 
 from rxworker import Worker, on_turn_end
-from rxworker.boards import AlertChange, Dashboard, Selection, below, fold_log, panel
+from rxworker.boards import AlertChange, Dashboard, Selection, below, panel
+from rxworker.boards.moments import Moments
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart, TextDelta
 from rxworker.log import MemoryLog, SQLiteLog
@@ -304,22 +305,24 @@ async def test_a_moment_of_all_runs_is_computed_once_and_not_for_clients_that_le
     at_once = ended = 0
     may_go, left = asyncio.Event(), asyncio.Event()
 
-    async def fold(*args: Any, **options: Any) -> Any:
+    at = Moments.at
+
+    async def fold(moments: Moments, time: float) -> Any:
         nonlocal at_once, ended
-        begun.append(options["time"])
+        begun.append(time)
         at_once += 1
         assert at_once == 1
         try:
             await may_go.wait()
             ended += 1
-            return await fold_log(*args, **options)
+            return await at(moments, time)
         except asyncio.CancelledError:
             left.set()
             raise
         finally:
             at_once -= 1
 
-    monkeypatch.setattr("rxworker.ui.web.boards.boards.fold_log", fold)
+    monkeypatch.setattr(Moments, "at", fold)
     async with MemoryLog() as log, serving(log=log) as client:
         run = await client.begin()
         await client.ended(run)
@@ -370,16 +373,16 @@ async def test_a_live_board_and_a_moment_of_the_past_show_the_same_runs() -> Non
             since: list[float | None] = []
             boards = client.server.state.boards
             for began, moment in ((1e9, 2e9), (1e9, 1.5e9), (1.6e9, 1.5e9)):
-                feed.began = began
+                feed.began, feed.since = began, began - 86400
 
-                async def fold(*_: Any, **options: Any) -> Any:
-                    since.append(options["since"])
+                async def fold(moments: Moments, _: float) -> Any:
+                    since.append(moments.since)
                     return ()
 
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr("rxworker.ui.web.boards.boards.fold_log", fold)
+                    patch.setattr(Moments, "at", fold)
                     await boards._of_log(BOARD, log, moment, moment)
-            assert since == [1e9 - 86400, 1e9 - 86400, 1.5e9 - 86400]
+            assert since == [1e9 - 86400, 1e9 - 86400, (1.5e9 - 86400) // 5760 * 5760]
 
 
 PAGE = "https://desk.example.com"

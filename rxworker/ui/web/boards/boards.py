@@ -42,6 +42,7 @@ from rxworker.boards import (
 )
 from rxworker.boards.dashboard import IN_ORDER, TURN, Fold
 from rxworker.boards.made import MadeBy, Makers
+from rxworker.boards.moments import Moments
 from rxworker.boards.panel import Alert
 from rxworker.boards.stored import all_records, take_stored
 from rxworker.errors import ConfigurationError, message_of
@@ -83,6 +84,8 @@ MAX_FOLDS = 8
 """The maximum number of moments of a scope that are computed, or wait for that."""
 MAX_PAST = 32
 """How many moments of the past are kept."""
+MAX_MOMENTS = 4
+"""Of how many dashboards, selections and beginnings copies are kept, from which moments are folded."""
 SETTLED = 10.0
 """Seconds after which no more records of a moment come."""
 
@@ -179,7 +182,7 @@ class BoardQuery(Struct, frozen=True):
             if since is not None or until is not None:
                 raise ApiError(400, "bad_query", "give last=, or since= and until=")
             step = self.last / GRID
-            since = (time.time() // step * step if self.time is None else self.time) - self.last
+            since = (time.time() if self.time is None else self.time) // step * step - self.last
         names = ("tenant", "user", "worker", "model", "tool", "status", "text")
         filters = [("label", each) for each in self.label]
         filters += [(name, value) for name in names if (value := getattr(self, name)) is not None]
@@ -209,19 +212,22 @@ class BoardFeed:
     Args:
         board: The board.
         history: Set when it has taken the stored records.
+        since: Of all runs of a log, when those began that it shows; ``None`` for all.
 
     Attributes:
         board: The board.
         history: As above.
+        since: As above.
         began: When it was made.
         clients: How many clients receive it.
         encoded: How many states were encoded.
         hub: The changes.
     """
 
-    def __init__(self, board: Board, history: asyncio.Event | None = None) -> None:
+    def __init__(self, board: Board, history: asyncio.Event | None = None, since: float | None = None) -> None:
         self.board = board
         self.history = history or asyncio.Event()
+        self.since = since
         self.began = time.time()
         self.clients = 0
         self.encoded = 0
@@ -408,6 +414,7 @@ class Boards:
         self._folds: dict[_Moment, _FoldTask] = {}
         self._waiting = Counter[_Moment]()
         self._past: dict[_Moment, tuple[PanelState, ...]] = {}
+        self._moments: dict[tuple[str, float | None], Moments] = {}
         self._turn = asyncio.Lock()
         self._alone = 0
         self._is_closed = False
@@ -585,18 +592,43 @@ class Boards:
         the other.
         """
         feed = self.feeds.get((None, _key_of(dashboard), ""))
-        if feed is not None and feed.board.error is None:
-            if moment is None and feed.history.is_set():
-                return feed.board.states
-            began = min(now, feed.began)
-        else:
-            began = now
+        if feed is not None and feed.board.error is None and moment is None and feed.history.is_set():
+            return feed.board.states
+        since = self._since_of(dashboard, feed, now)
 
         async def fold() -> tuple[PanelState, ...]:
             async with self._turn:
-                return await fold_log(dashboard, log, time=now, since=_created_since(dashboard, began))
+                if dashboard.name not in self._names:  # computed for one client alone
+                    return await fold_log(dashboard, log, time=now, since=since)
+                return await self._moments_of(dashboard, log, since).at(now)
 
         return await self._shared((dashboard.name, dashboard.selection.key, moment), fold)
+
+    def _since_of(self, dashboard: Dashboard, feed: BoardFeed | None, now: float) -> float | None:
+        """Since when the runs have begun that a moment shows: those of the board, or those of the time before it.
+
+        Before the board began, on a grid, so that moments share what is folded; and as of the board, if that is the
+        same.
+        """
+        since = _created_since(dashboard, now)
+        if since is None:
+            return None
+        step = dashboard.reach / GRID
+        since = since // step * step
+        if feed is None or feed.since is None:
+            return since
+        moments = self._moments.get((_key_of(dashboard), feed.since))
+        is_same = moments is not None and moments.has_since(since)
+        return feed.since if is_same or now >= feed.began else since
+
+    def _moments_of(self, dashboard: Dashboard, log: EventLog, since: float | None) -> Moments:
+        """The moments of a dashboard over the runs that began since a time; the last ones used are kept."""
+        key = _key_of(dashboard), since
+        found = self._moments.pop(key, None) or Moments(dashboard, log, since)
+        self._moments[key] = found
+        if len(self._moments) > MAX_MOMENTS:
+            del self._moments[next(iter(self._moments))]
+        return found
 
     async def _shared(
         self, key: _Moment, fold: Callable[[], Coroutine[object, object, tuple[PanelState, ...]]]
@@ -736,7 +768,9 @@ class Boards:
     def _begin(self, dashboard: Dashboard) -> BoardFeed:
         """Compute a dashboard over all runs."""
         is_read, key = asyncio.Event(), (None, _key_of(dashboard), "")
-        feed = BoardFeed(dashboard.show(self._all_records(dashboard, is_read.set)), is_read)
+        log, since = self._store.log, _created_since(dashboard, time.time())
+        moments = None if log is None else self._moments_of(dashboard, log, since)
+        feed = BoardFeed(dashboard.show(self._all_records(dashboard, is_read.set, moments)), is_read, since)
         before, self.feeds[key] = self.feeds.get(key), feed
         if before is not None and not before.clients:  # otherwise its last client closes it
             before.close()
@@ -800,11 +834,14 @@ class Boards:
         later = self._store.runs.pipe(ops.filter(is_new), ops.map(_unseen))
         return merge_runs(later.pipe(ops.start_with(*shown)))
 
-    def _all_records(self, dashboard: Dashboard, on_read: Callable[[], object]) -> Observable[Record]:
+    def _all_records(
+        self, dashboard: Dashboard, on_read: Callable[[], object], moments: Moments | None = None
+    ) -> Observable[Record]:
         """The records of all runs of all users."""
         log = self._store.log
         if log is not None:
-            return all_records(log, _created_since(dashboard, time.time()), dashboard.selection, on_read)
+            since = _created_since(dashboard, time.time()) if moments is None else moments.since
+            return all_records(log, since, dashboard.selection, on_read, moments)
         return merge_runs(self._store.runs.pipe(ops.map(_unseen)))
 
 
