@@ -39,7 +39,9 @@ def parse_arguments(text: str) -> JsonObject | str:
     '{"city": "Os'
     """
     value = _read(text)
-    return value if isinstance(value, dict) and not _is_too_deep(text, value) else text
+    # Most texts have too few brackets for it.
+    is_too_deep = text.count("[") + text.count("{") > MAX_DEPTH and _is_too_deep(value)
+    return value if isinstance(value, dict) and not is_too_deep else text
 
 
 def _read(text: str) -> Json:
@@ -51,10 +53,7 @@ def _read(text: str) -> Json:
         return None
 
 
-def _is_too_deep(text: str, value: Json) -> bool:
-    """Whether the value of a text is nested too deeply. Most texts have too few brackets for it."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return False
+def _is_too_deep(value: Json) -> bool:
     found = changed_by_json(value)
     return found is not None and found[1] == _TOO_DEEP
 

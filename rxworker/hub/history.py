@@ -40,6 +40,7 @@ class Item(Struct, Generic[A], frozen=True):
     value: A
 
 
+_seq = attrgetter("seq")
 TAIL = 512
 """The maximum number of unpacked entries, and of records beyond the number of entries."""
 
@@ -94,17 +95,17 @@ class History:
 
     def drop(self, until: int) -> None:
         """Drop the entries up to this number. The next read begins with the first entry that is left."""
-        count = _index_after(self._packed, until)
+        count = bisect_right(self._packed, until, key=_seq)
         self._dropped += count
         del self._packed[:count]
         if until > self._packed_to:
-            self.tail = self.tail[_index_after(self.tail, until) :]
+            self.tail = self.tail[bisect_right(self.tail, until, key=_seq) :]
 
     def entries(self, after: int) -> Iterable[Record]:
         """The entries with the records after this number. The first entry may also cover records before it."""
         if after < self._packed_to:
-            return self._entries_from(_index_after(self._packed, after))
-        return self.tail[_index_after(self.tail, after) :]
+            return self._entries_from(bisect_right(self._packed, after, key=_seq))
+        return self.tail[bisect_right(self.tail, after, key=_seq) :]
 
     def _entries_from(self, index: int) -> Iterator[Record]:
         """The packed entries from an index on, and then the tail."""
@@ -286,11 +287,3 @@ def _text_of(entry: Record, after: int) -> str:
     if event.__class__ is Deltas:
         return event.text(max(after + 1 - entry.first, 0))
     return event.text
-
-
-_seq = attrgetter("seq")
-
-
-def _index_after(entries: Sequence[Record], after: int) -> int:
-    """The index of the first entry with a record after this number."""
-    return bisect_right(entries, after, key=_seq)

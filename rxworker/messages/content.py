@@ -150,6 +150,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
         return cls(*_read(path, "Document"), title=title or Path(path).name)
 
 
+@final
 class Audio(ContentBlock, frozen=True, tag="audio"):
     """A sound recording that a user or a tool gives. Read one from disk with `Audio.from_file`.
 
@@ -197,6 +198,7 @@ ResultContent: TypeAlias = str | tuple[ResultBlock, ...]
 """The content of a tool's result: a text, or blocks."""
 
 
+@final
 class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):
     """The result of a tool call.
 
@@ -267,6 +269,7 @@ class OpaqueBlock(ContentBlock, frozen=True, tag="opaque"):
     echo: JsonObject | None = None
 
 
+@final
 class CachePoint(ContentBlock, frozen=True, tag="cache_point"):
     """Everything up to this point may be cached. The model does not see it; providers without cache marks omit it.
 

@@ -252,7 +252,9 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     calls: tuple[CallState, ...] = ()
     if response.status is COMPLETED and (stop is None or stop.runs_tools):
         by_id: dict[str, list[int]] = {}
-        calls = tuple([_known(place, call, known, by_id) for place, call in enumerate(made)])
+        calls = tuple(
+            [_known(at, call, known, by_id) if known else CallState(at, call) for at, call in enumerate(made)]
+        )
     elif made:
         # Some may have a result already. The others will not run, and get a result that states this.
         conversation = repair(conversation.add(*_results_of(made, known)))
@@ -263,7 +265,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
 
 def _known(place: int, call: ToolCall, known: Sequence[CallState], by_id: dict[str, list[int]]) -> CallState:
     """A call of a response that is complete; it may have started before that."""
-    at = find_call(known, place, call.id, by_id) if known else None
+    at = find_call(known, place, call.id, by_id)
     return CallState(place, call) if at is None else replace(known[at], place=place)
 
 

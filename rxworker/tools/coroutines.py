@@ -263,18 +263,14 @@ def following(make: MakeFollowing[B, A]) -> Operator[A, B]:
     >>> asyncio.run(main())
     3
     """
-
-    def apply(source: Observable[A]) -> Observable[B]:
-        return _FollowingObservable(source, make)
-
-    return apply
+    return partial(_FollowingObservable, make)
 
 
 @final
 class _FollowingObservable(Stage[B], Generic[A, B]):
     """The result of `following`."""
 
-    def __init__(self, source: Observable[A], make: MakeFollowing[B, A]) -> None:
+    def __init__(self, make: MakeFollowing[B, A], source: Observable[A]) -> None:
         self._source = source  # the base class's attributes are not needed
         self._make = make
 

@@ -419,7 +419,7 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
                 return
             self._apart.add(item.paused.place)
         elif type(item) is ToolStop:
-            if item.place not in self._apart:
+            if self._hooks.at(AFTER) and item.place not in self._apart:
                 event = shown(self._hooks, item, self._scope.hold)
                 if event is not item:
                     self._held.add(event.place)

@@ -280,7 +280,6 @@ Answered: TypeAlias = (
 """The content of an answer that may have an echo."""
 
 # Kinds of blocks, as tuples: a union would be created at each use.
-ECHOLESS = (ToolResult, CachePoint, Audio)
 SPOKEN = (Text, Refusal)
 NOTHING: JsonObject = {}
 ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
@@ -295,8 +294,8 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
     groups: list[list[Answered]] = []
     by_place: dict[int, list[Answered]] = {}
     for block in content:
-        if isinstance(block, ECHOLESS):
-            continue
+        if type(block) is ToolResult or type(block) is CachePoint or type(block) is Audio:
+            continue  # without an echo
         place = block.echo.get(PLACE) if block.echo else None
         if not isinstance(place, int):
             groups.append([block])
