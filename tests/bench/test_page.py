@@ -6,7 +6,7 @@ Nothing else measures time in a browser: a machine that does other work would fa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,16 +14,15 @@ from rxworker import tool
 from rxworker.messages import ToolMeta
 from rxworker.testing import Reply, call, say
 from rxworker.tools import ToolContext
-from tests.ui.browser.conftest import Desk, GatedModel, browser, desk, gated, windows
+from tests.ui.browser.conftest import Desk, GatedModel, browser, desk, windows
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-__all__ = ["browser", "desk", "gated", "windows"]
+__all__ = ["browser", "desk", "windows"]
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.bench]
 
-Gated: TypeAlias = type[GatedModel]
 Replies = Callable[[], list[Reply]]
 
 
@@ -65,8 +64,8 @@ WATCH = """() => {
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_nothing_holds_the_page_up_for_long(desk: Desk, gated: Gated, scene: str) -> None:
-    async with desk.serve(gated(SCENES[scene](), free=True), [fetch, Write()]):
+async def test_nothing_holds_the_page_up_for_long(desk: Desk, scene: str) -> None:
+    async with desk.serve(GatedModel(SCENES[scene](), free=True), [fetch, Write()]):
         page = await desk.open()
         await page.evaluate(WATCH)
         await desk.ask(page)
@@ -76,8 +75,8 @@ async def test_nothing_holds_the_page_up_for_long(desk: Desk, gated: Gated, scen
         assert await page.evaluate("Math.max(...window.slow)") < 1_500
 
 
-async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated: Gated) -> None:
-    async with desk.serve(gated([say("Hello.")], free=True)):
+async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hello.")], free=True)):
         page = await desk.open()
         slowest = await page.evaluate("""async () => {
               const { RunsView } = await import("./static/views/runs.js");
@@ -104,8 +103,8 @@ async def test_five_thousand_runs_are_filtered_within_a_frame(desk: Desk, gated:
         assert max(slowest) < 50, slowest
 
 
-async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(desk: Desk, gated: Gated) -> None:
-    model = gated([many(300, "Answer. "), say("Done.")], free=True)
+async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(desk: Desk) -> None:
+    model = GatedModel([many(300, "Answer. "), say("Done.")], free=True)
     async with desk.serve(model, [Write()]):
         page = await desk.open()
         await desk.ask(page)

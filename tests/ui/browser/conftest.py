@@ -9,13 +9,23 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    WebSocket,
+    async_playwright,
+    expect,
+)
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
@@ -34,9 +44,6 @@ from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import Page as PageFiles
 from rxworker.ui.web.runs.workers import MakeServedWorker
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, WebSocket
 
 WAIT = 30_000
 """Milliseconds that something on the page may take, on a slow machine that does other work."""
@@ -69,6 +76,13 @@ KEEP = """(selector) => {
 # Fewer processes and no optimised code for pages that live for a second: a test takes an eighth less.
 FLAGS = ["--no-sandbox", "--in-process-gpu", "--enable-features=NetworkServiceInProcess2", "--js-flags=--no-opt"]
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what uses the browser in its event loop."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 class GatedModel:
@@ -325,8 +339,6 @@ class Desk:
 
     async def answers(self, page: Page, *texts: str) -> None:
         """Wait until the answers are these."""
-        from playwright.async_api import expect
-
         blocks = page.locator("#conversation > .block.text:not(.retracted) .text")
         await expect(blocks).to_have_text(list(texts))
 
@@ -463,12 +475,6 @@ def said(run: Run[object]) -> list[str]:
     return [block.text for m in messages for block in m.content if isinstance(block, Text)]
 
 
-@pytest.fixture
-def gated() -> type[GatedModel]:
-    """A model whose every word is let through by the test."""
-    return GatedModel
-
-
 @asynccontextmanager
 async def serve_below(prefix: str, app: web.Application) -> AsyncGenerator[str, None]:
     """Serve an application as a part of another one."""
@@ -499,11 +505,10 @@ def make_proxy() -> type[Proxy]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncGenerator[Browser, None]:
     """Debian's chromium, through Playwright: one for all tests, each of which has windows of its own."""
-    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
-    playwright.expect.set_options(timeout=WAIT)
-    async with playwright.async_playwright() as driver:
+    expect.set_options(timeout=WAIT)
+    async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         await browser.close()

@@ -5,24 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import Page, expect
 
 from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 COPIED = """(() => {
@@ -58,11 +48,9 @@ async def copied(page: Page) -> str:
     return await page.evaluate("copied[0]")
 
 
-async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_address(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_address(desk: Desk) -> None:
     settings = Settings(title="Desk", token="a-very-secret-token")
-    model = gated([*REPLIES, say("Other.")], free=True)
+    model = GatedModel([*REPLIES, say("Other.")], free=True)
     async with desk.serve(model, [look], settings=settings):
         page = await desk.open("?token=a-very-secret-token")
         await desk.ask(page, "First", status="finished")
@@ -108,11 +96,11 @@ async def test_a_filter_a_dashboard_a_part_of_the_timeline_and_a_moment_are_an_a
         await desk.close()
 
 
-async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: Desk) -> None:
     many = call("look", where="here")
     for n in range(60):
         many += call("look", where=f"there {n}")
-    async with desk.asking(gated([many, say("Done.")], free=True), [look], status="finished") as page:
+    async with desk.asking(GatedModel([many, say("Done.")], free=True), [look], status="finished") as page:
         await page.get_by_role("button", name="Full width").click()
         await expect(page).to_have_url(re.compile(r"\?trace=wide#"))
         run = desk.runs[-1].id
@@ -126,8 +114,8 @@ async def test_an_address_of_a_part_of_a_long_timeline_leads_to_its_rows(desk: D
         await desk.close()
 
 
-async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hi.")], free=True)):
+async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hi.")], free=True)):
         page = await desk.open("?status=dead&sort=colour&from=5&to=1&board=none&of=none&since=ever")
         await desk.ask(page, status="finished")
         await expect(page.locator("#run-filters")).to_have_attribute("data-active", "false")
@@ -136,8 +124,8 @@ async def test_a_wrong_value_in_an_address_is_ignored(desk: Desk, gated: type[Ga
         await desk.close()
 
 
-async def test_compared_runs_are_an_address(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("One."), say("Two.")], free=True)):
+async def test_compared_runs_are_an_address(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("One."), say("Two.")], free=True)):
         page = await desk.open()
         for text in ("First", "Second"):
             await desk.press(page, "New run")

@@ -7,14 +7,11 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 import pytest_asyncio
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser
+from playwright.async_api import Browser
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -8,24 +8,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from playwright.async_api import Page, expect
 
 from rxworker import tool
 from rxworker.log import SQLiteLog
 from rxworker.testing import call, fail, say, think
 from rxworker.ui.web import WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 AXE = Path(__file__).parents[2] / "integration/page/node_modules/axe-core/axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -86,14 +78,14 @@ async def violations(page: Page, axe: str, only: Sequence[str]) -> list[str]:
     return [f"{one['id']}: {node['html'][:120]} {node['failureSummary']}" for one in found for node in one["nodes"]]
 
 
-async def test_axe_finds_nothing_in_any_state(desk: Desk, gated: type[GatedModel], axe: str, tmp_path: Path) -> None:
+async def test_axe_finds_nothing_in_any_state(desk: Desk, axe: str, tmp_path: Path) -> None:
     replies = [
         think("Where to?") + say(ANSWER) + call("look", place="Lisbon"),
         say("Shall I?") + call("book", city="Lisbon"),
         say("Booked."),
         fail("overloaded", retryable=False),
     ]
-    model, found = gated(replies), dict[str, list[str]]()
+    model, found = GatedModel(replies), dict[str, list[str]]()
     async with SQLiteLog(tmp_path / "runs.db") as log:
         make = desk.maker(model, [look, book], log=log)
         async with WebServer(make, port=0, log=log) as server:
@@ -199,8 +191,8 @@ async def test_axe_finds_nothing_in_any_state(desk: Desk, gated: type[GatedModel
     assert {state: these for state, these in found.items() if these} == {}
 
 
-async def test_the_page_can_be_installed(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("A.")])):
+async def test_the_page_can_be_installed(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("A.")])):
         page = await desk.open()
         session: Any = await page.context.new_cdp_session(page)
         manifest: dict[str, Any] = await session.send("Page.getAppManifest")

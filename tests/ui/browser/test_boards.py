@@ -6,10 +6,10 @@ import asyncio
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
+from playwright.async_api import Page, Request, expect
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -20,20 +20,9 @@ from rxworker.operators import events, text_deltas
 from rxworker.panels import RUNS, count, run_of
 from rxworker.testing import say
 from rxworker.ui.web import WebServer
-from tests.ui.browser.conftest import FRAMES
+from tests.ui.browser.conftest import FRAMES, Desk, GatedModel
 from tests.ui.browser.test_dashboards import BOARD, REPLIES, calls, look
 from tests.whole import one_of
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page, Request
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
-
 
 TEXTS_OF_CHARTS = """async (theme) => {
   const seen = [], own = CanvasRenderingContext2D.prototype.fillText;
@@ -45,11 +34,11 @@ TEXTS_OF_CHARTS = """async (theme) => {
 """Draws all charts again, in the other colours."""
 
 
-async def test_noted_moments_are_drawn_and_listed(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
+async def test_noted_moments_are_drawn_and_listed(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
         await mark_time(log, "deploy 12", by="ci")
         await mark_time(log, "last year", time=time.time() - 366 * 86400)
-        make = desk.maker(gated(REPLIES, free=True), [look], log=log)
+        make = desk.maker(GatedModel(REPLIES, free=True), [look], log=log)
         async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
             page = await desk.open(url=server.url)
             await desk.ask(page)
@@ -62,12 +51,10 @@ async def test_noted_moments_are_drawn_and_listed(desk: Desk, gated: type[GatedM
 
 
 @pytest.mark.parametrize("has_log", one_of([True, False]))
-async def test_a_dashboard_has_a_page_that_links_lead_to(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path, has_log: bool
-) -> None:
+async def test_a_dashboard_has_a_page_that_links_lead_to(desk: Desk, tmp_path: Path, has_log: bool) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as stored:
         log = stored if has_log else None
-        make = desk.maker(gated(REPLIES, free=True), [look], log=log)
+        make = desk.maker(GatedModel(REPLIES, free=True), [look], log=log)
         async with WebServer(make, port=0, log=log, dashboards=[BOARD, RUNS]) as server:
             page = await desk.open(url=server.url)
             await desk.ask(page)
@@ -103,8 +90,8 @@ async def test_a_dashboard_has_a_page_that_links_lead_to(
             await desk.close()
 
 
-async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
+async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
         page = await desk.open("boards/desk", width=390)
         await expect(page.locator("#board .board-panel")).to_have_count(7)
         assert await page.evaluate("document.documentElement.scrollWidth") == 390
@@ -113,8 +100,8 @@ async def test_a_phone_shows_one_panel_beside_no_other(desk: Desk, gated: type[G
         await desk.close()
 
 
-async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
+async def test_the_usage_beside_a_conversation_is_folded_and_not_received(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -140,10 +127,8 @@ def asked_of(page: Page, requests: list[str]) -> None:
     page.on("request", add)
 
 
-async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
+async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
         page = await desk.open()
         requests: list[str] = []
         asked_of(page, requests)
@@ -191,12 +176,10 @@ async def test_the_time_and_the_filters_are_in_the_address_and_in_the_request(
 
 
 @pytest.mark.parametrize("has_log", one_of([True, False]))
-async def test_a_filter_narrows_all_panels_and_back_widens_them(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path, has_log: bool
-) -> None:
+async def test_a_filter_narrows_all_panels_and_back_widens_them(desk: Desk, tmp_path: Path, has_log: bool) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as stored:
         log = stored if has_log else None
-        make = desk.maker(gated([*REPLIES, *REPLIES], free=True), [look], log=log)
+        make = desk.maker(GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log)
         async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
             page = await desk.open(url=server.url)
             for text in ("Go", "More"):
@@ -216,8 +199,8 @@ async def test_a_filter_narrows_all_panels_and_back_widens_them(
             await desk.close()
 
 
-async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
+async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -235,10 +218,8 @@ async def test_the_last_seconds_are_followed_anew_and_what_is_shown_stays(desk: 
         await desk.close()
 
 
-async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
+async def test_the_period_before_is_requested_and_a_view_is_saved_as_a_link(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD, RUNS]):
         page = await desk.open("boards/desk?since=1795676400&until=1795680000")
         requests: list[str] = []
         asked_of(page, requests)
@@ -282,10 +263,8 @@ HELD = """() => {
 
 
 @pytest.mark.parametrize("path", one_of(["", "boards/spoken", "fleet"]))
-async def test_an_update_takes_nothing_that_the_reader_holds(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path, path: str
-) -> None:
-    model = gated([say("".join(f"{n:04}" for n in range(90)))])
+async def test_an_update_takes_nothing_that_the_reader_holds(desk: Desk, tmp_path: Path, path: str) -> None:
+    model = GatedModel([say("".join(f"{n:04}" for n in range(90)))])
     async with SQLiteLog(tmp_path / "runs.db") as log:
         make = desk.maker(model, log=log)
         async with WebServer(make, port=0, log=log, dashboards=[SPOKEN]) as server:
@@ -342,8 +321,8 @@ async def test_an_update_takes_nothing_that_the_reader_holds(
             await desk.close()
 
 
-async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN]) as server:
+async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[BOARD, BY_RUN]) as server:
         page = await desk.open()
         for _ in range(2):
             await page.goto(server.url)
@@ -372,8 +351,8 @@ async def test_a_value_leads_to_the_runs_that_made_it_at_that_moment(desk: Desk,
         await desk.close()
 
 
-async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES * 2, free=True), [look], dashboards=[LEADING]) as server:
+async def test_a_point_an_alert_and_a_span_lead_to_their_runs(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES * 2, free=True), [look], dashboards=[LEADING]) as server:
         page = await desk.open()
         for _ in range(2):
             await page.goto(server.url)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from msgspec import to_builtins
+from playwright.async_api import Locator, Page, expect
 
 from rxworker import Worker, tool
 from rxworker.events import Question
@@ -16,16 +17,7 @@ from rxworker.messages import Image, JsonObject, Prices, Text
 from rxworker.testing import call, say
 from rxworker.tools import ToolContext
 from rxworker.ui.web import Settings
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Locator, Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 DIFF = """--- a/src/x.py
@@ -90,12 +82,12 @@ def nothing_booked() -> None:
     booked.clear()
 
 
-async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_result_is_shown_as_what_it_is(desk: Desk) -> None:
     names = [*results, "image"]
     asked = call("read", what=names[0])
     for name in names[1:]:
         asked += call("read", what=name)
-    async with desk.asking(gated([asked, say("Read.")], free=True), [read], status="finished") as page:
+    async with desk.asking(GatedModel([asked, say("Read.")], free=True), [read], status="finished") as page:
         summary = "x.py +1 \N{MINUS SIGN}2, gone.py +0 \N{MINUS SIGN}1"
         await expect(page.locator(".call .outcome", has_text=summary)).to_be_visible()
         table = "300 rows \N{MULTIPLICATION SIGN} 3 columns: id, name, note"
@@ -144,9 +136,9 @@ async def test_a_result_is_shown_as_what_it_is(desk: Desk, gated: type[GatedMode
         await expect(log.locator(".result-find")).to_have_value("")
 
 
-async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_form_changes_only_what_is_touched_and_names_the_fault(desk: Desk) -> None:
     replies = [call("book", hotel="Avenida", guests=["Ada"]), say("Booked.")]
-    async with desk.asking(gated(replies, free=True), [book]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [book]) as page:
         await page.get_by_label("nights").fill("two")
         await page.get_by_label("extras").fill("[1]")
         await desk.press(page, "Approve with changes")
@@ -187,12 +179,10 @@ async def invite(host: Guest, guests: list[Guest], place: str = "here") -> str:
     return "invited"
 
 
-async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_with_the_schema(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_objects_and_arrays_of_objects_are_fields_and_json_is_compared_with_the_schema(desk: Desk) -> None:
     guests: list[Any] = [{"name": "Bob", "age": 50}, {"name": "Cy", "age": 60}]
     asked = call("invite", host={"name": "Ada", "age": 40}, guests=guests)
-    async with desk.asking(gated([asked, say("Invited.")], free=True), [invite]) as page:
+    async with desk.asking(GatedModel([asked, say("Invited.")], free=True), [invite]) as page:
         host = page.get_by_role("group", name="host").first
         await host.get_by_label("age").fill("old")
         await desk.press(page, "Approve with changes")
@@ -227,10 +217,10 @@ def problem(page: Page, name: str) -> Locator:
     return page.locator(".field", has=page.get_by_label(name)).locator(".field-error")
 
 
-async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk: Desk) -> None:
     asked = [call("book", hotel=name) for name in "abcd"]
     replies = [asked[0], asked[1], say("Both."), asked[2], say("More.")]
-    async with desk.asking(gated(replies, free=True), [book]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [book]) as page:
         await desk.press(page, "Always allow here", status="finished")
         assert [each["hotel"] for each in booked] == ["a", "b"]
         await expect(page.locator("#allowed li span")).to_have_text(["book"])
@@ -243,10 +233,10 @@ async def test_a_tool_that_is_always_allowed_is_listed_until_it_is_removed(desk:
         assert [each["hotel"] for each in booked] == ["a", "b"]
 
 
-async def test_a_run_of_the_program_has_a_form_and_a_cost(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_run_of_the_program_has_a_form_and_a_cost(desk: Desk) -> None:
     settings = Settings(prices={"gated-1": Prices(input=1e6, output=1e6)})
-    async with desk.serve(gated([]), settings=settings) as server:
-        model = gated([call("book", hotel="Avenida"), say("Booked, as you wish.")])
+    async with desk.serve(GatedModel([]), settings=settings) as server:
+        model = GatedModel([call("book", hotel="Avenida"), say("Booked, as you wish.")])
         run = Worker(model, tools=[book]).run("Go")
         server.add(run)
         page = await desk.open(f"#{run.id}")
@@ -284,10 +274,8 @@ async def reserve(context: ToolContext) -> str:
     return "reserved"
 
 
-async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does_not_open(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.asking(gated([call("reserve"), say("Done.")], free=True), [reserve]) as page:
+async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does_not_open(desk: Desk) -> None:
+    async with desk.asking(GatedModel([call("reserve"), say("Done.")], free=True), [reserve]) as page:
         panel = page.locator("#approval")
         await expect(panel).to_contain_text("A question of tables (python), for reserve")
         await expect(panel).to_contain_text("How many?")
@@ -307,8 +295,8 @@ async def test_a_question_of_a_tool_has_a_form_and_an_address_that_the_page_does
         assert booked == [{"form": form, "sign": "accept"}]
 
 
-async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([call("book", hotel="Palace"), say("Booked.")], free=True)
+async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk) -> None:
+    model = GatedModel([call("book", hotel="Palace"), say("Booked.")], free=True)
     async with desk.asking(model, [book], status="paused") as page:
         await page.locator("#approval").wait_for()
         # The keys come in the same turn of the page as the click.
@@ -319,11 +307,11 @@ async def test_what_is_typed_after_new_run_is_in_the_message_box(desk: Desk, gat
         await expect(page.locator("#composer-input")).to_have_value("Hello")
 
 
-async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_words_in_cells_stay_whole(desk: Desk) -> None:
     long = "a long note that needs much room in its row"
     results["cities"] = json.dumps([{f"{key} {n}": f"Lisbon {long}" for n in range(6) for key in ("city", "note")}])
     async with desk.asking(
-        gated([call("read", what="cities"), say("Read.")], free=True), [read], status="finished"
+        GatedModel([call("read", what="cities"), say("Read.")], free=True), [read], status="finished"
     ) as page:
         await page.evaluate("document.querySelectorAll('.call > details').forEach((one) => (one.open = true))")
         cell = page.locator(".result-table td").first
@@ -338,10 +326,8 @@ async def test_words_in_cells_stay_whole(desk: Desk, gated: type[GatedModel]) ->
     del results["cities"]
 
 
-async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.asking(gated([say("Hello.")], free=True), status="finished") as page:
+async def test_focus_that_a_script_has_put_on_the_conversation_draws_no_ring(desk: Desk) -> None:
+    async with desk.asking(GatedModel([say("Hello.")], free=True), status="finished") as page:
         await page.keyboard.press("Tab")
         await page.evaluate("""async () => {
           const { placeFocus } = await import("/static/views/dom.js");

@@ -8,21 +8,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
 import pytest_asyncio
+from playwright.async_api import Locator, Page, expect
 
 from tests.ui.browser.conftest import Desk, GatedModel, Windows
-
-if TYPE_CHECKING:
-    from playwright.async_api import Locator, Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BEGIN = 1_795_676_400.0
 MAKE = """async (panels) => {

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-import pytest
+from playwright.async_api import Browser, Page, expect
 
 from rxworker import tool
 from rxworker.testing import call, say, think
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Browser, Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 EVIL = "<img src=x onerror=alert(1)> </style><script>alert(2)</script>"
 CODE = "```python\nprint('</script>')\n```"
@@ -35,10 +26,8 @@ def talk() -> list[Any]:
     return [think("Hm.") + say("Let me look.") + call("look", place=EVIL), say(ANSWER)]
 
 
-async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.asking(gated(talk(), free=True), [look], status="finished") as page:
+async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(desk: Desk) -> None:
+    async with desk.asking(GatedModel(talk(), free=True), [look], status="finished") as page:
         field, keys = page.locator("#composer-input"), page.keyboard
         await field.focus()
         await keys.press("?")
@@ -73,11 +62,9 @@ async def test_every_shortcut_is_listed_once_and_escape_closes_what_is_open(
 SENTENCE = "fix the bug now, please? 3 tests, just yes"
 
 
-async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(desk: Desk) -> None:
     """No key without a modifier starts a run, changes a setting or leaves the run."""
-    async with desk.serve(gated(talk(), free=True), [look]):
+    async with desk.serve(GatedModel(talk(), free=True), [look]):
         page = await desk.open()
         field, keys = page.locator("#composer-input"), page.keyboard
         await expect(field).to_be_focused()
@@ -103,16 +90,16 @@ async def test_what_is_typed_goes_into_the_message_box_wherever_the_focus_is(
         assert await page.locator("html").get_attribute("data-theme") == theme
 
 
-async def test_a_phone_does_not_open_its_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([])):
+async def test_a_phone_does_not_open_its_keyboard(desk: Desk) -> None:
+    async with desk.serve(GatedModel([])):
         page = await desk.open(width=390, has_touch=True, is_mobile=True)
         await expect(page.locator("#composer-input")).not_to_be_focused()
         await desk.close()
 
 
-async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk) -> None:
     async with desk.asking(
-        gated([say("A."), say("B.")], free=True), text="The weather in Lisbon", status="finished"
+        GatedModel([say("A."), say("B.")], free=True), text="The weather in Lisbon", status="finished"
     ) as page:
         await page.locator("#new-run").click()
         await desk.ask(page, EVIL)
@@ -141,8 +128,8 @@ async def test_the_palette_finds_commands_and_runs_by_some_letters(desk: Desk, g
         await expect(page.locator("#composer-input")).to_be_focused()
 
 
-async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(talk(), free=True), [look]):
+async def test_a_link_leads_to_a_moment_or_to_an_entry(desk: Desk) -> None:
+    async with desk.serve(GatedModel(talk(), free=True), [look]):
         page = await desk.open(permissions=["clipboard-read", "clipboard-write"])
         await desk.ask(page, status="finished")
         run = desk.runs[0]
@@ -173,10 +160,8 @@ async def saved(page: Page, name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(
-    desk: Desk, gated: type[GatedModel], browser: Browser
-) -> None:
-    async with desk.serve(gated(talk(), free=True), [look]):
+async def test_a_run_is_saved_as_markdown_records_and_a_page_without_scripts(desk: Desk, browser: Browser) -> None:
+    async with desk.serve(GatedModel(talk(), free=True), [look]):
         page = await desk.open()
         await desk.ask(page, f"Why? {EVIL}")
         await desk.status(page, "finished")

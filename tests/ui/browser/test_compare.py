@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import expect
 
 from rxworker import tool
 from rxworker.log import SQLiteLog
 from rxworker.testing import call, say
 from rxworker.ui.web import WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 
 @tool
@@ -28,10 +19,10 @@ async def look(place: str) -> str:
     return f"<b>nothing</b> at {place}"
 
 
-async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk) -> None:
     first = [call("look", place="the sea"), say("It is calm and blue today.")]
     other = [call("look", place="the lake"), call("look", place="the sky"), say("It is calm today.")]
-    async with desk.serve(gated([*first, *other], free=True), [look]) as server:
+    async with desk.serve(GatedModel([*first, *other], free=True), [look]) as server:
         for _ in range(2):
             entry = server.state.runs.start("How is the water?")
             assert entry.here is not None
@@ -59,11 +50,9 @@ async def test_steps_are_aligned_and_what_differs_in_them_is_marked(desk: Desk, 
         await expect(page.locator("#conversation")).to_contain_text("It is calm today.")
 
 
-async def test_the_run_that_a_run_was_forked_from_is_offered_first(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path
-) -> None:
+async def test_the_run_that_a_run_was_forked_from_is_offered_first(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        make = desk.maker(gated([say("One."), say("Two."), say("Three.")], free=True), log=log)
+        make = desk.maker(GatedModel([say("One."), say("Two."), say("Three.")], free=True), log=log)
         async with WebServer(make, port=0, log=log) as server:
             runs = server.state.runs
             for text in ("The first", "The second"):
@@ -94,10 +83,8 @@ async def test_the_run_that_a_run_was_forked_from_is_offered_first(
             await desk.close()
 
 
-async def test_a_run_that_goes_on_is_compared_as_it_grows_and_an_unknown_one_is_named(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say("Good evening to you."), say("Good morning to all of you.")])
+async def test_a_run_that_goes_on_is_compared_as_it_grows_and_an_unknown_one_is_named(desk: Desk) -> None:
+    model = GatedModel([say("Good evening to you."), say("Good morning to all of you.")])
     async with desk.serve(model) as server:
         model.let(8)
         entry = server.state.runs.start("Hi")

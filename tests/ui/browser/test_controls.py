@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import Page, expect
 
 from rxworker import tool
 from rxworker.messages import ToolMeta
 from rxworker.state import fold_run
 from rxworker.testing import Call, Reply, call, say
 from rxworker.tools import ClientTool
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 deleted: list[str] = []
@@ -47,9 +38,9 @@ def nothing_deleted() -> None:
     deleted.clear()
 
 
-async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_call_is_approved_with_other_arguments(desk: Desk) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.asking(gated(replies, free=True), [delete]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
         await desk.press(page, "JSON")
         field = page.locator("#approval-input")
         await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
@@ -72,9 +63,9 @@ async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[G
         await expect(page.locator("#run-list li")).to_have_count(1)
 
 
-async def test_what_one_tab_decides_the_others_follow(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_what_one_tab_decides_the_others_follow(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
+    async with desk.serve(GatedModel(replies, free=True), [delete]):
         first = await desk.open()
         await desk.ask(first)
         await expect(first.locator("#approval")).to_be_visible()
@@ -87,8 +78,8 @@ async def test_what_one_tab_decides_the_others_follow(desk: Desk, gated: type[Ga
         assert deleted == ["a.txt"]
 
 
-async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_a_run_is_cancelled(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         model.let(2)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:8])
@@ -101,19 +92,19 @@ async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
         await desk.same(page, desk.runs[0])
 
 
-async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_call_of_a_tool_of_another_client_is_denied(desk: Desk) -> None:
     """The page does not run it, and a run that is resumed without its result pauses at it again."""
     open_tab = ClientTool(ToolMeta("open_tab", "Open a tab.", {"type": "object"}))
     async with desk.asking(
-        gated([call("open_tab"), say("It is shut.")], free=True), [open_tab], status="paused"
+        GatedModel([call("open_tab"), say("It is shut.")], free=True), [open_tab], status="paused"
     ) as page:
         await expect(page.locator("#approval button")).to_have_text(["Deny"])
         await desk.press(page, "Deny", status="finished")
         await desk.same(page, desk.runs[1])
 
 
-async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG) + call("look"), say("Nothing.")])
+async def test_a_run_is_paused_and_resumed(desk: Desk) -> None:
+    model = GatedModel([say(LONG) + call("look"), say("Nothing.")])
     async with desk.asking(model, [look]) as page:
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
@@ -127,9 +118,9 @@ async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) 
         await desk.same(page, desk.runs[1])
 
 
-async def test_everything_is_done_with_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_everything_is_done_with_the_keyboard(desk: Desk) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
+    async with desk.serve(GatedModel(replies, free=True), [delete]):
         page = await desk.open()
         keys = page.keyboard
         await expect(page.locator("#composer-input")).to_be_focused()
@@ -165,11 +156,9 @@ async def tab_to(page: Page, selector: str) -> None:
     raise AssertionError(f"{selector} cannot be reached with the keyboard")
 
 
-async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_fingers(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_fingers(desk: Desk) -> None:
     replies = [say(LONG) + call("delete", path="a" * 200), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
+    async with desk.serve(GatedModel(replies, free=True), [delete]):
         page = await desk.open(width=360)
         await desk.ask(page, "A question that is rather long for a page that is rather narrow")
         await expect(page.locator("#approval")).to_be_visible()
@@ -201,10 +190,8 @@ async def fits(page: Page) -> None:
     assert small == []
 
 
-async def test_the_theme_is_that_of_the_system_or_the_chosen_one_and_no_other_server_is_requested(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.serve(gated([say("Hello")], free=True)):
+async def test_the_theme_is_that_of_the_system_or_the_chosen_one_and_no_other_server_is_requested(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hello")], free=True)):
         page = await desk.open(color_scheme="dark")
         await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
         await desk.press(page, "Use light colours")
@@ -218,10 +205,8 @@ async def test_the_theme_is_that_of_the_system_or_the_chosen_one_and_no_other_se
         assert [url for url in asked if not url.startswith(desk.url)] == []
 
 
-async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run_and_no_old_run(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say(LONG)])
+async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run_and_no_old_run(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         heard = page.locator("#announcer")
         model.let(4)
@@ -239,8 +224,8 @@ async def test_a_screen_reader_announces_sentences_and_the_end_of_the_run_and_no
         await expect(later.locator("#announcer")).to_have_text("")
 
 
-async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG), say("More")])
+async def test_what_the_server_refuses_is_reported(desk: Desk) -> None:
+    model = GatedModel([say(LONG), say("More")])
     async with desk.asking(model) as page:
         model.let(1)
         await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
@@ -256,12 +241,10 @@ async def test_what_the_server_refuses_is_reported(desk: Desk, gated: type[Gated
     desk.problems.clear()  # the browser tells of the request that was cut
 
 
-async def test_two_calls_of_one_id_are_decided_about_one_by_one_and_a_denial_has_a_reason(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_two_calls_of_one_id_are_decided_about_one_by_one_and_a_denial_has_a_reason(desk: Desk) -> None:
     calls = tuple([Call("delete", {"path": path}, "x") for path in ("a.txt", "b.txt")])
     replies = [Reply(tool_calls=calls), say("One of them.")]
-    async with desk.asking(gated(replies, free=True), [delete]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
         field = page.locator("#approval .field input")
         await expect(field).to_have_value("a.txt")
         await page.get_by_label("Reason for the model").fill("it is needed")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from playwright.async_api import Browser, Request, expect
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -23,17 +23,8 @@ from rxworker.operators import Span, spans
 from rxworker.panels import count, run_line, run_of, status, tool_of
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
+from tests.ui.browser.conftest import Desk, GatedModel
 from tests.whole import one_of
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Browser, Request
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @tool
@@ -71,8 +62,8 @@ BOARD = Dashboard(
 REPLIES = [call("look", where="here"), say("There is nothing.")]
 
 
-async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]):
+async def test_each_view_is_drawn_and_a_limit_and_an_error_are_shown(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -133,9 +124,9 @@ async def test_a_hidden_page_leaves_its_connections_to_the_other_tabs(desk: Desk
             await desk.close()
 
 
-async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk) -> None:
     replies = [*REPLIES, *REPLIES]
-    async with desk.serve(gated(replies, free=True), [look], dashboards=[BOARD]):
+    async with desk.serve(GatedModel(replies, free=True), [look], dashboards=[BOARD]):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -163,13 +154,13 @@ async def test_a_dashboard_follows_the_scope_and_the_slider(desk: Desk, gated: t
         await desk.close()
 
 
-async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk: Desk) -> None:
     def spell(record: Record) -> str:
         return f"<img src=x onerror=alert(1)> {record.seq}"
 
     markup = panel("Markup", ops.map(spell), view="text")
     board = Dashboard([*BOARD.panels, markup], title="Desk")
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[board]):
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[board]):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -206,9 +197,9 @@ async def test_x_ray_shows_the_operators_of_a_panel_and_follows_the_slider(desk:
         await desk.close()
 
 
-async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_server_without_x_ray_has_no_button(desk: Desk) -> None:
     settings = Settings(xray=False)
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD], settings=settings):
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD], settings=settings):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -219,10 +210,10 @@ async def test_a_server_without_x_ray_has_no_button(desk: Desk, gated: type[Gate
         await desk.close()
 
 
-async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk) -> None:
     other = Dashboard([panel("Last", ops.map(run_of), view="text")], title="Other")
     boards = [BOARD, other]
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=boards):
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=boards):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -244,8 +235,8 @@ async def test_the_address_names_the_dashboard_and_its_scope(desk: Desk, gated: 
         await desk.close()
 
 
-async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
+async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk) -> None:
+    async with desk.serve(GatedModel(REPLIES, free=True), [look], dashboards=[BOARD]) as server:
         page = await desk.open(width=390)
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -263,9 +254,9 @@ async def test_nothing_is_received_before_it_is_on_the_screen(desk: Desk, gated:
         await desk.close()
 
 
-async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
+async def test_all_runs_of_a_log_are_shown_on_their_page(desk: Desk, tmp_path: Path) -> None:
     async with SQLiteLog(tmp_path / "runs.db") as log:
-        make = desk.maker(gated([*REPLIES, *REPLIES], free=True), [look], log=log)
+        make = desk.maker(GatedModel([*REPLIES, *REPLIES], free=True), [look], log=log)
         async with WebServer(make, port=0, log=log, dashboards=[BOARD]) as server:
             page = await desk.open(url=server.url)
             await desk.ask(page)
@@ -287,7 +278,7 @@ HTML = """<!doctype html><html lang="en"><title>Own</title><link rel="icon" href
 <rx-panel id="source" src="{url}api/runs/x"></rx-panel></html>"""
 
 
-async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, gated: type[GatedModel], browser: Browser) -> None:
+async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, browser: Browser) -> None:
     html = ""
 
     async def get(_: web.Request) -> web.Response:
@@ -299,7 +290,7 @@ async def test_panels_are_elements_in_a_page_of_ones_own(desk: Desk, gated: type
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     origin = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    settings, model = Settings(allowed_origins=(origin,)), gated(REPLIES, free=True)
+    settings, model = Settings(allowed_origins=(origin,)), GatedModel(REPLIES, free=True)
     try:
         async with desk.serve(model, [look], settings=settings, dashboards=[BOARD]) as server:
             run = server.state.runs.start("Go")

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
+from playwright.async_api import Browser, expect
 
 from rxworker import Worker
 from rxworker.cli.demo_script import QUESTION, first_answer, make_book_room, make_forecast, second_answer
 from rxworker.cli.serve import WATCHERS, watch_each
 from rxworker.testing import ScriptedModel, stall
 from rxworker.ui.web import WebServer
-
-if TYPE_CHECKING:
-    from playwright.async_api import Browser
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_three_watchers_are_in_view_without_scrolling(browser: Browser) -> None:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import Page, Route, expect
 
 from rxworker import tool
 from rxworker.log import MemoryLog
 from rxworker.testing import call, say
+from tests.ui.browser.conftest import Desk, GatedModel
 from tests.whole import one_of
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page, Route
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 BOX = "#composer-input"
@@ -55,8 +46,8 @@ async def held(page: Page, address: str) -> AsyncGenerator[asyncio.Event, None]:
     free.set()
 
 
-async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG) + call("look"), say("Done.")])
+async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk) -> None:
+    model = GatedModel([say(LONG) + call("look"), say("Done.")])
     async with desk.asking(model, [look]) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
@@ -78,8 +69,8 @@ async def test_a_message_is_queued_until_the_model_reads_it(desk: Desk, gated: t
 
 
 @pytest.mark.parametrize("has_log", one_of([True, False]))
-async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel], has_log: bool) -> None:
-    model = gated([say(LONG) + call("look"), say("Done.")])
+async def test_a_queued_message_is_withdrawn(desk: Desk, has_log: bool) -> None:
+    model = GatedModel([say(LONG) + call("look"), say("Done.")])
     async with desk.asking(model, [look], log=MemoryLog() if has_log else None) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
@@ -98,8 +89,8 @@ async def test_a_queued_message_is_withdrawn(desk: Desk, gated: type[GatedModel]
         await expect(page.locator(BOX)).to_have_value("And hurry")
 
 
-async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
@@ -115,8 +106,8 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(desk: Desk,
         await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
 
 
-async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG) + call("delete", path="a"), say("Gone.")])
+async def test_a_queued_message_survives_a_pause(desk: Desk) -> None:
+    model = GatedModel([say(LONG) + call("delete", path="a"), say("Gone.")])
     async with desk.asking(model, [delete]) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
@@ -130,8 +121,8 @@ async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedMo
         await expect(page.locator("#queue")).to_be_hidden()
 
 
-async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
         async with held(page, "**/api/runs") as started:
@@ -149,10 +140,8 @@ async def test_what_is_typed_while_a_message_is_sent_is_kept(desk: Desk, gated: 
         await expect(page.locator(BOX)).to_have_value("second")
 
 
-async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_since(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say(LONG)])
+async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_since(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model, status="running") as page:
         made, free = asyncio.Event(), asyncio.Event()
 
@@ -172,8 +161,8 @@ async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_si
     desk.problems.clear()  # the browser reports the request that was cut
 
 
-async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG), say(LONG)])
+async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk) -> None:
+    model = GatedModel([say(LONG), say(LONG)])
     async with desk.serve(model) as server:
         for text in ("One", "Two"):
             server.state.runs.start(text)
@@ -206,8 +195,8 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(desk: Desk, gate
         await expect(box).to_have_value("")
 
 
-async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("May I?") + call("delete", path="a"), say("Gone.")])
+async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk) -> None:
+    model = GatedModel([say("May I?") + call("delete", path="a"), say("Gone.")])
     async with desk.asking(model, [delete], status="running") as page:
         await page.locator(BOX).fill("a thought")
         model.let_all()

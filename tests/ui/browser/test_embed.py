@@ -8,27 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from playwright.async_api import Browser, Page, WebSocket, expect
 
 from rxworker import Paused, tool
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
 from rxworker.tools import Tool
 from rxworker.ui.web import Settings, WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Browser, Page, WebSocket
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 CSP = "default-src 'none'; script-src 'nonce-own' {url}; style-src 'nonce-own'; connect-src {url} ws:; img-src data:"
 """The policy of the page: what an element needs, and what its own styles and script need."""
@@ -139,10 +131,8 @@ async def closed(socket: WebSocket) -> None:
         await socket.wait_for_event("close")
 
 
-async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
-    model = gated(reply)
+async def test_two_elements_show_two_runs_of_a_server_as_they_happen(desk: Desk, own_site: OpenSite) -> None:
+    model = GatedModel(reply)
     async with own_site() as site, site.served(model, [book]):
         page = site.page
         first, second = await site.start("Count"), await site.start("Book")
@@ -182,10 +172,8 @@ async def test_two_elements_show_two_runs_of_a_server_as_they_happen(
         assert sorted(ends) == ["finished", "finished", "paused"]
 
 
-async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
-    async with own_site() as site, site.served(gated([say("Hi")])):
+async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(desk: Desk, own_site: OpenSite) -> None:
+    async with own_site() as site, site.served(GatedModel([say("Hi")])):
         page, run = site.page, await site.start("Go")
         await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
         element = page.locator("rx-run")
@@ -218,9 +206,9 @@ async def test_an_element_keeps_the_styles_of_the_page_out_and_its_own_in(
         await closed(socket)
 
 
-async def test_a_run_that_ends_with_its_server_is_over(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
+async def test_a_run_that_ends_with_its_server_is_over(desk: Desk, own_site: OpenSite) -> None:
     async with own_site() as site:
-        async with site.served(gated([say("Hi")])):
+        async with site.served(GatedModel([say("Hi")])):
             run = await site.start("Go")
             await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
             element = site.page.locator("rx-run")
@@ -230,13 +218,13 @@ async def test_a_run_that_ends_with_its_server_is_over(desk: Desk, gated: type[G
         assert await site.page.evaluate("seen") == ["running", "aborted"]
 
 
-async def test_a_run_that_is_over_is_shown_at_its_end(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
+async def test_a_run_that_is_over_is_shown_at_its_end(desk: Desk, own_site: OpenSite) -> None:
     """Also when its parts, which are seen for the first time, replace their estimated heights."""
     part = (
         "Some text\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n```python\nx = 1\n\ny = 2\n\nz = 3\n```\n\n1. "
         "one\n2. two"
     )
-    async with own_site() as site, site.served(gated([say(part)], free=True)):
+    async with own_site() as site, site.served(GatedModel([say(part)], free=True)):
         page, run = site.page, await site.start("Go")
         await desk.runs[0]
         await site.show(f'<rx-run src="{desk.url}api/runs/{run}"></rx-run>')
@@ -244,11 +232,11 @@ async def test_a_run_that_is_over_is_shown_at_its_end(desk: Desk, gated: type[Ga
         await expect(pane.locator("li").last).to_be_in_viewport(ratio=1)
 
 
-async def test_an_element_shows_why_there_is_no_run(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
+async def test_an_element_shows_why_there_is_no_run(desk: Desk, own_site: OpenSite) -> None:
     token = "a long secret"
     async with own_site() as site:
         page = site.page
-        async with site.served(gated(reply), [book], token=token):
+        async with site.served(GatedModel(reply), [book], token=token):
             run = await site.start("Book", Authorization=f"Bearer {token}")
             await desk.runs[0]
             address = f"{desk.url}api/runs/{run}"
@@ -290,12 +278,10 @@ NOTE = """(element, { types, token }) => {
 """Notes the events of an element, and defines what waits for one."""
 
 
-async def test_a_page_starts_and_steers_runs_with_its_own_input(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
+async def test_a_page_starts_and_steers_runs_with_its_own_input(desk: Desk, own_site: OpenSite) -> None:
     """The token is a property: of the element, and not of the document."""
     token = "a long secret"
-    model = gated(reply)
+    model = GatedModel(reply)
     async with own_site() as site, site.served(model, [book], token=token):
         page = site.page
         await site.show(
@@ -347,8 +333,8 @@ async def test_a_page_starts_and_steers_runs_with_its_own_input(
         desk.problems.clear()
 
 
-async def test_an_element_shows_a_moment_of_the_past(desk: Desk, gated: type[GatedModel], own_site: OpenSite) -> None:
-    async with own_site() as site, site.served(gated(reply, free=True)):
+async def test_an_element_shows_a_moment_of_the_past(desk: Desk, own_site: OpenSite) -> None:
+    async with own_site() as site, site.served(GatedModel(reply, free=True)):
         page, run = site.page, await site.start("Count")
         await desk.runs[0]
         address = f"{desk.url}api/runs/{run}"
@@ -382,10 +368,8 @@ async def test_an_element_shows_a_moment_of_the_past(desk: Desk, gated: type[Gat
         await desk.close()
 
 
-async def test_elements_that_are_removed_leave_nothing_and_begin_again(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
-    async with own_site() as site, site.served(gated(reply)) as server:
+async def test_elements_that_are_removed_leave_nothing_and_begin_again(desk: Desk, own_site: OpenSite) -> None:
+    async with own_site() as site, site.served(GatedModel(reply)) as server:
         page, run = site.page, await site.start("Count")
         panel = f"{desk.url}api/boards/usage?run={run}"
         await site.show(
@@ -415,10 +399,8 @@ async def test_elements_that_are_removed_leave_nothing_and_begin_again(
         await page.evaluate("main.remove()")
 
 
-async def test_the_token_of_a_read_only_link_may_stand_in_a_page(
-    desk: Desk, gated: type[GatedModel], own_site: OpenSite
-) -> None:
-    model = gated(reply)
+async def test_the_token_of_a_read_only_link_may_stand_in_a_page(desk: Desk, own_site: OpenSite) -> None:
+    model = GatedModel(reply)
     async with own_site() as site, site.served(model, token="a long secret") as server:
         page, run = site.page, server.state.runs.start("Count").id
         link = await server.state.share(run=run)
@@ -483,9 +465,7 @@ ATTACKS = """async (url) => {
 """What a page can do to a server at which its visitor is logged in; whether it could read the answer."""
 
 
-async def test_a_page_of_another_origin_reads_and_begins_nothing_with_the_cookies_of_its_visitor(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_a_page_of_another_origin_reads_and_begins_nothing_with_the_cookies_of_its_visitor(desk: Desk) -> None:
     """It is on another port of the same host, so that the browser sends the cookie."""
 
     async def get(_: web.Request) -> web.Response:
@@ -495,7 +475,7 @@ async def test_a_page_of_another_origin_reads_and_begins_nothing_with_the_cookie
     app.router.add_get("/", get)
     async with (
         TestServer(app, host="127.0.0.1") as foreign,
-        desk.serve(gated(reply, free=True), settings=Settings(token=token)),
+        desk.serve(GatedModel(reply, free=True), settings=Settings(token=token)),
     ):
         page = await desk.open(f"?token={token}")
         url = page.url

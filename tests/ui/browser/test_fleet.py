@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
-import pytest
+from playwright.async_api import Locator, Page, expect
 
 from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import Settings, WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import Locator, Page, expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk
 
 
 async def tile(page: Page, name: str) -> str:

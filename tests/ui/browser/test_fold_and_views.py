@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,21 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-import rxworker.ui.web
 from rxworker import Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import AttemptStart, Event, Record, RunStart, TurnStart
 from rxworker.hub import Coalesce, Delivery, Reliable
 from rxworker.messages import Conversation, Message
-from rxworker.protocols import encode_record
 from rxworker.providers import PROVIDERS
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
 from rxworker.transport import Retry
 from rxworker.views import BlockView, CallView, RunView
+from tests.ui.browser.test_fold import NODE, page_tells
 
-STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 RECORDINGS = Path(__file__).parents[4] / "shared" / "recordings"
-NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 
 Item = dict[str, Any]
@@ -52,21 +47,7 @@ STATES = {
 
 def page_shows(runs: Sequence[Sequence[Record]]) -> list[Shown]:
     """The items that the page makes of each of these runs."""
-    assert NODE is not None
-    request = {
-        "static": str(STATIC),
-        "runs": [[msgspec.Raw(encode_record(record)) for record in records] for records in runs],
-        "shown": True,
-    }
-    done = subprocess.run(
-        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
-        input=msgspec.json.encode(request),
-        capture_output=True,
-        timeout=50,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    shown = msgspec.json.decode(done.stdout, type=list[Shown])
+    shown = msgspec.convert(page_tells(runs, shown=True), list[Shown])
     for scopes in shown:
         for _, items in scopes:
             for item in items:

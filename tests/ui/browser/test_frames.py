@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
+from playwright.async_api import expect
 
 from rxworker import tool
 from rxworker.testing import Call, Reply, say
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 
-async def test_what_does_not_fit_into_a_frame_is_drawn_in_the_next_before_anything_newer(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.serve(gated([])):
+async def test_what_does_not_fit_into_a_frame_is_drawn_in_the_next_before_anything_newer(desk: Desk) -> None:
+    async with desk.serve(GatedModel([])):
         page = await desk.open()
         drawn = await page.evaluate(
             """async () => {
@@ -52,9 +40,7 @@ async def test_what_does_not_fit_into_a_frame_is_drawn_in_the_next_before_anythi
         assert len({one[2] for one in drawn}) == len(drawn)
 
 
-async def test_of_a_run_with_many_calls_the_last_are_drawn_and_the_others_on_request(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_of_a_run_with_many_calls_the_last_are_drawn_and_the_others_on_request(desk: Desk) -> None:
     @tool
     async def look(n: int) -> str:
         """Look."""
@@ -62,7 +48,7 @@ async def test_of_a_run_with_many_calls_the_last_are_drawn_and_the_others_on_req
 
     calls = tuple(Call("look", f'{{"n": {n}}}') for n in range(400))
     async with desk.asking(
-        gated([Reply(tool_calls=calls), say("Done.")], free=True), [look], status="finished"
+        GatedModel([Reply(tool_calls=calls), say("Done.")], free=True), [look], status="finished"
     ) as page:
         await page.evaluate("location.hash = ''")
         await expect(page.locator("#welcome")).to_be_visible()

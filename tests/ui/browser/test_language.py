@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import Browser, Route, expect
 
 import rxworker.ui.web
 from rxworker import tool
 from rxworker.testing import call, say, think
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Browser, Route
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 FILES = "const FILES = {};"
@@ -55,9 +45,7 @@ async def look(place: str) -> str:
     return "dry"
 
 
-async def test_no_text_of_the_page_is_missing_from_the_language_file(
-    desk: Desk, gated: type[GatedModel], browser: Browser
-) -> None:
+async def test_no_text_of_the_page_is_missing_from_the_language_file(desk: Desk, browser: Browser) -> None:
     language = (STATIC / "model/language.js").read_text(encoding="utf-8")
     english = (STATIC / "languages/en.js").read_text(encoding="utf-8")
     assert FILES in language
@@ -71,7 +59,7 @@ async def test_no_text_of_the_page_is_missing_from_the_language_file(
         await route.fulfill(body=body, content_type="text/javascript")
 
     replies = [think("Ob es regnet?") + say("Ich sehe nach.") + call("look", place="Rom"), say("")]
-    async with desk.serve(gated(replies, free=True), [look]):
+    async with desk.serve(GatedModel(replies, free=True), [look]):
         context = await browser.new_context(locale="de-DE", reduced_motion="reduce")
         desk.contexts.append(context)
         page = await context.new_page()

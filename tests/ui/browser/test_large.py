@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
+from playwright.async_api import expect
 
 from rxworker import tool
 from rxworker.testing import call, say
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 ARABIC = "مرحبا بالعالم، هذا نص."
 
@@ -33,9 +23,9 @@ async def write(text: str) -> str:
     return f"{len(text)} written"
 
 
-async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk) -> None:
     replies = [call("fetch", size=1_000_000), say("Done.")]
-    async with desk.asking(gated(replies, free=True), [fetch], status="finished") as page:
+    async with desk.asking(GatedModel(replies, free=True), [fetch], status="finished") as page:
         assert await page.locator(".result").evaluate("(n) => n.textContent.length") == 0
         await page.locator(".call summary").click()
         await expect(page.locator(".result .chunk").first).to_be_attached()
@@ -45,20 +35,20 @@ async def test_a_result_of_a_megabyte_is_laid_out_when_it_is_opened(desk: Desk, 
         await desk.same(page, desk.runs[0])
 
 
-async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_arguments_that_come_in_many_pieces_are_shown_whole(desk: Desk) -> None:
     text = "word " * 16_000
     replies = [call("write", text=text), say("Done.")]
-    async with desk.asking(gated(replies, free=True), [write], status="finished") as page:
+    async with desk.asking(GatedModel(replies, free=True), [write], status="finished") as page:
         shown = await page.locator(".arguments").text_content()
         assert shown == f'{{\n  "text": "{text}"\n}}'
         await expect(page.locator(".call .outcome")).to_have_text("80000 written")
 
 
-async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk) -> None:
     reply = call("write", text="0")
     for n in range(1, 180):
         reply += call("write", text=f"{n}")
-    model = gated([reply, say("More.") + call("write", text="last"), say("Done.")])
+    model = GatedModel([reply, say("More.") + call("write", text="last"), say("Done.")])
     async with desk.asking(model, [write]) as page:
         await expect(page.locator(".call[data-state=done]")).to_have_count(180)
         model.let_all()
@@ -89,10 +79,10 @@ async def test_a_long_trace_has_nodes_for_the_rows_that_are_seen(desk: Desk, gat
         await expect(lanes).to_be_focused()
 
 
-async def test_long_words_and_other_directions_stay_within_their_bounds(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_long_words_and_other_directions_stay_within_their_bounds(desk: Desk) -> None:
     said = f"{ARABIC}\n\n{'Donaudampfschifffahrt' * 40}\n\n\U0001f469\u200d\U0001f467 \U0001f1ef\U0001f1f5"
     replies = [call("write", text="w" * 400), say(said)]
-    async with desk.asking(gated(replies, free=True), [write], text="Q" * 300, status="finished") as page:
+    async with desk.asking(GatedModel(replies, free=True), [write], text="Q" * 300, status="finished") as page:
         await desk.answers(page, said.replace("\n\n", ""))
         for width in (1280, 360):
             await page.set_viewport_size({"width": width, "height": 800})

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import Locator, expect
 
 from rxworker import Worker
 from rxworker.log import Replica, SQLiteLog
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import Locator, expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 
-async def test_a_conversation_is_one_line_with_its_earlier_runs_below(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("First."), say("Second.")], free=True), text="Begin", status="finished") as page:
+async def test_a_conversation_is_one_line_with_its_earlier_runs_below(desk: Desk) -> None:
+    async with desk.asking(
+        GatedModel([say("First."), say("Second.")], free=True), text="Begin", status="finished"
+    ) as page:
         await desk.ask(page, "More")
         await desk.answers(page, "First.", "Second.")
         line = page.locator("#run-list > li")
@@ -77,10 +70,8 @@ async def test_runs_are_found_by_their_texts_and_the_keyboard_alone_opens_them(d
         await desk.close()
 
 
-async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_run_or_all(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say("An old silent pond. A frog.")])
+async def test_numbers_are_estimates_while_a_response_streams_and_belong_to_a_run_or_all(desk: Desk) -> None:
+    model = GatedModel([say("An old silent pond. A frog.")])
     settings = Settings(title="Desk", prices={"gated-1": Prices(input=100.0, output=1000.0)})
     async with desk.asking(model, settings=settings, text="A haiku!") as page:
         model.let(1)
@@ -192,8 +183,8 @@ async def test_a_conversation_is_named_tagged_pinned_and_deleted_from_the_list(d
             await desk.close()
 
 
-async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("A frog jumps.")])
+async def test_the_dialog_states_why_a_conversation_cannot_be_deleted(desk: Desk) -> None:
+    model = GatedModel([say("A frog jumps.")])
     async with desk.asking(model, text="Go", status="running") as page:
         await page.get_by_role("button", name="Actions of Go", exact=True).click()
         await page.locator("#line-menu").get_by_role("button", name="Delete…").click()

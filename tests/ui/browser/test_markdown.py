@@ -5,23 +5,16 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from playwright.async_api import expect
 
 from rxworker.testing import say, think
 from rxworker.ui.web import Settings
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 CUT = """
 async ([seed, rounds]) => {
@@ -57,8 +50,8 @@ async ([seed, rounds]) => {
 """
 
 
-async def test_any_text_in_any_pieces_comes_to_the_same(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hi")], free=True)):
+async def test_any_text_in_any_pieces_comes_to_the_same(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hi")], free=True)):
         page = await desk.open()
         different: list[Any] = await page.evaluate(CUT, [20, 500])
         assert different[:3] == []
@@ -101,9 +94,9 @@ x = "text"  # comment
 """
 
 
-async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_elements_of_markdown_are_shown(desk: Desk) -> None:
     thoughts = think("**Looking**\n\n- at the `sky`")
-    async with desk.asking(gated([thoughts + say(TEXT)], free=True), status="finished") as page:
+    async with desk.asking(GatedModel([thoughts + say(TEXT)], free=True), status="finished") as page:
         await page.wait_for_selector(".hl-str")
         for name in ("strong", "li code"):
             assert await page.locator(f".block.thinking .text {name}").count() == 1, name
@@ -137,10 +130,8 @@ async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedM
         assert len(set(heights)) == 1, "a word of a table is not broken"
 
 
-async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say("```py\ndef f():\n    return 1\n```\nafter", chunk=1)])
+async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(desk: Desk) -> None:
+    model = GatedModel([say("```py\ndef f():\n    return 1\n```\nafter", chunk=1)])
     async with desk.serve(model):
         page = await desk.open()
         await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -162,8 +153,8 @@ async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
         assert await wrap.get_attribute("aria-pressed") == "true"
 
 
-async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
+async def test_what_is_selected_stays_while_the_text_grows(desk: Desk) -> None:
+    model = GatedModel([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
     async with desk.asking(model) as page:
         model.let(33)
         await page.wait_for_selector(".markdown > p:nth-child(3)")
@@ -176,18 +167,18 @@ async def test_what_is_selected_stays_while_the_text_grows(desk: Desk, gated: ty
         assert chosen.split() == ["Second", "one."]
 
 
-async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(desk: Desk) -> None:
     size = 1_200_000
-    async with desk.asking(gated([say("x" * size, chunk=100_000)], free=True), status="finished") as page:
+    async with desk.asking(GatedModel([say("x" * size, chunk=100_000)], free=True), status="finished") as page:
         await page.wait_for_function(
             "(size) => document.querySelector('.block.text .text')?.textContent.length === size", arg=size
         )
 
 
-async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk) -> None:
     """A browser looks at each child of an element in each frame."""
     text = "".join(f"## Part {n}\n\nA text.\n\n- one\n- two\n\n```\ncode\n```\n\n" for n in range(100))
-    async with desk.asking(gated([say(text, chunk=40)], free=True), status="finished") as page:
+    async with desk.asking(GatedModel([say(text, chunk=40)], free=True), status="finished") as page:
         blocks = ".markdown :is(h4, p, ul, figure.code):not(:is(li, figure) *)"
         await expect(page.locator(blocks)).to_have_count(400)
         children = await page.locator(".markdown > *").count()
@@ -195,7 +186,7 @@ async def test_the_blocks_of_a_long_text_are_collected_in_parts(desk: Desk, gate
         assert await page.locator(blocks).nth(399).text_content() != ""
 
 
-async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: Desk) -> None:
     texts = [
         "https://bank.example/?evil.example",
         "evil.example is safe",
@@ -213,7 +204,7 @@ async def test_a_link_shows_its_host_unless_its_text_is_an_address_of_it(desk: D
         "evil.example/c",
     ]
     answer = "\n\n".join(f"[{text}](https://evil.example/a)" for text in texts)
-    async with desk.asking(gated([say(answer)], free=True), status="finished") as page:
+    async with desk.asking(GatedModel([say(answer)], free=True), status="finished") as page:
         await expect(page.locator(".markdown a")).to_have_count(len(texts))
         shown = await page.locator(".markdown a").all_text_contents()
         assert [text.endswith(" (evil.example)") for text in shown] == [True] * 10 + [False] * 4
@@ -235,9 +226,9 @@ $\rule{9999em}{9999em}$
 """
 
 
-async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_formulas_are_drawn_and_do_nothing_else(desk: Desk) -> None:
     """The problems of the browser, which must be none, include what its policy refuses: inline styles and scripts."""
-    model = gated([say(FORMULAS, chunk=7), say("Done: $x$.")])
+    model = GatedModel([say(FORMULAS, chunk=7), say("Done: $x$.")])
     async with desk.asking(model) as page:
         model.let(5)
         # What is drawn later is drawn at once.
@@ -286,13 +277,11 @@ DIAGRAMS = "```mermaid\nA --> B\n```\n\n```mermaid\nbad\n```\n\n```python\nmerma
 REAL = Path(__file__).parents[2] / "integration/page/node_modules/mermaid/dist/mermaid.min.js"
 
 
-async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path
-) -> None:
+async def test_a_diagram_is_drawn_on_request_where_it_can_do_nothing(desk: Desk, tmp_path: Path) -> None:
     library = tmp_path / "mermaid.min.js"
     library.write_text(LIBRARY, encoding="utf-8")
     async with desk.asking(
-        gated([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library), status="finished"
+        GatedModel([say(DIAGRAMS)], free=True), settings=Settings(mermaid=library), status="finished"
     ) as page:
         draw = page.get_by_role("button", name="Draw")
         await expect(draw).to_have_count(2)
@@ -347,7 +336,7 @@ LEAKS = """
 
 
 async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_page_as_it_is(
-    desk: Desk, gated: type[GatedModel], tmp_path: Path
+    desk: Desk, tmp_path: Path
 ) -> None:
     library, reached = tmp_path / "mermaid.min.js", list[str]()
     library.write_text(FLAWED, encoding="utf-8")
@@ -361,7 +350,7 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
     async with TestServer(app, host="127.0.0.1") as thief:
         leaks = LEAKS.replace("URL", str(thief.make_url("")).rstrip("/"))
         text = f"```mermaid\n{leaks}\n```"
-        async with desk.serve(gated([say(text)], free=True), settings=Settings(mermaid=library)) as server:
+        async with desk.serve(GatedModel([say(text)], free=True), settings=Settings(mermaid=library)) as server:
             page = await desk.asked(status="finished")
             await page.get_by_role("button", name="Draw").click()
             for name in ("end", "send", "top", "blank", "self"):  # the last one empties the frame
@@ -373,8 +362,8 @@ async def test_what_a_flawed_mermaid_lets_pass_reaches_no_server_and_leaves_the_
     assert reached == []
 
 
-async def test_without_the_library_a_diagram_stays_code(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say(DIAGRAMS)], free=True)) as server:
+async def test_without_the_library_a_diagram_stays_code(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say(DIAGRAMS)], free=True)) as server:
         page = await desk.asked(status="finished")
         await expect(page.locator("figure.code")).to_have_count(3)
         assert await page.get_by_role("button", name="Draw").count() == 0
@@ -383,7 +372,7 @@ async def test_without_the_library_a_diagram_stays_code(desk: Desk, gated: type[
             assert response.status == 404
 
 
-async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_mermaid_itself_draws_within_that_policy(desk: Desk) -> None:
     """The problems of the browser, which must be none, include what the policy of the frame refuses."""
     if not REAL.exists():
         missing = "mermaid is not installed: npm install --no-package-lock --prefix tests/integration/page"
@@ -394,7 +383,9 @@ async def test_mermaid_itself_draws_within_that_policy(desk: Desk, gated: type[G
         '```mermaid\nflowchart LR\n A[Order] --> B{Paid?}\n click A "javascript:alert(1)"\n```\n\n```mermaid\nflowchart'
         " LR\n A --> --> [\n```"
     )
-    async with desk.asking(gated([say(text)], free=True), settings=Settings(mermaid=REAL), status="finished") as page:
+    async with desk.asking(
+        GatedModel([say(text)], free=True), settings=Settings(mermaid=REAL), status="finished"
+    ) as page:
         draw = page.get_by_role("button", name="Draw")
         await draw.first.click()
         shown = page.frame_locator("iframe.diagram")

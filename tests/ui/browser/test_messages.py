@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import FilePayload, expect
 
 from rxworker import Worker, tool
 from rxworker.log import SQLiteLog
 from rxworker.messages import Document, Image, Text
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import FilePayload, expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -32,8 +23,8 @@ def file(name: str, kind: str, data: bytes) -> FilePayload:
     return {"name": name, "mimeType": kind, "buffer": data}
 
 
-async def test_files_go_with_a_message_and_are_shown_with_it(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("A dot.")], free=True)):
+async def test_files_go_with_a_message_and_are_shown_with_it(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("A dot.")], free=True)):
         page = await desk.open()
         files = [
             file("dot.png", "image/png", PNG),
@@ -58,10 +49,8 @@ async def test_files_go_with_a_message_and_are_shown_with_it(desk: Desk, gated: 
         assert [type(block) for block in content] == [Image, Document, Text]
 
 
-async def test_a_message_with_files_is_answered_again_and_edited_with_those_that_are_left(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.serve(gated([say("One."), say("Two."), say("Three.")], free=True)):
+async def test_a_message_with_files_is_answered_again_and_edited_with_those_that_are_left(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("One."), say("Two."), say("Three.")], free=True)):
         page = await desk.open()
         await page.locator("#attach-input").set_input_files(
             [file("dot.png", "image/png", PNG), file("a.pdf", "application/pdf", b"%PDF-")]
@@ -82,8 +71,8 @@ async def test_a_message_with_files_is_answered_again_and_edited_with_those_that
         assert sent[2] == sent[0][:1]
 
 
-async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hi")])):
+async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hi")])):
         page = await desk.open()
         # Made by the browser: to send it so many bytes takes a second.
         await page.locator("#attach-input").evaluate(
@@ -98,8 +87,8 @@ async def test_a_file_that_is_too_large_is_refused_with_its_name(desk: Desk, gat
         assert await page.locator("#attached").is_hidden()
 
 
-async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("One."), say("Two."), say("Three."), say("Four.")], free=True)
+async def test_a_message_is_edited_and_answered_again(desk: Desk) -> None:
+    model = GatedModel([say("One."), say("Two."), say("Three."), say("Four.")], free=True)
     async with desk.asking(model, text="first") as page:
         await desk.answers(page, "One.")
         await desk.ask(page, "second")
@@ -179,13 +168,13 @@ async def test_branches_of_a_message_are_stepped_through_in_place_also_after_a_r
             await desk.close()
 
 
-async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_on_a_phone_the_actions_of_a_branch_and_a_hint_fit(desk: Desk) -> None:
     @tool(requires_approval=True)
     async def book(place: str) -> str:
         """Book."""
         return f"{place} is booked"
 
-    model = gated([say("One."), say("Two."), call("book", place="Rome")], free=True)
+    model = GatedModel([say("One."), say("Two."), call("book", place="Rome")], free=True)
     async with desk.serve(model, [book]):
         page = await desk.open(width=360)
         await desk.ask(page, "first")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
+from playwright.async_api import Browser
 
 from rxworker import Worker
 from rxworker.testing import ScriptedModel, say
 from rxworker.ui.web import Settings, WebServer
-
-if TYPE_CHECKING:
-    from conftest import Site
-    from playwright.async_api import Browser
+from tests.ui.browser.conftest import Site
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 TOKEN = "a-very-secret-token-0123456789"

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
+from playwright.async_api import expect
 
 from rxworker import tool
 from rxworker.testing import ScriptedModel, call, fail, say, think
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel, Proxy
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel, Proxy
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 ATTACK = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> & done"
 
 
-async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([think("Hm.") + say(LONG)])
+async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk) -> None:
+    model = GatedModel([think("Hm.") + say(LONG)])
     async with desk.asking(model) as page:
         model.let(3)
         await desk.answers(page, LONG[:12])
@@ -39,8 +29,8 @@ async def test_text_appears_as_it_is_written_and_whole_after_a_reload(desk: Desk
         await expect(page).to_have_title("Go · Desk")
 
 
-async def test_three_tabs_show_the_same(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_three_tabs_show_the_same(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.serve(model):
         first = await desk.open()
         await desk.ask(first)
@@ -58,9 +48,9 @@ async def test_three_tabs_show_the_same(desk: Desk, gated: type[GatedModel]) -> 
 
 
 async def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(
-    desk: Desk, gated: type[GatedModel], make_proxy: type[Proxy]
+    desk: Desk, make_proxy: type[Proxy]
 ) -> None:
-    model = gated([say(LONG)])
+    model = GatedModel([say(LONG)])
     async with desk.serve(model), make_proxy(desk).open() as proxy:
         page = await desk.open(url=proxy.url)
         await desk.ask(page)
@@ -81,10 +71,8 @@ async def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothin
     desk.problems.clear()  # the browser tells of each lost connection
 
 
-async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_works_on(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    first, second = gated([say(LONG)]), gated([say("New words.")], free=True)
+async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_works_on(desk: Desk) -> None:
+    first, second = GatedModel([say(LONG)]), GatedModel([say("New words.")], free=True)
     async with desk.asking(first, closes=False) as page:
         first.let(2)
         await desk.answers(page, LONG[:8])
@@ -112,14 +100,14 @@ async def test_after_a_restart_of_the_server_the_page_shows_what_is_gone_and_wor
     desk.problems.clear()  # the browser tells of the lost connection
 
 
-async def test_text_of_users_and_models_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_text_of_users_and_models_stays_text(desk: Desk) -> None:
     @tool
     async def look(where: str) -> str:
         """Look."""
         return f"{ATTACK} {where}"
 
     replies = [think(ATTACK) + say(ATTACK) + call("look", where=ATTACK), say("Done")]
-    async with desk.serve(gated(replies, free=True), [look]):
+    async with desk.serve(GatedModel(replies, free=True), [look]):
         page = await desk.open()
         await desk.ask(page, ATTACK)
         await desk.status(page, "finished")
@@ -130,7 +118,7 @@ async def test_text_of_users_and_models_stays_text(desk: Desk, gated: type[Gated
         assert "owned" not in (await page.title()).replace(ATTACK, "")
 
 
-async def test_retracted_text_is_struck_through(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_retracted_text_is_struck_through(desk: Desk) -> None:
     half = say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
     async with desk.asking(ScriptedModel([half, say("This goes well.")]), status="finished") as page:
         await desk.answers(page, "This goes well.")
@@ -141,9 +129,9 @@ async def test_retracted_text_is_struck_through(desk: Desk, gated: type[GatedMod
         await expect(page.locator("#notes")).to_contain_text("Overloaded")
 
 
-async def test_a_long_answer_is_followed_to_its_end(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_long_answer_is_followed_to_its_end(desk: Desk) -> None:
     text = ("Lorem ipsum dolor sit amet, consectetur adipiscing elit. " * 3 + "\n\n") * 2_000
-    async with desk.asking(gated([say(text, chunk=200)], free=True), status="finished") as page:
+    async with desk.asking(GatedModel([say(text, chunk=200)], free=True), status="finished") as page:
         [run] = desk.runs
         await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
         desk.check(page, run)
@@ -154,8 +142,8 @@ async def test_a_long_answer_is_followed_to_its_end(desk: Desk, gated: type[Gate
         await expect(page.locator("#latest")).to_be_hidden()
 
 
-async def test_a_conversation_goes_on_with_the_next_run(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say("First."), say("Second.")], free=True)) as page:
+async def test_a_conversation_goes_on_with_the_next_run(desk: Desk) -> None:
+    async with desk.asking(GatedModel([say("First."), say("Second.")], free=True)) as page:
         await desk.answers(page, "First.")
         await desk.status(page, "finished")
         await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
@@ -171,8 +159,8 @@ async def test_a_conversation_goes_on_with_the_next_run(desk: Desk, gated: type[
         await desk.answers(page, "First.", "Second.")
 
 
-async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.serve(gated([say("Hello")], free=True)):
+async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk) -> None:
+    async with desk.serve(GatedModel([say("Hello")], free=True)):
         page = await desk.open("#run-of-yesterday")
         await expect(page.locator("#welcome-title")).to_have_text("This run is gone")
         for hidden in ("#run-head", "#side", "#banner"):
@@ -182,10 +170,8 @@ async def test_a_run_that_is_unknown_is_shown_as_gone(desk: Desk, gated: type[Ga
         await expect(page.locator("#welcome")).to_be_hidden()
 
 
-async def test_watchers_are_shown_with_how_far_behind_they_are_also_when_the_run_has_ended(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say(LONG)])
+async def test_watchers_are_shown_with_how_far_behind_they_are_also_when_the_run_has_ended(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])

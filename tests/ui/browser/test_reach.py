@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import expect
 
 from rxworker import Worker, before_tool_call, tool, worker_tool
 from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, fail, say
 from rxworker.ui.web import Settings
+from tests.ui.browser.conftest import Desk, GatedModel
 from tests.whole import one_of
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 WHY = "Looking is not allowed here."
@@ -52,9 +44,9 @@ def nothing_deleted() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), one_of([(667, 320), (740, 360), (360, 560), (320, 480)]))
-async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedModel], width: int, height: int) -> None:
+async def test_a_decision_is_in_view_on_a_phone(desk: Desk, width: int, height: int) -> None:
     asked = call("delete", path="/a/rather/long/path" * 8, reason="because " * 40, depth=3)
-    async with desk.serve(gated([say(LONG * 4) + asked, say("Gone.")], free=True), [delete]):
+    async with desk.serve(GatedModel([say(LONG * 4) + asked, say("Gone.")], free=True), [delete]):
         page = await desk.open(width=width)
         await page.set_viewport_size({"width": width, "height": height})
         await desk.ask(page, "A question that is rather long for the phone on which it is asked")
@@ -67,9 +59,9 @@ async def test_a_decision_is_in_view_on_a_phone(desk: Desk, gated: type[GatedMod
         await desk.press(page, "Approve", status="finished")
 
 
-async def test_a_decision_is_near_for_the_keyboard_and_its_skip_link(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_decision_is_near_for_the_keyboard_and_its_skip_link(desk: Desk) -> None:
     replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete]):
+    async with desk.serve(GatedModel(replies, free=True), [delete]):
         page = await desk.open()
         keys, skip = page.keyboard, page.locator(".skip")
         await expect(skip).to_have_text("Skip to the message box")
@@ -102,9 +94,9 @@ async def test_a_decision_is_near_for_the_keyboard_and_its_skip_link(desk: Desk,
         await expect(skip).to_have_attribute("href", "#composer-input")
 
 
-async def test_a_refusal_is_shown_once(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_refusal_is_shown_once(desk: Desk) -> None:
     replies = [call("look", where="there"), say("So be it.")]
-    async with desk.asking(gated(replies, free=True), [look], hooks=[guard], status="finished") as page:
+    async with desk.asking(GatedModel(replies, free=True), [look], hooks=[guard], status="finished") as page:
         await expect(page.locator(".call .outcome")).to_have_text(WHY)
         await expect(page.locator(".call .verdicts li")).to_have_text("Skip by guard")
         await expect(page.locator("#notes li")).to_contain_text("Skip · look")
@@ -149,10 +141,10 @@ async def test_a_failure_of_the_provider_reads_failed_and_is_reported_once(desk:
         await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
 
 
-async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_numbers_have_their_unit_and_words_of_help(desk: Desk) -> None:
     prices = {"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
     settings = Settings(title="Desk", prices=prices)
-    model = gated([say(LONG)])
+    model = GatedModel([say(LONG)])
     async with desk.asking(model, settings=settings) as page:
         model.let(1)
         await expect(page.locator(".watcher-how")).to_have_text("merges")
@@ -167,8 +159,8 @@ async def test_numbers_have_their_unit_and_words_of_help(desk: Desk, gated: type
 HELP = "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."
 
 
-async def test_a_page_without_a_run_leads_to_the_newest(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated(lambda _: say("Hello."), free=True)
+async def test_a_page_without_a_run_leads_to_the_newest(desk: Desk) -> None:
+    model = GatedModel(lambda _: say("Hello."), free=True)
     async with desk.serve(model) as server:
         empty = await desk.open(width=360)
         await expect(empty.locator("#welcome-look")).to_be_hidden()

@@ -15,17 +15,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
-from playwright.async_api import expect
+from playwright.async_api import Browser, Page, expect
 
 from rxworker.testing import call, say
-
-if TYPE_CHECKING:
-    from conftest import GatedModel
-    from playwright.async_api import Browser, Page
+from tests.ui.browser.conftest import GatedModel
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "react"
@@ -77,10 +74,10 @@ async def ask(page: Page, text: str) -> None:
     await page.get_by_role("button", name="Send", exact=True).click()
 
 
-async def test_a_page_with_use_chat(example: ModuleType, browser: Browser, gated: type[GatedModel]) -> None:
+async def test_a_page_with_use_chat(example: ModuleType, browser: Browser) -> None:
     plan = call("add_step", title="Write") + call("paint", color="teal")
     mail = call("send_mail", to="Ada")
-    model = gated([plan, say("It is done. Or is it?"), mail, say("Sent."), say("On and on and on.")])
+    model = GatedModel([plan, say("It is done. Or is it?"), mail, say("Sent."), say("On and on and on.")])
     async with page_of(example, browser, model, "chat.html") as page:
         # The worker's tool and that of the page, of one response; the text arrives in pieces.
         await ask(page, "Plan it")
@@ -115,12 +112,10 @@ async def test_a_page_with_use_chat(example: ModuleType, browser: Browser, gated
         await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
 
 
-async def test_a_page_with_assistant_ui_over_ag_ui(
-    example: ModuleType, browser: Browser, gated: type[GatedModel]
-) -> None:
+async def test_a_page_with_assistant_ui_over_ag_ui(example: ModuleType, browser: Browser) -> None:
     plan = call("add_step", title="Write") + call("throw_confetti", color="teal")
     again = call("add_step", title="Test") + call("send_mail", to="Ada")
-    model = gated([plan, say("It is done."), again, say("Sent."), say("On and on and on.")], free=True)
+    model = GatedModel([plan, say("It is done."), again, say("Sent."), say("On and on and on.")], free=True)
     async with page_of(example, browser, model, "agui.html") as page:
         await ask(page, "Plan it")
         await expect(page.locator("#steps li")).to_have_text(["Write"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -14,9 +13,7 @@ import rxworker.ui.web
 from rxworker import tool
 from rxworker.testing import call, say, think
 from rxworker.ui.clean import clean
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
+from tests.ui.browser.conftest import Desk, GatedModel
 
 STATIC = Path(rxworker.ui.web.__file__).parent / "static"
 NODE = shutil.which("node")
@@ -50,12 +47,12 @@ async def look(where: str) -> str:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_no_text_of_a_model_or_a_tool_hides_or_turns_anything(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_no_text_of_a_model_or_a_tool_hides_or_turns_anything(desk: Desk) -> None:
     pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     from playwright.async_api import expect
 
     replies = [think(EVIL) + say(EVIL) + call("look", where=EVIL), say("Done.")]
-    async with desk.serve(gated(replies, free=True), [look]):
+    async with desk.serve(GatedModel(replies, free=True), [look]):
         page = await desk.open()
         await desk.ask(page, f"Look at {EVIL}")
         await desk.status(page, "finished")

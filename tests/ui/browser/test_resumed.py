@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import Page, expect
 
 from rxworker import tool
 from rxworker.messages import Prices
 from rxworker.testing import call, say, think
 from rxworker.ui.web import Settings
 from rxworker.views.amounts import money
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 PRICED = Settings(title="Desk", prices={"gated-1": Prices(input=3.0, output=15.0)})
 
@@ -38,10 +28,10 @@ async def lanes(page: Page, *names: str) -> None:
 
 
 async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it_and_lead_to_their_places(
-    desk: Desk, gated: type[GatedModel]
+    desk: Desk,
 ) -> None:
     replies = [think("Hm.") + say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
-    async with desk.asking(gated(replies, free=True), [delete]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
         await lanes(page, "thinking", "answer", "delete")
         await expect(page.locator("#lanes .lane-text").last).to_contain_text("waiting for you")
         await desk.press(page, "Approve", status="finished")
@@ -64,9 +54,9 @@ async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it_
             await expect(page.locator(".item.found")).to_contain_text(text)
 
 
-async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), call("delete", path="b.txt"), say("Gone.")]
-    async with desk.serve(gated(replies, free=True), [delete], settings=PRICED) as server:
+    async with desk.serve(GatedModel(replies, free=True), [delete], settings=PRICED) as server:
         page = await desk.asked()
         for n in (1, 2):
             await expect(page.locator(".call[data-state=paused]")).to_have_count(1)
@@ -87,10 +77,10 @@ async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[Gate
         await expect(page.locator("#run-facts")).to_contain_text(f"cost {money(cost)}")
 
 
-async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_an_earlier_part_that_is_not_kept_any_more_is_reported(desk: Desk) -> None:
     replies = [call("delete", path="a.txt"), say("Gone.")]
     settings = Settings(title="Desk", max_kept=1)
-    async with desk.asking(gated(replies, free=True), [delete], settings=settings) as page:
+    async with desk.asking(GatedModel(replies, free=True), [delete], settings=settings) as page:
         await desk.press(page, "Approve", status="finished")
         other = await desk.open(f"#{desk.runs[1].id}")
         await lanes(other, "delete", "answer")

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import Page, expect
 
 from rxworker import tool
 from rxworker.messages import Prices
 from rxworker.testing import call, say
 from rxworker.ui.web import Settings
 from rxworker.ui.web.boards.links import PREFIX
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 TOKEN = "a-very-secret-token-0123456789"
 LOCKED = Settings(title="Desk", token=TOKEN, prices={"gated-1": Prices(input=3.0, output=15.0, currency="EUR")})
@@ -49,8 +39,8 @@ async def share_run(page: Page) -> str:
     return await make_link(page)
 
 
-async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("Now it goes on.", chunk=3)])
+async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: Desk) -> None:
+    model = GatedModel([say("Now it goes on.", chunk=3)])
     async with desk.serve(model, settings=LOCKED):
         page = await desk.open(f"?token={TOKEN}")
         await desk.ask(page)
@@ -85,8 +75,8 @@ async def test_a_link_shows_a_run_as_it_goes_on_and_nothing_can_be_done(desk: De
         await desk.close()
 
 
-async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("Now never.", chunk=3)])
+async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: Desk) -> None:
+    model = GatedModel([say("Now never.", chunk=3)])
     async with desk.asking(model) as page:
         model.let(1)
         address = await share_run(page)
@@ -111,8 +101,8 @@ async def test_a_link_that_is_revoked_ends_before_the_eyes_of_its_visitor(desk: 
         await desk.close()
 
 
-async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([call("look", where="here")], free=True), [look], status="paused") as page:
+async def test_a_link_to_a_dashboard_shows_that_one_alone(desk: Desk) -> None:
+    async with desk.asking(GatedModel([call("look", where="here")], free=True), [look], status="paused") as page:
         await desk.view(page, "#board-panel")
         await page.locator("#board-choice").select_option("runs")
         await page.locator("#board-scope button", has_text="Its conversation").click()

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import expect
 
 from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.events import Record
 from rxworker.hooks import ToolCallContext
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import Settings, make_app
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel, Site
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel, Site
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 TOKEN = "a-very-secret-token"
@@ -44,8 +35,8 @@ def stumble(_record: Record) -> None:
     raise RuntimeError("stumbled")
 
 
-async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated(lambda _: call("look", where="again"), free=True)
+async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk) -> None:
+    model = GatedModel(lambda _: call("look", where="again"), free=True)
     async with desk.asking(model, [look], limits=Limits(max_turns=2), status="stopped") as page:
         note = page.locator("#conversation .note")
         await expect(note).to_have_count(1)
@@ -53,17 +44,17 @@ async def test_a_limit_is_reported_once_with_what_to_do(desk: Desk, gated: type[
         await expect(note).to_contain_text("raise the limit")
 
 
-async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_messages_of_hooks_are_shown_by_their_level(desk: Desk) -> None:
     replies = [call("look"), say("Nothing.")]
-    async with desk.asking(gated(replies, free=True), [look], hooks=[chatty], status="finished") as page:
+    async with desk.asking(GatedModel(replies, free=True), [look], hooks=[chatty], status="finished") as page:
         told = ["chattyI have seen it.", "chattyHalf of the budget is used."]
         await expect(page.locator("#conversation .note.info")).to_have_text(told)
         await expect(page.locator("#notes li")).to_have_count(3)
         await expect(page.locator("#notes .quiet .note-data")).to_have_text('{\n  "depth": 3\n}')
 
 
-async def test_a_watcher_that_was_detached_is_reported(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_a_watcher_that_was_detached_is_reported(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.asking(model) as page:
         model.let(1)
         await desk.answers(page, LONG[:4])
@@ -95,8 +86,8 @@ async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:
         await desk.same(page, desk.runs[0])
 
 
-async def test_two_tabs_look_at_different_runs(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say("First. Words."), say("Second. Words.")])
+async def test_two_tabs_look_at_different_runs(desk: Desk) -> None:
+    model = GatedModel([say("First. Words."), say("Second. Words.")])
     async with desk.serve(model):
         first, second = await desk.open(), await desk.open()
         await desk.ask(first, "One")
@@ -113,10 +104,8 @@ async def test_two_tabs_look_at_different_runs(desk: Desk, gated: type[GatedMode
         assert desk.records_of(first, desk.runs[1]) == []
 
 
-async def test_the_page_works_with_a_token_below_another_address(
-    desk: Desk, gated: type[GatedModel], make_site: Site
-) -> None:
-    model = gated([think("Hm.") + say("Hello."), say("Again.")], free=True)
+async def test_the_page_works_with_a_token_below_another_address(desk: Desk, make_site: Site) -> None:
+    model = GatedModel([think("Hm.") + say("Hello."), say("Again.")], free=True)
     app = make_app(desk.maker(model), settings=Settings(title="Desk", token=TOKEN))
     async with make_site("/desk/", app) as url:
         page = await desk.open(url=f"{url}desk/?token={TOKEN}")
@@ -129,10 +118,8 @@ async def test_the_page_works_with_a_token_below_another_address(
         await desk.close()
 
 
-async def test_a_server_that_wants_another_token_is_not_taken_for_a_lost_connection(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    model = gated([say("Hello.")], free=True)
+async def test_a_server_that_wants_another_token_is_not_taken_for_a_lost_connection(desk: Desk) -> None:
+    model = GatedModel([say("Hello.")], free=True)
     settings = Settings(title="Desk", token=TOKEN)
     async with desk.serve(model, settings=settings, closes=False):
         page = await desk.open(f"?token={TOKEN}")
@@ -142,8 +129,8 @@ async def test_a_server_that_wants_another_token_is_not_taken_for_a_lost_connect
     desk.problems.clear()  # the browser tells of what was refused
 
 
-async def test_a_long_list_of_runs_is_shown_in_parts(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated(lambda _: say("Hello."), free=True)
+async def test_a_long_list_of_runs_is_shown_in_parts(desk: Desk) -> None:
+    model = GatedModel(lambda _: say("Hello."), free=True)
     settings = Settings(title="Desk", max_kept=200, max_runs=200)
     async with desk.serve(model, settings=settings) as server:
         for n in range(120):

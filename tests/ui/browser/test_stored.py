@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pytest
+from playwright.async_api import expect
 
 from rxworker import Worker, tool
 from rxworker.log import Replica, SQLiteLog
@@ -18,15 +17,7 @@ from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say
 from rxworker.ui.web import WebServer
 from rxworker.ui.web.runs.workers import MakeServedWorker
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 Makers = Mapping[str, MakeServedWorker]
 
@@ -38,9 +29,9 @@ async def serve(file: Path, makers: Makers, *, port: int = 0) -> AsyncGenerator[
         yield server
 
 
-async def test_the_page_outlives_its_server(desk: Desk, gated: type[GatedModel], tmp_path: Path) -> None:
+async def test_the_page_outlives_its_server(desk: Desk, tmp_path: Path) -> None:
     file = tmp_path / "runs.db"
-    model = gated([say("One. Two. Three.")] * 2)
+    model = GatedModel([say("One. Two. Three.")] * 2)
     clerk: Makers = {"clerk": desk.maker(model, name="clerk")}
     async with serve(file, clerk) as server:
         desk.url = server.url

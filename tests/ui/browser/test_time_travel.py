@@ -5,52 +5,26 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import shutil
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
 import pytest
+from playwright.async_api import Page, Route, expect
 
-import rxworker.ui.web
 from rxworker import Run, tool
 from rxworker.cli import demo_script
 from rxworker.cli.demo_script import QUESTION, demo_worker
 from rxworker.events import Record
 from rxworker.hub import Reliable
-from rxworker.protocols import encode_record
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.web import WebServer
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-    from playwright.async_api import Page, Route
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
+from tests.ui.browser.test_fold import NODE, page_tells
 
 LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
 MOVE = "(n, part) => { n.value = n.max * part; n.dispatchEvent(new Event('input', { bubbles: true })); }"
 SLIDER = "#time-slider"
-STATIC = Path(rxworker.ui.web.__file__).parent / "static"
-NODE = shutil.which("node")
-
-
-def page_fold(records: Sequence[Record]) -> dict[str, Any]:
-    """What the functions of the page make of these records."""
-    assert NODE is not None
-    asked = {"static": str(STATIC), "runs": [[msgspec.Raw(encode_record(record)) for record in records]]}
-    cli = Path(__file__).parent / "fold_cli.mjs"
-    done = subprocess.run(
-        [NODE, str(cli)], input=msgspec.json.encode(asked), capture_output=True, timeout=50, check=True
-    )
-    return msgspec.json.decode(done.stdout)[0]
 
 
 async def move(page: Page, part: float) -> int:
@@ -82,7 +56,7 @@ async def answers(page: Page) -> list[str]:
 
 async def agree(page: Page, records: Sequence[Record]) -> None:
     """The page shows what these records fold to, and nothing else."""
-    folded = page_fold(records)
+    [folded] = page_tells([records])
     assert await seq(page) == folded["seq"]
     kinds = {"text", "thinking"}
     texts = [one["text"].rstrip() for one in folded["items"] if one["kind"] in kinds]
@@ -141,8 +115,8 @@ async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: De
         await desk.answers(later, LONG, "Nothing is there.")
 
 
-async def test_the_arrows_go_from_record_to_record(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_the_arrows_go_from_record_to_record(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
         await desk.ask(page)
@@ -171,8 +145,8 @@ async def test_the_arrows_go_from_record_to_record(desk: Desk, gated: type[Gated
         await desk.status(page, "finished")
 
 
-async def test_a_run_goes_on_behind_its_past(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG)])
+async def test_a_run_goes_on_behind_its_past(desk: Desk) -> None:
+    model = GatedModel([say(LONG)])
     async with desk.serve(model):
         page = await desk.open()
         await desk.ask(page)
@@ -202,9 +176,9 @@ def slow_records(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("rxworker.worker.session_base.time", clock)
 
 
-async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_played_to_its_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 0.2)
-    async with desk.serve(gated([say(LONG)], free=True)):
+    async with desk.serve(GatedModel([say(LONG)], free=True)):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -227,9 +201,9 @@ async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel], m
         await desk.answers(page, LONG)
 
 
-async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_playing_stops_where_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     slow_records(monkeypatch, 100.0)
-    async with desk.serve(gated([say(LONG)], free=True)):
+    async with desk.serve(GatedModel([say(LONG)], free=True)):
         page = await desk.open()
         await desk.ask(page)
         await desk.status(page, "finished")
@@ -282,8 +256,8 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(
         await desk.close()
 
 
-async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([say(LONG), say("Other.")], free=True)
+async def test_a_run_is_forked_where_the_server_can(desk: Desk) -> None:
+    model = GatedModel([say(LONG), say("Other.")], free=True)
     asked: list[tuple[str, Any]] = []
     async with desk.serve(model) as server:
         page = await desk.open()
@@ -325,8 +299,8 @@ async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[Gate
     desk.problems.clear()  # the browser reports the refusal
 
 
-async def test_the_bar_fits_and_can_be_touched(desk: Desk, gated: type[GatedModel]) -> None:
-    async with desk.asking(gated([say(LONG)], free=True), status="finished") as page:
+async def test_the_bar_fits_and_can_be_touched(desk: Desk) -> None:
+    async with desk.asking(GatedModel([say(LONG)], free=True), status="finished") as page:
         await page.evaluate("document.querySelector('#time-fork').hidden = false")
         for width in (1280, 360):
             await page.set_viewport_size({"width": width, "height": 800})

@@ -5,21 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.async_api import expect
 
 from rxworker import tool
 from rxworker.testing import call, fail, say
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+from tests.ui.browser.conftest import Desk, GatedModel
 
 
 @tool
@@ -35,9 +27,9 @@ async def wait() -> str:
     return "waited"
 
 
-async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: Desk) -> None:
     half = say("Half") + fail("overloaded", retryable=True)
-    model = gated([half, say("Let me look.") + call("look", place="here"), say("Done.")], free=True)
+    model = GatedModel([half, say("Let me look.") + call("look", place="here"), say("Done.")], free=True)
     async with desk.asking(model, [look], status="finished") as page:
         rows = page.locator("#lanes .row .lane-name")
         await expect(rows).to_have_text(
@@ -49,8 +41,8 @@ async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(desk: De
         await expect(page.locator("#lanes .attempt .lane-text").last).to_contain_text("first after")
 
 
-async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Desk, gated: type[GatedModel]) -> None:
-    model = gated([call("look", place="<i>here</i>"), say("Done.")], free=True)
+async def test_a_row_is_inspected_with_its_arguments_result_and_events(desk: Desk) -> None:
+    model = GatedModel([call("look", place="<i>here</i>"), say("Done.")], free=True)
     async with desk.asking(model, [look], status="finished") as page:
         await page.locator("#lanes .lane-label", has_text="look").click()
         inspector = page.locator("#inspector")
@@ -95,10 +87,8 @@ TEXTS = """() => [...document.querySelectorAll(".axis-marks span")].filter(
 """Where the texts of the axis begin and end."""
 
 
-async def test_the_axis_is_zoomed_moved_and_fitted_and_its_texts_do_not_overlap(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
-    async with desk.asking(gated([say("Hi")], free=True), status="finished") as page:
+async def test_the_axis_is_zoomed_moved_and_fitted_and_its_texts_do_not_overlap(desk: Desk) -> None:
+    async with desk.asking(GatedModel([say("Hi")], free=True), status="finished") as page:
         shown = (
             "() => { const { style } = document.querySelector('#lanes'); return "
             "[Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
@@ -125,7 +115,7 @@ async def test_the_axis_is_zoomed_moved_and_fitted_and_its_texts_do_not_overlap(
             assert all(before[1] < after[0] for before, after in pairwise(texts))
 
 
-async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: Desk) -> None:
     apart = """() => {
       const slider = document.querySelector("#time-slider"), lanes = document.querySelector("#lanes");
       const { left, width } = lanes.querySelector(".track").getBoundingClientRect();
@@ -138,7 +128,7 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: De
         "(n, part) => { n.value = Number(n.min) + (n.max - n.min) * part; n.dispatchEvent(new Event('input', { bubbles:"
         " true })); }"
     )
-    async with desk.asking(gated([call("wait"), say("Done.")], free=True), [wait], status="finished") as page:
+    async with desk.asking(GatedModel([call("wait"), say("Done.")], free=True), [wait], status="finished") as page:
         slider, span = page.locator("#time-slider"), page.locator("#lanes")
         await slider.evaluate(move, 0.5)
         await expect(span).to_have_attribute("data-past", "true")
@@ -155,9 +145,9 @@ async def test_the_thumb_of_the_slider_is_where_its_time_is_on_the_axis(desk: De
         await expect(span).to_have_attribute("data-past", "false")
 
 
-async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Desk) -> None:
     calls = call("look", place="Lisbon") + call("look", place="Kyoto", days=2)
-    model = gated([calls, say("Done."), call("book")], free=True)
+    model = GatedModel([calls, say("Done."), call("book")], free=True)
 
     @tool(requires_approval=True)
     async def book() -> str:
@@ -213,7 +203,7 @@ async def test_the_trace_has_the_full_width_its_arguments_and_a_search(desk: Des
         await expect(page.get_by_role("button", name="Full width")).to_have_count(0)
 
 
-async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk) -> None:
     names = ["Lisbon", "Kyoto", "Quito"]
     reply = call("look", place="Lisbon")
     for n in range(1, 60):
@@ -223,7 +213,7 @@ async def test_a_long_trace_is_searched_and_has_an_overview(desk: Desk, gated: t
         "Number(style.getPropertyValue('--span'))]; }"
     )
     async with desk.asking(
-        gated([reply + call("wait"), say("Done.")], free=True), [look, wait], status="finished"
+        GatedModel([reply + call("wait"), say("Done.")], free=True), [look, wait], status="finished"
     ) as page:
         lanes, here = page.locator("#lanes"), page.locator("#lanes [data-found=here]")
         strip = page.get_by_role("slider", name="What the timeline shows")

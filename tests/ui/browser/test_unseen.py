@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 import pytest
+from playwright.async_api import expect
 
 from rxworker import before_tool_call, tool
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import Call, Reply, call, say
 from rxworker.tools import ToolContext
-
-if TYPE_CHECKING:
-    from conftest import Desk, GatedModel
-
-pytest.importorskip("playwright.async_api", reason="playwright is not installed")
-
-from playwright.async_api import expect
+from tests.ui.browser.conftest import Desk, GatedModel
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 deleted: list[str] = []
@@ -38,11 +31,9 @@ def no_calls_yet() -> None:
     deleted.clear()
 
 
-async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_was(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_was(desk: Desk) -> None:
     replies = [call("delete", path=EVIL), say("Gone.")]
-    async with desk.asking(gated(replies, free=True), [delete]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [delete]) as page:
         await expect(page.get_by_label("path")).to_have_value(f'"{SHOWN}"')
         await desk.press(page, "JSON")
         field = page.get_by_label("With these arguments")
@@ -70,11 +61,9 @@ def ask(context: ToolCallContext) -> Pause:
     return Pause("Run it?")
 
 
-async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_changed(
-    desk: Desk, gated: type[GatedModel]
-) -> None:
+async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_changed(desk: Desk) -> None:
     replies = [Reply(tool_calls=(Call("shell", EVIL),)), say("Gone.")]
-    async with desk.asking(gated(replies, free=True), [Shell()], hooks=[ask]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [Shell()], hooks=[ask]) as page:
         field = page.get_by_label("With this text, written as JSON")
         await expect(field).to_have_value(f'"{SHOWN}"')
         await field.fill('{"rm": 1}')
@@ -85,9 +74,9 @@ async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_change
         assert deleted == [EVIL + "!"]
 
 
-async def test_free_text_is_changed_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+async def test_free_text_is_changed_as_it_is(desk: Desk) -> None:
     replies = [Reply(tool_calls=(Call("shell", "rm -r a"),)), say("Gone.")]
-    async with desk.asking(gated(replies, free=True), [Shell()], hooks=[ask]) as page:
+    async with desk.asking(GatedModel(replies, free=True), [Shell()], hooks=[ask]) as page:
         await page.get_by_label("With this text").fill("rm -r b")
         await desk.press(page, "Approve with changes", status="finished")
         assert deleted == ["rm -r b"]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
 
 import pytest
 import reactivex
@@ -34,7 +31,7 @@ from rxworker.ui.terminal.lanes import Lanes
 from rxworker.ui.terminal.transcript import Transcript
 from tests.whole import one_of
 
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+from .conftest import Open
 
 
 @tool

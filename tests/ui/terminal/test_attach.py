@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,7 +15,8 @@ from rxworker.providers import Ollama
 from rxworker.testing import ReplayServer, ScriptedModel, say, stall
 from rxworker.ui.terminal.attach import MAX, attach, complete_path
 
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+from .conftest import Open
+
 PNG = b"\x89PNG\r\n\x1a\n\0"
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, panel
@@ -34,7 +33,7 @@ from rxworker.ui.terminal.session import list_sessions, title_of_session
 from rxworker.ui.terminal.trace import Bar, trace_rows
 from rxworker.views import RunView
 
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+from .conftest import Open
 
 
 async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> None:

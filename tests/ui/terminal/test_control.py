@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +21,7 @@ from rxworker.tools.reports import FileEdit, Plan, PlanStep
 from rxworker.ui.terminal.dialogs import ApprovalScreen
 from tests.whole import one_of
 
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+from .conftest import Open
 
 
 @before_tool_call(matcher="delete")
@@ -109,7 +107,7 @@ async def test_a_key_in_one_packet_with_tab_goes_to_the_next_field(open_app: Ope
         for key, character in (("tab", None), ("x", "x"), ("shift+tab", None), ("y", "y")):
             person.app.post_message(Key(key, character))
         await person.press("ctrl+s", sees="Done.")
-        results = person.app.conversation.session.worker.model.requests[-1].conversation.last
+        results = model.requests[-1].conversation.messages[-1]
     assert results.tool_results[0].text == "Lisbony, doublex"
 
 
@@ -312,6 +310,7 @@ async def test_a_message_just_as_a_run_ends_begins_the_next(open_app: Open) -> N
     async with open_app(worker) as person:
         session = person.app.session
         person.app.conversation.begin("first")
+        assert session.active is not None
         await session.active
         session.send(Message.user("second"), "second")  # it has ended, and the screen does not know yet
         await person.sees("Two.")

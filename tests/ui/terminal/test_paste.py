@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from typing import Any
 
 from textual.events import Paste
 
@@ -12,7 +10,8 @@ from rxworker import Worker
 from rxworker.testing import ScriptedModel, say, stall
 from rxworker.ui.terminal.bars import Composer
 
-Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+from .conftest import Open
+
 LONG = "\n".join(f"line {number} of @many" for number in range(42))
 FOLDED = "[pasted 42 lines]"
 

@@ -29,6 +29,20 @@ from tests.whole import IS_WHOLE
 Body: TypeAlias = dict[str, Any]
 ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]
 TOKEN = "a-very-secret-token-0123456789"
+BODIES: dict[str, Any] = {
+    "/api/runs": {"input": "x", "conversation": "CONVERSATION"},
+    "/api/runs/{id}/send": {"message": "x"},
+    "/api/runs/{id}/resume": {"decisions": {"call_1_1": {"type": "approve"}}},
+    "/api/runs/{id}/fork": {"seq": 1},
+    "/api/conversations/{id}/disallow": {"hook": "pay", "tool": "pay"},
+    "/api/conversations/{id}/mark": {"title": "noted"},
+    "/api/links": {"run": "RUN"},
+    "/api/chat": {"id": "CONVERSATION", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
+    "/ag-ui": {"threadId": "CONVERSATION", "runId": "r", "messages": [{"role": "user", "content": "x"}]},
+    "/v1/responses": {"model": "worker", "input": "x", "previous_response_id": "RUN"},
+    "/v1/chat/completions": {"model": "worker", "messages": [{"role": "user", "content": "x"}]},
+}
+"""Bodies that their routes understand; the others take an empty one."""
 
 
 @before_tool_call(name="permit", matcher="delete")
@@ -210,8 +224,8 @@ SERVERS = ["", "log", "asgi"]
 """The web server of aiohttp without a log and with one, and the ASGI application in uvicorn."""
 
 
-EACH = ("test_api.py", "test_guard.py", "test_one_watched_thing.py", "test_sockets.py")
-"""What requests do, what they may, and how runs are followed: for each server also in the suite."""
+EACH = ("agents", "api", "guard", "marks", "messages", "one_watched_thing", "search", "sockets")
+"""Tests in which servers with a log and without differ, or that say what a request may do: of each in the suite."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -221,7 +235,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         left_out = {"log"} & {"log" if "unlogged" in marks else ""}
         left_out |= {"asgi"} & {"asgi" if "aiohttp" in marks else ""}
         kinds = [kind for kind in SERVERS if kind not in left_out]
-        is_each = IS_WHOLE or metafunc.definition.path.name in EACH
+        is_each = IS_WHOLE or metafunc.definition.path.stem.removeprefix("test_") in EACH
         some = [kind for kind in kinds if kind] or kinds
         one = some[crc32(metafunc.function.__name__.encode()) % len(some)]
         metafunc.parametrize("server_kind", kinds if is_each else [one])

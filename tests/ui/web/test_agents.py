@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from reactivex import operators as ops
@@ -15,8 +15,7 @@ from rxworker.testing import Reply, call, say, stall
 from rxworker.ui.web import Settings
 from rxworker.ui.web.agents import RUN_HEADER
 
-if TYPE_CHECKING:
-    from conftest import Desk, OpenDesk
+from .conftest import Desk, OpenDesk
 
 Body = dict[str, Any]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,8 +15,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall
 from rxworker.tools import ClientTool
 from rxworker.ui.web import Settings
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 
 async def test_the_server_describes_itself(open_desk: OpenDesk) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import aiohttp
 import django
@@ -27,8 +27,7 @@ from rxworker.testing import ScriptedModel, say, stall
 from rxworker.ui.web import Settings
 from rxworker.ui.web.state import ServerState
 
-if TYPE_CHECKING:
-    from conftest import ServeAsgi
+from .conftest import ServeAsgi
 
 TOKEN = "a-very-secret-token-0123456789"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -12,8 +12,7 @@ from rxworker.state import fold_run
 from rxworker.testing import call, say, stall
 from rxworker.ui.web import Settings
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 4
 

@@ -8,7 +8,7 @@ import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -22,8 +22,7 @@ from rxworker.ui.web import Settings, make_app
 from rxworker.ui.web.guard import HEADERS
 from rxworker.ui.web.http.settings import Hosts, is_own_origin
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 TOKEN = "a-very-secret-token-0123456789"
 LOCKED = Settings(token=TOKEN)

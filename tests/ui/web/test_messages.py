@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec import convert
 
@@ -11,8 +9,7 @@ from rxworker.messages import Document, Image, Text
 from rxworker.protocols.socket import Branch, RunSummary
 from rxworker.testing import call
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 IMAGE = {"type": "image", "media_type": "image/png", "data": "iVBORw0KGgo="}
 DOCUMENT = {"type": "document", "media_type": "application/pdf", "data": "JVBERi0=", "title": "a.pdf"}

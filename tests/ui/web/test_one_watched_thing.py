@@ -37,21 +37,9 @@ from rxworker.ui.web.http.responses import ERROR_HEADER
 from rxworker.ui.web.streams.streams import follow_run
 from tests.whole import IS_WHOLE
 
+from .conftest import BODIES
+
 ADA, BOB = {"X-User": "ada"}, {"X-User": "bob"}
-BODIES: dict[str, Any] = {
-    "/api/runs": {"input": "x", "conversation": "CONVERSATION"},
-    "/api/runs/{id}/send": {"message": "x"},
-    "/api/runs/{id}/resume": {"decisions": {"call_1_1": {"type": "approve"}}},
-    "/api/runs/{id}/fork": {"seq": 1},
-    "/api/conversations/{id}/disallow": {"hook": "pay", "tool": "pay"},
-    "/api/conversations/{id}/mark": {"title": "noted"},
-    "/api/links": {"run": "RUN"},
-    "/api/chat": {"id": "CONVERSATION", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
-    "/ag-ui": {"threadId": "CONVERSATION", "runId": "r", "messages": [{"role": "user", "content": "x"}]},
-    "/v1/responses": {"model": "worker", "input": "x", "previous_response_id": "RUN"},
-    "/v1/chat/completions": {"model": "worker", "messages": [{"role": "user", "content": "x"}]},
-}
-"""Bodies that their routes understand; the others take an empty one."""
 SECONDS = 10.0
 """Far more than anything takes that does not hang."""
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import Any, Union, cast
 
 import aiohttp
 import openai
@@ -24,8 +24,7 @@ from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.worker import QueuedWorker
 
-if TYPE_CHECKING:
-    from conftest import Desk, OpenDesk
+from .conftest import Desk, OpenDesk
 
 FUNCTION = {
     "name": "open_tab",

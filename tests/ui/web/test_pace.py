@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,8 +15,7 @@ from rxworker.testing import call, say
 from rxworker.ui.web import Settings
 from rxworker.ui.web.streams.streams import AT_ONCE, Followed, send_records
 
-if TYPE_CHECKING:
-    from conftest import Desk, OpenDesk
+from .conftest import Desk, OpenDesk
 
 Client = Callable[["Desk"], Awaitable[tuple[int, str]]]
 DELTAS = 200

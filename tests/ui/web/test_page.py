@@ -6,15 +6,13 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web.http.responses import BOARDS, CONTENT_SECURITY_POLICY, FLEET, INDEX, Page
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 
 async def test_the_page_is_there_and_a_browser_that_has_it_receives_a_304(open_desk: OpenDesk) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -24,8 +24,7 @@ from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.runs.entry import ConversationEntry
 from rxworker.worker import submit
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 Runs = list[Run[object]]
 

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -26,8 +26,7 @@ from rxworker.ui.web import Settings, WebRequest, WebServer, make_app, sockets
 from rxworker.ui.web import server as server_module
 from rxworker.ui.web.streams import streams
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 Message = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -21,8 +21,7 @@ from rxworker.testing import ReplayServer, ScriptedModel, fail, say, stall
 from rxworker.ui.web import STATE, Settings, WebServer, make_app, serve
 from rxworker.worker import session_of
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 TOKEN = "a-very-secret-token-0123456789"
 KEY = "sk-ant-very-secret-0123456789"

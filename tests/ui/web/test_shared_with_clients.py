@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -19,8 +19,7 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import ClientTool, ToolContext
 from rxworker.ui.web import WebServer
 
-if TYPE_CHECKING:
-    from conftest import Desk, OpenDesk
+from .conftest import Desk, OpenDesk
 
 Body = dict[str, Any]
 JSON = {"Content-Type": "application/json"}

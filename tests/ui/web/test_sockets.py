@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,8 +13,7 @@ from rxworker.state import fold_run
 from rxworker.testing import call, say, stall
 from rxworker.ui.web import Settings
 
-if TYPE_CHECKING:
-    from conftest import OpenDesk
+from .conftest import OpenDesk
 
 Message = dict[str, Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import aiohttp
 import pytest
@@ -17,22 +16,10 @@ from rxworker.ui.web.api import routes_of
 from rxworker.ui.web.guard import CHAT
 from rxworker.ui.web.http.request import WebRequest
 
+from .conftest import BODIES
+
 SECRET = "ada-knows-what-bob-does-not"
 ADA, BOB = {"X-User": "ada@acme"}, {"X-User": "bob@acme"}
-SENT: dict[str, Any] = {
-    "/api/runs": {"input": "x", "conversation": "CONVERSATION"},
-    "/api/runs/{id}/send": {"message": "x"},
-    "/api/runs/{id}/resume": {"decisions": {"call_1_1": {"type": "approve"}}},
-    "/api/runs/{id}/fork": {"seq": 1},
-    "/api/conversations/{id}/disallow": {"hook": "pay", "tool": "pay"},
-    "/api/conversations/{id}/mark": {"title": "Bob was here"},
-    "/api/links": {"run": "RUN"},
-    "/api/chat": {"id": "CONVERSATION", "messages": [{"role": "user", "parts": [{"type": "text", "text": "x"}]}]},
-    "/ag-ui": {"threadId": "CONVERSATION", "runId": "r", "messages": [{"role": "user", "content": "x"}]},
-    "/v1/responses": {"model": "x", "input": "x", "previous_response_id": "resp_RUN"},
-    "/v1/chat/completions": {"model": "x", "messages": [{"role": "user", "content": "x"}]},
-}
-"""Bodies that their routes understand, so that what refuses them is that the run is another user's."""
 
 
 def user(request: WebRequest) -> str | None:
@@ -79,7 +66,7 @@ async def test_no_route_shows_or_steers_what_is_of_another_user(is_stored: bool)
                 path = route.path.lstrip("/").replace("{id}", id_).replace("{seq}", "1")
                 path = path.replace("{name}", "usage").replace("{path:.+}", "main.js")
                 query = {"run": run["id"]} if "boards" in path else {}
-                body = json.loads(named(json.dumps(SENT.get(route.path, {}))))
+                body = json.loads(named(json.dumps(BODIES.get(route.path, {}))))
                 body = None if route.method == "GET" else body
                 async with http.request(route.method, path, headers=BOB, json=body, params=query) as response:
                     tried.add(route.path)
@@ -94,7 +81,7 @@ async def test_no_route_shows_or_steers_what_is_of_another_user(is_stored: bool)
                     assert b"ada@acme" not in shown, path
                 if "{id}" not in route.path:
                     break
-        assert tried >= set(SENT)
+        assert tried >= set(BODIES)
         async with http.ws_connect("api/ws", headers=BOB) as socket:
             await socket.send_json({"type": "watch", "run": run["id"]})
             while (told := await socket.receive_json())["type"] != "gone":
