@@ -346,6 +346,15 @@ async def test_who_reads_from_memory_reads_on_when_that_is_given_up(
         await following.aclose()
         assert (await reading).last == 2
 
+        # What does not come in time is an error.
+        again = log.follow(RUN)
+        await anext(again)
+        monkeypatch.setattr(log._tails[RUN], "_receive", bool)
+        await log.append(claim, entries(1, 2), after=2)
+        monkeypatch.setattr((await log._open()).connection, "patience", 0.1)
+        with pytest.raises(LogError, match=r"record 3 of run-1, which is stored, has not arrived for 0\.1 s"):
+            await anext(log.read(RUN, 2))
+
 
 # Servers that are killed
 

@@ -9,7 +9,7 @@ import reactivex
 from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
-from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError
 from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolProgress, ToolStart, ToolStop, Usage
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
@@ -206,6 +206,14 @@ async def test_each_turn_begins_after_the_last_one_was_seen_by_every_watcher() -
     # One by one, except for the ends of the calls and the message with their results.
     alone = [(r.seq, who) for who, r in seen if not isinstance(r.event, ToolStop | MessageAdd)]
     assert alone == sorted(alone)
+
+
+async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() -> None:
+    run = Worker(ScriptedModel(["Hello."], delay=60)).run("hi")
+    await asyncio.sleep(0)
+    run._driver.task.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
 
 
 async def test_a_task_that_waits_for_a_run_and_is_cancelled_cancels_no_other() -> None:
