@@ -113,6 +113,11 @@ export class Store {
     if (last) this.ahead = Math.max(this.ahead, last.time - Date.now() / 1000);
   }
 
+  // The number of the last record of a run that was received; it may be folded later.
+  received(id) {
+    return Math.max(this.runs.get(id)?.seq ?? 0, this.queue.findLast(([one, record]) => one === id && record)?.[1].seq ?? 0);
+  }
+
   // Sets the time of the server's clock, which has a resolution of a second. A difference that small is ignored.
   set(clock) {
     const ahead = clock - Date.now() / 1000;

@@ -183,9 +183,9 @@ export class Selection {
   revive() {
     const { store, connection } = this;
     for (const run of this.timeline.runs) {
-      if (!store.over.has(run.id) || !(store.summaries.get(run.id)?.seq > run.seq)) continue;
+      if (!store.over.has(run.id) || !(store.summaries.get(run.id)?.seq > store.received(run.id))) continue;
       store.over.delete(run.id);
-      connection.watch(run.id, () => run.seq);
+      connection.watch(run.id, () => store.received(run.id));
     }
   }
 
