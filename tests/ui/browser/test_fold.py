@@ -431,29 +431,41 @@ def test_results_are_summed_up_as_in_the_terminal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "seq", "is_received"),
-    [("running", 9, True), ("finished", 9, True), ("aborted", 9, True), ("aborted", 5, False)],
+    ("status", "seq", "queued", "is_received"),
+    [
+        ("running", 9, 5, True),
+        ("finished", 9, 5, True),
+        ("aborted", 9, 5, True),
+        ("aborted", 5, 5, False),
+        ("finished", 9, 9, False),  # it has been received and is not folded yet
+        ("finished", 9, 8, True),
+    ],
 )
-def test_a_run_that_was_put_back_is_received_again_also_if_it_has_ended_meanwhile(
-    status: str, seq: int, is_received: bool
+def test_a_run_is_received_again_after_its_end_if_it_has_further_records(
+    status: str, seq: int, queued: int, is_received: bool
 ) -> None:
     """The list of runs is sent at a limited rate, so that it may show the run only at its next end."""
     script = (
-        "const { Selection } = await import(process.argv[1]);"
-        "const [status, seq] = JSON.parse(process.argv[2]), watched = [];"
-        'const run = { id: "run-1", seq: 5, status: "aborted" };'
-        'const store = { over: new Set(["run-1"]), summaries: new Map([["run-1", { status, seq }]]) };'
-        "const selection = new Selection(store, { watch: (id) => watched.push(id) });"
+        "const { Selection } = await import(process.argv[1]), { Store } = await import(process.argv[2]);"
+        "const [status, seq, queued] = JSON.parse(process.argv[3]), watched = [], store = new Store();"
+        'const run = Object.assign(store.look("run-1"), { seq: 5, status: "aborted" });'
+        'store.setRuns([{ id: "run-1", status, seq }]);'
+        'store.add("run-1", [{ seq: queued, time: 0 }]);'
+        'store.end("run-1");'
+        "const selection = new Selection(store, { watch: (id, after) => watched.push([id, after()]) });"
         "selection.timeline = { runs: [run] };"
         "selection.revive();"
         "console.log(JSON.stringify(watched));"
     )
     assert NODE is not None
-    given = [(STATIC / "model/timeline.js").as_uri(), json.dumps([status, seq])]
+    files = [(STATIC / "model" / name).as_uri() for name in ("timeline.js", "store.js")]
     found = subprocess.run(
-        [NODE, "--input-type=module", "-e", script, *given], capture_output=True, text=True, check=True
+        [NODE, "--input-type=module", "-e", script, *files, json.dumps([status, seq, queued])],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert json.loads(found.stdout) == (["run-1"] if is_received else [])
+    assert json.loads(found.stdout) == ([["run-1", queued]] if is_received else [])
 
 
 async def test_the_time_until_a_run_was_forked_is_none_of_its_time() -> None:
