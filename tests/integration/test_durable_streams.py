@@ -20,13 +20,12 @@ from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import WebServer
-from rxworker.ui.web.streams.durable import StreamTiming
+from rxworker.ui.web.streams import durable
 from tests.integration.durable.server import WritableStreams
 from tests.integration.npm import node_with
 from tests.whole import IS_WHOLE
 
 FOLDER = Path(__file__).parent / "durable"
-TIMING = StreamTiming(long_poll=2.0, events=30.0)
 
 
 @pytest.fixture
@@ -131,17 +130,20 @@ async def test_the_client_for_python_reads_a_live_run(log: EventLog, live: Liter
 
 async def conformance(node: str, log: EventLog, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    async with served(WritableStreams(log, TIMING).app()) as url:
-        _, output = await run_node(
-            node,
-            "node_modules/vitest/vitest.mjs",
-            "run",
-            "conformance.test.mjs",
-            "--reporter=json",
-            f"--outputFile={report}",
-            DURABLE_URL=url,
-            LONG_POLL_MS=str(round(TIMING.long_poll * 1000)),
-        )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durable, "LONG_POLL", 2.0)
+        patch.setattr(durable, "EVENTS", 30.0)
+        async with served(WritableStreams(log).app()) as url:
+            _, output = await run_node(
+                node,
+                "node_modules/vitest/vitest.mjs",
+                "run",
+                "conformance.test.mjs",
+                "--reporter=json",
+                f"--outputFile={report}",
+                DURABLE_URL=url,
+                LONG_POLL_MS="2000",
+            )
     assert report.exists(), output
     found: dict[str, Any] = json.loads(report.read_text())
     failed = [

@@ -30,8 +30,8 @@ from rxworker.ui.web import Settings
 from rxworker.ui.web.http.responses import ApiError, error_response
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.server import AiohttpRequest, add_security_headers
-from rxworker.ui.web.streams.durable import StreamTiming, answer_stream
-from rxworker.ui.web.streams.stored import JSON, LogStream
+from rxworker.ui.web.streams.durable import JSON, answer_stream
+from rxworker.ui.web.streams.stored import LogStream
 from rxworker.ui.web.streams.streams import Streams
 
 MAX = 2**53 - 1
@@ -98,9 +98,8 @@ class Producer:
 class WritableStreams:
     """Streams that clients create and write."""
 
-    def __init__(self, log: EventLog, timing: StreamTiming) -> None:
+    def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._timing = timing
         self._streams: dict[str, Stream] = {}
         self._numbers = itertools.count(1)
         self._creating = asyncio.Lock()
@@ -153,12 +152,9 @@ class WritableStreams:
         stream = await self._find(request.path)
         if request.method != "HEAD":
             stream.touched = time.time()
-        source = LogStream(
-            self._log, stream.claim.run_id, fold=lambda: message_of, name=stream.path,
-            content_type=stream.config.content_type,
-        )  # fmt: skip
+        source = LogStream(self._log, stream.claim.run_id, fold=lambda: message_of, name=stream.path)
         given = AiohttpRequest(request)
-        sent = await answer_stream(given, source, self._sending, self._timing)
+        sent = await answer_stream(given, source, self._sending)
         response = sent or given.sent
         if request.method == "HEAD" and stream.config.ttl is not None:
             response.headers["Stream-TTL"] = str(stream.config.ttl)
