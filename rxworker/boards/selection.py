@@ -16,6 +16,7 @@ import msgspec
 from rxworker.errors import ConfigurationError, nearest
 from rxworker.events import (
     AttemptStart,
+    Custom,
     Fork,
     Record,
     RunAbort,
@@ -210,15 +211,17 @@ class _SelectedRun:
     """What is known of a run that may be let in.
 
     Attributes:
+        has_ended: Whether its end was let in, which annotations may follow.
         held: Its records, until it is let in.
         needs: By what it is not known yet.
         is_left_out: Whether there was no room for its records.
         is_of_model: Whether the last request of the run, and of each inside it, was to the model, by their paths.
     """
 
-    __slots__ = ("held", "is_left_out", "is_of_model", "needs")
+    __slots__ = ("has_ended", "held", "is_left_out", "is_of_model", "needs")
 
     def __init__(self, needs: set[str]) -> None:
+        self.has_ended = False
         self.held: list[Record] = []
         self.needs = needs
         self.is_left_out = False
@@ -247,7 +250,7 @@ class Selecting:
                 return ()
         if run.is_left_out or not self._passes(run, record):
             return ()
-        if not run.needs:
+        if not run.needs or (run.has_ended and not run.held and isinstance(record.event, Custom)):
             return (record,)
         run.held.append(record)
         self._held += 1
@@ -259,7 +262,7 @@ class Selecting:
         found, run.held = run.held, []
         self._held -= len(found)
         if self._selection.status:  # a run may be put back after its end
-            run.needs = {"status"}
+            run.needs, run.has_ended = {"status"}, True
         return found
 
     def _begun(self, record: Record) -> _SelectedRun | None:
@@ -312,7 +315,7 @@ class Selecting:
 
     def _let_go(self, run: _SelectedRun) -> None:
         self._held -= len(run.held)
-        run.held = []
+        run.held, run.has_ended = [], False
 
 
 _OF_RUNS = frozenset[type[object]]({RunStart, RunResume, RunRecover, RunRequeue, RunPause, RunStop, RunAbort, Fork})

@@ -255,7 +255,7 @@ class EventLog(Store):
 
         Args:
             run_id: The run's id.
-            events: What is recorded: an `Annotation`, or an event of a class of your own.
+            events: What is recorded: an `Annotation`, or an event of a class of your own. Without one, nothing is.
 
         Raises:
             ConfigurationError: An event has no JSON form, or names a record that the run does not have.
@@ -287,8 +287,9 @@ class EventLog(Store):
             for event in events:
                 if isinstance(event, Annotation) and not 0 <= event.seq <= info.last_seq:
                     raise ConfigurationError(f"the run has records 1 to {info.last_seq}, not {event.seq}: 0 is the run")
-            row = replace(info.row, end=last.seq, ended=info.row.ended or last.time)
-            await append_events(self, claim, last, customs, row)
+            ended = info.row.ended or max(last.time, info.created)  # an imported run is created after its records
+            if customs:
+                await append_events(self, claim, last, customs, replace(info.row, end=last.seq, ended=ended))
 
     async def _end_of(self, info: RunInfo) -> Record:
         """The record with which a run has ended or paused, before its annotations."""

@@ -35,7 +35,7 @@ from rxworker.errors import (
 )
 from rxworker.events import RunAbort, RunRecover
 from rxworker.log.base import ChangeCursor, EventLog, append_events, change_row, claimed, no_run, release_shielded
-from rxworker.log.format import check_continuable, records_of
+from rxworker.log.format import check_continuable, records_of, round_time
 from rxworker.log.permissions import settle
 from rxworker.log.replay import keep_task
 from rxworker.log.store import ALL_RUNS, CALLS, Waker
@@ -612,7 +612,8 @@ async def dismiss_run(log: EventLog, run_id: str, reason: str) -> None:
             raise
 
     def change(info: RunInfo) -> RunRow:
-        return replace(info.row, status="aborted", reason=reason, cause="cancel")
+        ended = round_time(time.time())  # after its last record
+        return replace(info.row, status="aborted", reason=reason, cause="cancel", ended=ended)
 
     await change_row(log, run_id, ("paused",), change)
 

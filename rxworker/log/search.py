@@ -171,7 +171,8 @@ def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str
         return _said(event.get("messages", []))
     if kind == "custom":  # of those of the application, what people and programs think of the run
         data: dict[str, Any] = event.get("data", {}) if event["name"] == ANNOTATION else {}
-        return [_plain(data.get(name)) for name in ("name", "value", "comment", "by") if name in data]
+        found = [data[name] for name in ("name", "value", "comment", "by") if name in data]
+        return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for each in found]
     if kind == "tool_start":
         tools[event["call"]["name"]] = None
         return [event["call"]["name"], _plain(event["call"].get("input"))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time as clock
 from collections.abc import Sequence
-from math import inf, isfinite
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,10 +13,13 @@ from rxworker.errors import ConfigurationError
 from rxworker.log.kept import change_kept, load_kept
 from rxworker.log.store import LogReader
 
-KEY = "time-marks"
+KEY = "rxworker/time-marks"
 MAX_MARKS = 1000
 """How many are kept, the newest ones."""
-MAX_TEXT = 200
+MAX_TEXT, MAX_BY = 200, 100
+"""Of the characters."""
+MAX_TIME = 1e11
+"""Seconds since the epoch, in the year 5138: what has more may be milliseconds."""
 
 
 class TimeMark(Struct, frozen=True, omit_defaults=True):
@@ -47,7 +50,8 @@ async def mark_time(log: LogReader, text: str, *, time: float | None = None, by:
         by: The person or the program that notes it.
 
     Raises:
-        ConfigurationError: The text is empty or longer than 200 characters, or the time is not a number.
+        ConfigurationError: The text is empty or longer than 200 characters, ``by`` is longer than 100, or the time is
+            not one from 1970 on, in seconds.
         LogError: The log cannot be read or written.
 
     Example:
@@ -62,8 +66,10 @@ async def mark_time(log: LogReader, text: str, *, time: float | None = None, by:
     """
     if not text.strip() or len(text) > MAX_TEXT:
         raise ConfigurationError(f"a text of {len(text)} characters: give 1 to {MAX_TEXT} of them")
+    if len(by) > MAX_BY:
+        raise ConfigurationError(f"by= has {len(by)} characters: give {MAX_BY} at most")
     mark = TimeMark(clock.time() if time is None else time, text, by)
-    if not isfinite(mark.time):
+    if not 0 <= mark.time < MAX_TIME:
         raise ConfigurationError(f"{time} is not a time: give seconds since the epoch")
 
     def added(kept: _Marks) -> _Marks:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rxworker.errors import LogError, describe
-from rxworker.events import Fork, MessageAdd, Opaque, Record, RunResume, ToolOutput, ToolStart, ToolStop
+from rxworker.events import Custom, Fork, MessageAdd, Opaque, Record, RunResume, ToolOutput, ToolStart, ToolStop
 from rxworker.hub.history import expand
 from rxworker.log.base import EventLog
 from rxworker.log.format import (
@@ -26,7 +26,7 @@ from rxworker.log.format import (
     without_results,
     write_line,
 )
-from rxworker.log.values import OPEN, RunRow, is_storable, new_id, recorded_labels, with_figures
+from rxworker.log.values import ENDED, OPEN, RunRow, is_storable, new_id, recorded_labels, with_figures
 from rxworker.messages import ToolResult
 from rxworker.state import fold_run
 
@@ -126,8 +126,12 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
             f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it "
             "again"
         )
-    # A permission belongs to the run that it was given to, and a file may contain any.
-    await _store(log, head.run_id, replace(head.row, allowed=(), imported=after, held={}), entries)
+    end = 0
+    if head.row.status in ENDED and isinstance(records[-1].event, Custom):  # annotations follow its end
+        end = next((each.seq for each in reversed(records) if not isinstance(each.event, Custom)), 0)
+    # A permission belongs to the run that it was given to, and a file may contain any. It is created now, not before.
+    row = replace(head.row, allowed=(), imported=after, held={}, end=end, ended=0.0)
+    await _store(log, head.run_id, row, entries)
     return head.run_id
 
 
@@ -221,6 +225,8 @@ async def fork_run(
         recoveries=0,
         allowed=(),
         imported=0,
+        end=0,
+        ended=0.0,
         held=_results_at(entries, later, info.row, run_id),
     )
     await _store(log, new, row, [*entries, *entries_of([fork], 1)])

@@ -19,6 +19,7 @@ from msgspec import Struct
 from rxworker.events import (
     AttemptStart,
     BlockType,
+    Custom,
     InputValueDelta,
     Opaque,
     Record,
@@ -221,7 +222,8 @@ class RunView:
         """Take the next record. One that was seen already changes nothing."""
         if record.seq > self._tracker.seq:
             self.began = record.time if self.began is None else self.began
-            self.now = max(self.now, record.time)
+            if not (self._tracker.is_over and isinstance(record.event, Custom)):  # an annotation makes no run longer
+                self.now = max(self.now, record.time)
             self.state = step_run(self.state, record)
         return self._apply(self._tracker.feed(record))
 

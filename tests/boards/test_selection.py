@@ -15,6 +15,7 @@ from rxworker.boards import Dashboard, Selection, fold_log, log_records, panel, 
 from rxworker.boards.selection import Selecting
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import (
+    Annotation,
     AttemptStart,
     Ping,
     Record,
@@ -56,6 +57,7 @@ def look(name: str, identifier: str) -> tuple[ToolStart, ToolStop]:
     return ToolStart(ToolCall(identifier, name, {})), ToolStop(call_id=identifier, result=None, tool=name)
 
 
+RATED = Annotation("rating", 2).custom
 ASKED, OTHER = AttemptStart("p", "m"), AttemptStart("p", "other")
 PING, TEXT = Ping(), TextDelta(0, "a")
 
@@ -90,6 +92,13 @@ CASES: dict[str, tuple[Selection, list[Any], list[int]]] = {
         [start(), RunAbort("error", "x"), RunRequeue(), TEXT, RunStop()],
         [3, 4, 5],
     ),
+    "annotations": (Selection(status="failed"), [start(), RunAbort("error", "x"), RATED, RATED], [1, 2, 3, 4]),
+    "annotations, put back": (
+        Selection(status="failed"),
+        [start(), RunAbort("error", "x"), RATED, RunRequeue(), RATED, RunStop(), RATED],
+        [1, 2, 3],
+    ),
+    "annotations of others": (Selection(status="failed"), [start(), RunStop(), RATED], []),
     "a model and a status": (Selection(model="m", status="finished"), [start(), ASKED, TEXT, RunStop()], [1, 2, 3, 4]),
     "another model and a status": (Selection(model="m", status="finished"), [start(), OTHER, RunStop()], []),
 }

@@ -13,7 +13,7 @@ from rxworker.boards import Dashboard, panel
 from rxworker.boards.stored import fold_log, log_records
 from rxworker.errors import ConfigurationError, LogError, ProviderError, RunStatusError
 from rxworker.events import Annotation, Custom, CustomEvent, Record, RunStop
-from rxworker.log import EventLog, MemoryLog, dismiss_run
+from rxworker.log import EventLog, MemoryLog, dismiss_run, export_run, fork_run, import_run
 from rxworker.log.format import record_of
 from rxworker.log.values import RunRow
 from rxworker.panels import count
@@ -108,9 +108,35 @@ async def test_a_run_that_was_annotated_is_put_back_resumed_and_dismissed_as_bef
         paused = await worker.run("Delete a").started()
         await paused
         await log.annotate(paused.id, Annotation("rating", 1))
+        before = await log.existing(paused.id)
         await dismiss_run(log, paused.id, "not wanted")
+        dismissed = await log.existing(paused.id)
+        await log.annotate(paused.id, Annotation("rating", 2))
+        after = await log.existing(paused.id)
+        assert after.ended == dismissed.ended > before.ended == before.row.ended
         with pytest.raises(RunStatusError, match="dismissed"):
             await log.requeue(paused.id)
+
+
+async def test_a_copy_of_a_run_that_was_annotated_ends_by_its_own_records() -> None:
+    """A fork goes on, and an imported run is created after its end."""
+    async with MemoryLog() as log:
+        run = await ran(log, ScriptedModel(["Hello."]))
+        await log.annotate(run)  # with nothing
+        end = (await log.existing(run)).last_seq
+        assert (await log.existing(run)).row.end == 0
+        await log.annotate(run, Annotation("rating", 5))
+        head, *lines = [line async for line in export_run(log, run)]
+        for exported, last in (([head, *lines], end), ([head, *lines[:-1]], 0)):
+            async with MemoryLog() as other:
+                await import_run(other, exported)
+                assert (await other.existing(run)).row.end == last
+                await other.annotate(run, Annotation("rating", 4))
+                info = await other.existing(run)
+                assert (info.row.end, info.ended) == (end, info.created)
+        for seq in (end, end + 1):
+            fork = await log.existing(await fork_run(log, run, seq))
+            assert (fork.status, fork.row.end, fork.ended) == ("running", 0, fork.updated)
 
 
 async def test_a_run_that_goes_on_is_nested_or_unknown_is_not_annotated() -> None:

@@ -11,10 +11,11 @@ import pytest
 
 import rxworker.log.sqlite as sqlite_log
 from rxworker import Worker, tool
-from rxworker.events import Record, TextDelta
+from rxworker.events import Annotation, Record, TextDelta
 from rxworker.log import EventLog, MemoryLog, SQLiteLog, open_log
 from rxworker.log.format import entries_of
 from rxworker.log.search import texts_of
+from rxworker.messages import Json
 from rxworker.testing import ScriptedModel, call, say, think
 
 
@@ -116,6 +117,14 @@ def test_what_runs_and_blocks_write_at_the_same_time_is_not_joined() -> None:
     assert text_of(records) == "\nshallow.\nshallow \nsea"
     again = [Record(n, "run-1", 1, n, float(n), TextDelta(0, "An old")) for n in (1, 2)]
     assert text_of(again) == "\nAn old\nAn old"  # of two attempts
+
+
+def test_what_is_annotated_is_searched() -> None:
+    values: list[Json] = ["dry", 5, False, ["wet", "池"], {"sea": None}]
+    given = [Annotation("rating", value, "Why?", by="anna").custom for value in values]
+    records = [Record(n, "run-1", 1, 1, float(n), event) for n, event in enumerate(given, 1)]
+    shown = ("dry", "5", "false", '["wet", "池"]', '{"sea": null}')
+    assert text_of(records) == "".join(f"\nrating\n{each}\nWhy?\nanna" for each in shown)
 
 
 async def test_thinking_is_searched() -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rxworker import Approve, Deny, Paused, Run, Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
+    Annotation,
     AttemptRetract,
     AttemptStart,
     BlockAbort,
@@ -430,6 +431,14 @@ def test_a_view_keeps_the_last_items_only_and_forgets_ids() -> None:
     fold.feed(RunStop())
     assert not fold.view._live
     assert not fold.view._calls
+
+
+def test_an_annotation_makes_no_run_longer() -> None:
+    view = RunView()
+    rated = Annotation("rating", 5).custom
+    for seq, (time, event) in enumerate([(1.0, rated), (3.0, RunStop()), (9.0, rated)], start=1):
+        view.step(Record(seq, "r", 1, 1, time, event))
+    assert (view.seconds, view.state.seq) == (2.0, 3)
 
 
 def test_a_clock_that_is_set_back_moves_nothing_back() -> None:

@@ -18,7 +18,7 @@ from rxworker.boards import Dashboard
 from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
-from rxworker.log.time_marks import MAX_TEXT, mark_time, time_marks
+from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
 from rxworker.log.values import is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
 from rxworker.protocols import SSE_HEADERS, read_last_event_id, retry_frame
@@ -562,8 +562,8 @@ class TimeMarkBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that notes a moment for all charts; the fields are those of a `TimeMark`."""
 
     text: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT, pattern=r"\S")]
-    time: float | None = None
-    by: Annotated[str, Meta(max_length=100)] = ""
+    time: Annotated[float, Meta(ge=0, lt=MAX_TIME)] | None = None
+    by: Annotated[str, Meta(max_length=MAX_BY)] = ""
 
 
 class TimeMarkQuery(Struct, frozen=True):

@@ -263,7 +263,8 @@ async def test_the_address_of_the_page_may_have_the_token(stack: AsyncExitStack)
 async def test_moments_are_noted_for_the_charts(stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEPLOY_API_KEY", "sk-1234567890abcdef")
     client = await opened(stack)
-    for body in ({}, {"text": " "}, {"text": "x" * 201}, {"text": "x", "when": 1}, {"text": "x", "time": "now"}):
+    wrong = {"when": 1}, {"time": "now"}, {"time": 1e300}, {"time": -1}, {"by": "x" * 101}
+    for body in ({}, {"text": " "}, {"text": "x" * 201}, *[{"text": "x", **each} for each in wrong]):
         async with client.http.post(f"{client.server.url}api/time-marks", json=body) as response:
             assert response.status == 400, body
     for at, text in ((60.0, "deploy 2"), (30.0, "deploy 1 with sk-1234567890abcdef")):
@@ -275,8 +276,11 @@ async def test_moments_are_noted_for_the_charts(stack: AsyncExitStack, monkeypat
     assert (marks[1], marks[2]["by"]) == ({"time": 60.0, "text": "deploy 2"}, "ci")
     marks = json.loads((await client.get("api/time-marks", since="40", until="100"))[1])["marks"]
     assert [mark["text"] for mark in marks] == ["deploy 2"]
-    with pytest.raises(ConfigurationError, match="not a time"):
-        await mark_time(client.log, "deploy 4", time=float("nan"))
+    for at in (float("nan"), 1.8e12):  # the latter is in milliseconds
+        with pytest.raises(ConfigurationError, match="not a time"):
+            await mark_time(client.log, "deploy 4", time=at)
+    with pytest.raises(ConfigurationError, match="101 characters"):
+        await mark_time(client.log, "deploy 4", by="x" * 101)
 
 
 def ann(_: WebRequest) -> str:

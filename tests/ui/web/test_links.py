@@ -408,6 +408,11 @@ async def test_a_link_shows_no_labels() -> None:
                 runs.append((await response.json())["id"])
             new = await server.state.share(runs[-1], owner=name["X-User"])
             url, shown = f"{address}/{runs[-1]}/events", list[str]()
+            async with http.get(url, headers=name) as response:
+                await response.read()  # until it has ended
+            rating = {"name": "rating", "value": "poor"}
+            async with http.post(f"{address}/{runs[-1]}/annotate", json=rating, headers=name) as response:
+                assert response.status == 200
             for headers in (name, _bearer(new.token), name):
                 async with http.get(url, headers=headers) as response:
                     shown.append(await response.text())
@@ -415,6 +420,8 @@ async def test_a_link_shows_no_labels() -> None:
             assert "acme" not in shown[1]
             assert shown[2] == shown[0]
             assert ('"type":"fork"' in shown[1]) is bool(path)
+            assert '"by":"ann@acme' in shown[0]
+            assert '"value":"poor"' in shown[1]
 
 
 async def test_a_link_has_so_many_open_requests(open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch) -> None:

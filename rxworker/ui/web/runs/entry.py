@@ -22,10 +22,11 @@ from reactivex import operators as ops
 
 from rxworker.desk.run import OpenRun
 from rxworker.errors import LogError
-from rxworker.events import Event, Fork, Record, RunResume, RunStart
+from rxworker.events import Custom, Event, Fork, Record, RunResume, RunStart
 from rxworker.log import EventLog, Replica, RunInfo
 from rxworker.log.fleet import RowCosts, can_requeue, usage_of
 from rxworker.log.permissions import Pair
+from rxworker.log.search import ANNOTATION
 from rxworker.log.values import CONVERSATION, USER, RunRow
 from rxworker.messages import Conversation, Message
 from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_frame
@@ -486,8 +487,14 @@ class RunEntry(OpenRun):
 
 
 def without_labels(record: Record) -> Record:
-    """A record as the clients of read-only links receive it: without labels, and without the trace of the caller."""
+    """A record as the clients of read-only links receive it.
+
+    It is without labels, without the trace of the caller, and without who has annotated the run.
+    """
     event = record.event
+    if isinstance(event, Custom) and event.name == ANNOTATION:
+        data = {name: each for name, each in event.data.items() if name != "by"}
+        return replace(record, event=replace(event, data=data))
     if isinstance(event, Fork):
         return replace(record, event=replace(event, labels={}))
     if isinstance(event, RunStart | RunResume):

@@ -44,7 +44,7 @@ function hookMessage(run, scope, event, record) {
 }
 
 function custom(run, scope, event, record) {
-  if (event.name === "rxworker.annotation") annotation(run, scope, event.data, record);
+  if (event.name === "rxworker.annotation") annotation(run, scope, event.data ?? {}, record);
   else note(run, scope, record, "info", event.name, "", { inline: true, data: event.data ?? {} });
 }
 
