@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import zlib
 from collections.abc import Callable
 from itertools import count
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -57,7 +58,7 @@ class Copy:
         file = io.BytesIO()
         copier = _Copier(file)
         copier.dump(fold)
-        self._data, self._kept = file.getvalue(), copier.kept
+        self._data, self._kept = zlib.compress(file.getvalue(), 1), copier.kept
 
     @property
     def size(self) -> int:
@@ -66,7 +67,7 @@ class Copy:
 
     def fold(self) -> Fold:
         """A fold that is where the other one was."""
-        return cast("Fold", _Maker(self._data, self._kept).load())
+        return cast("Fold", _Maker(zlib.decompress(self._data), self._kept).load())
 
 
 class _Copier(pickle.Pickler):

@@ -29,9 +29,9 @@ EVERY = 0.1
 """Seconds of CPU between two copies, at least."""
 SHARE = 4
 """How many times as long as a copy takes, records are taken until the next one."""
-MAX_COPIES = 128
+MAX_COPIES = 512
 """The maximum number of copies. Above it every second one goes, and there are half as many from then on."""
-MAX_BYTES = 64_000_000
+MAX_BYTES = 32_000_000
 """The maximum size of all copies, in the same way."""
 TRIED = 500
 """How many records the first copy is tried with."""

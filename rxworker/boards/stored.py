@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time as clock
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from time import perf_counter, thread_time
 from typing import NamedTuple, Protocol, TypeAlias
 
+from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.internal import noop
@@ -270,8 +271,8 @@ class _LogRecords(StoredFirst):
         return merge_runs(self._log.runs(since=self._since, where=is_more).pipe(ops.map(later)))
 
 
-class Begun(NamedTuple):
-    """A run that is to be read.
+class Begun(Struct, frozen=True, order=True, gc=False):
+    """A run that is to be read. There may be many, which the garbage collector need not look at.
 
     Attributes:
         time: When it began at the earliest.
@@ -359,7 +360,7 @@ class Listed:
 
     def after(self, begun: tuple[float, str]) -> list[Begun]:
         """The runs that begin after one."""
-        return self.runs[bisect_left(self.runs, (*begun, _LAST)) :]
+        return self.runs[bisect_right(self.runs, begun, key=lambda each: (each.time, each.run)) :]
 
     async def changes(self) -> AsyncGenerator[tuple[float, Begun | None], None]:
         """Read the list, or what has changed since.

@@ -1,11 +1,12 @@
 """What it costs to open a dashboard over a log: the first time, the next time, at a moment of the past, and of a range.
 
     python tests/bench/openings.py                            2,000 and 20,000 runs in SQLite, some minutes
-    python tests/bench/openings.py --runs 200000 --store postgres
+    python tests/bench/openings.py --runs 200000 --store postgres --board Calls
 
 A run has 26 records, one in ten of them 1,000 deltas more. The runs began in the last day, and for the last figure, a
-day, in the last 30 days. A moment is that of half a day ago. A stall is how much later than it was due a task ran that
-sleeps a millisecond. Beside each time is that of the CPU, which says more on a machine that has other work.
+day, in the last 30 days. A moment is the median of some at random, after the opening. A stall is how much later than
+it was due a task ran that sleeps a millisecond. Beside each time is that of the CPU, which says more on a machine that
+has other work.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Awaitable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -30,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, PanelState, Selection, fold_log, panel
+from rxworker.boards.moments import Moments
 from rxworker.boards.stored import all_records
 from rxworker.events import Record, TextDelta, ToolStart
 from rxworker.log import EventLog, MemoryLog, open_log
@@ -43,6 +46,7 @@ ENTRY = "run, first, last, epoch, kind, time, body, changes, version"
 RUN = "id, run, {}, status, epoch, last, created, updated, size"
 CALLS = Dashboard([panel("Calls", count(ToolStart), view="bar", group=tool_of)], title="Calls")
 BOARDS = (USAGE, FLEET, CALLS)
+MOMENTS = 11
 
 
 @tool
@@ -168,7 +172,7 @@ class Opened(NamedTuple):
     stall_cpu: float
 
 
-async def opened(log: EventLog, board: Dashboard) -> Opened:
+async def opened(log: EventLog, board: Dashboard, moments: Moments) -> Opened:
     """Open a board as a server does, until what follows the log has begun."""
     began, computed, read, hour = time.perf_counter(), time.process_time(), asyncio.Event(), list[float]()
 
@@ -177,7 +181,7 @@ async def opened(log: EventLog, board: Dashboard) -> Opened:
             hour.extend((time.perf_counter() - began, time.process_time() - computed))
 
     with stalls() as late:
-        shown = board.show(all_records(log, time.time() - DAY - HOUR, board.selection, read.set))
+        shown = board.show(all_records(log, moments.since, board.selection, read.set, moments))
         shown.changes.subscribe(note)
         await read.wait()
         whole = time.perf_counter() - began, time.process_time() - computed
@@ -193,14 +197,17 @@ async def timed(work: Awaitable[object]) -> tuple[float, float]:
     return time.perf_counter() - began, time.process_time() - computed
 
 
-async def measure(address: str, count: int) -> None:
+async def measure(address: str, count: int, boards: Sequence[Dashboard]) -> None:
     """Print the figures of a log."""
+    chance = random.Random(count)
     await fill(f"{address}day", count, DAY)
     await fill(f"{address}month", count, 30 * DAY)
-    for board in BOARDS:
+    for board in boards:
         async with open_log(f"{address}day") as log:
-            first = await opened(log, board)
-            half = await timed(fold_log(board, log, time=time.time() - DAY / 2))
+            moments = Moments(board, log, time.time() - DAY - HOUR)
+            first = await opened(log, board, moments)
+            times = [await timed(moments.at(time.time() - chance.uniform(0, DAY))) for _ in range(MOMENTS)]
+            half = median(one for one, _ in times), median(one for _, one in times)
         async with open_log(f"{address}month") as log:
             now = time.time()
             selected = replace(board, selection=Selection(since=now - 11 * DAY, until=now - 10 * DAY))
@@ -210,7 +217,7 @@ async def measure(address: str, count: int) -> None:
         print(f"| {count:,} | {board.title} |", " | ".join([*cells, f"{day[0]:.2f} ({day[1]:.2f})"]), "|", flush=True)
 
 
-async def main(store: str, counts: Sequence[int]) -> None:
+async def main(store: str, counts: Sequence[int], boards: Sequence[Dashboard]) -> None:
     """Print a table."""
     print("| runs | dashboard | last hour, s (CPU) | all, s (CPU) | stall, ms (CPU) | moment, s (CPU) | day, s (CPU) |")
     print("|---:|---|---:|---:|---:|---:|---:|")
@@ -220,18 +227,19 @@ async def main(store: str, counts: Sequence[int]) -> None:
         server = PostgresServer(fsync="on", full_page_writes="on")
         try:
             for count in counts:
-                await measure(server.new_address() + "_", count)
+                await measure(server.new_address() + "_", count, boards)
         finally:
             server.close()
         return
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
-            await measure(f"sqlite:{folder}/", count)
+            await measure(f"sqlite:{folder}/", count, boards)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", default="sqlite", choices=("sqlite", "postgres"))
     parser.add_argument("--runs", type=int, nargs="+", default=[2_000, 20_000])
+    parser.add_argument("--board", nargs="+", default=[each.title for each in BOARDS])
     given = parser.parse_args()
-    asyncio.run(main(given.store, given.runs))
+    asyncio.run(main(given.store, given.runs, [each for each in BOARDS if each.title in given.board]))
