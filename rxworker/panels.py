@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from itertools import pairwise
+from math import isfinite
 from operator import add
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
@@ -495,7 +496,9 @@ def annotated(name: str) -> Operator[Record, dict[str, int]]:
     """
 
     def add(counts: dict[str, int], each: Annotation) -> dict[str, int]:
-        value = each.value if isinstance(each.value, str) else msgspec.json.encode(each.value).decode()
+        value = each.value
+        if not isinstance(value, str) or not value:  # an empty name is that of no group
+            value = msgspec.json.encode(value).decode()
         known = value if value in counts or len(counts) < MAX_GROUPS else OTHERS
         return {**counts, known: counts.get(known, 0) + 1}
 
@@ -795,7 +798,7 @@ def histogram(*bounds: float) -> Operator[float, dict[str, int]]:
         bounds: The bounds, the least first.
 
     Raises:
-        ConfigurationError: There is none, or they are not in order.
+        ConfigurationError: There is none, they are not in order, or one is not a finite number.
 
     Example:
         >>> import reactivex
@@ -804,9 +807,9 @@ def histogram(*bounds: float) -> Operator[float, dict[str, int]]:
         {'≤ 2': 1, '≤ 5': 1, '> 5': 0}
         {'≤ 2': 1, '≤ 5': 1, '> 5': 1}
     """
-    if not bounds or any(one >= other for one, other in pairwise(bounds)):
+    if not bounds or not all(map(isfinite, bounds)) or any(one >= other for one, other in pairwise(bounds)):
         raise ConfigurationError(f"histogram{bounds}: give one bound or more, the least first")
-    names = (*(f"≤ {bound:g}" for bound in bounds), f"> {bounds[-1]:g}")
+    names = (*(f"≤ {bound:.15g}" for bound in bounds), f"> {bounds[-1]:.15g}")
 
     def add(counts: dict[str, int], value: float) -> dict[str, int]:
         name = names[bisect_left(bounds, value)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from rxworker.boards.panel import (
+    MAX_FLOAT,
     MAX_SHOWN,
     NOT_KNOWN,
     Panel,
@@ -89,13 +90,20 @@ def _groups(panel: Panel, state: PanelState, value: Mapping[str, object]) -> str
     return f"{_lines(state.points)}<table>{''.join(rows)}</table>{more}"
 
 
+def _size(value: Json) -> float:
+    """The size of a number that has one: from 0 up, and finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return value if 0 <= value <= MAX_FLOAT else 0
+
+
 def _table(rows: Sequence[Mapping[str, Json]], *, is_heat: bool = False) -> str:
     shown = rows[-MAX_SHOWN:]
     names = columns_of(shown)
-    most = max((each for row in shown for each in row.values() if isinstance(each, int | float)), default=0) or 1
+    most = max((_size(each) for row in shown for each in row.values()), default=0) or 1
 
     def one(name: str, value: Json) -> str:
-        share = round(255 * max(value, 0) / most) if is_heat and isinstance(value, int | float) else 0
+        share = round(255 * (_size(value) / most)) if is_heat else 0
         style = f' style="background:{COLOURS[0]}{share:02x}"' if share else ""
         return f"<td{style}>{_text(cell(name, value))}</td>"
 

@@ -15,6 +15,7 @@ from rxworker.boards.dashboard import Board
 from rxworker.boards.html import board_html
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, TextDelta
+from rxworker.messages import JsonObject
 from rxworker.operators.kernel import Source
 from rxworker.panels import RUNS, USAGE
 from rxworker.ui import jupyter
@@ -72,11 +73,12 @@ def test_every_view_is_drawn_and_nothing_in_it_is_markup(
 
 
 def test_a_heat_map_has_colours_by_the_sizes_of_its_numbers() -> None:
-    cells = drawn(made("heat"), PanelState("p", value=[{"hour": "7", "a": 4, "b": 1}, {"hour": "8", "a": 0}])).iter(
-        "td"
-    )
-    styles = [cell.attrib.get("style", "").removeprefix("background:#3b82f6") for cell in cells]
-    assert styles == ["", "ff", "40", "", "", ""]
+    def styles(*rows: JsonObject) -> list[str]:
+        cells = drawn(made("heat"), PanelState("p", value=[*rows])).iter("td")
+        return [cell.attrib.get("style", "").removeprefix("background:#3b82f6") for cell in cells]
+
+    assert styles({"hour": "7", "a": 4, "b": 1}, {"hour": "8", "a": 0}) == ["", "ff", "40", "", "", ""]
+    assert styles({"a": float("nan"), "b": float("inf"), "c": 10**400, "d": True, "e": 1e308}) == [*[""] * 4, "ff"]
 
 
 def test_lines_bars_and_lanes_have_the_places_of_their_values() -> None:

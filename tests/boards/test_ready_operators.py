@@ -14,11 +14,24 @@ from reactivex.scheduler import HistoricalScheduler
 from rxworker.boards import Dashboard, above, panel
 from rxworker.boards.panel import Partial
 from rxworker.errors import ConfigurationError
-from rxworker.events import Event, Record, RunAbort, RunStart, RunStop, TextDelta, ToolStart, ToolStop
-from rxworker.messages import ToolCall, ToolResult
+from rxworker.events import Annotation, Event, Record, RunAbort, RunStart, RunStop, TextDelta, ToolStart, ToolStop
+from rxworker.messages import Json, ToolCall, ToolResult
 from rxworker.operators import decode, fold_sliding, percentile, records_of
 from rxworker.operators.kernel import Operator, Source
-from rxworker.panels import a_minute, cost, count, error_rate, high, histogram, ratio, share, top, total, written
+from rxworker.panels import (
+    a_minute,
+    annotated,
+    cost,
+    count,
+    error_rate,
+    high,
+    histogram,
+    ratio,
+    share,
+    top,
+    total,
+    written,
+)
 from rxworker.testing.marbles import Marbles
 from tests.boards.test_ready_panels import PRICES, RECORDS
 
@@ -55,9 +68,19 @@ def test_a_share_is_that_of_all_so_far_or_of_the_last_seconds() -> None:
 def test_values_are_counted_up_to_bounds() -> None:
     found = seen("--2--3--9-0--|", histogram(2, 5))
     assert [counts for _, counts in found][-1] == {"≤ 2": 2, "≤ 5": 1, "> 5": 1}
-    for bounds in ((), (2, 2), (3, 1)):
+    close = seen("--2--3--|", histogram(2_000_001, 2_000_002))
+    assert close[-1][1] == {"≤ 2000001": 2, "≤ 2000002": 0, "> 2000002": 0}
+    for bounds in ((), (2, 2), (3, 1), (2, float("nan")), (2, float("inf"))):
         with pytest.raises(ConfigurationError, match="the least first"):
             histogram(*bounds)
+
+
+def test_annotations_are_counted_by_values_that_are_no_text_too() -> None:
+    values: list[Json] = ["", None, 5, False, ["a"]]
+    given = [*[Annotation("rating", value) for value in values], Annotation("other", 1)]
+    records = [Record(n, "run-1", 1, 1, float(n), each.custom) for n, each in enumerate(given, 1)]
+    [state] = Dashboard([panel("Ratings", annotated("rating"), view="bar")]).at(records)
+    assert state.value == {'""': 1, "null": 1, "5": 1, "false": 1, '["a"]': 1}
 
 
 def test_the_sum_of_the_last_minute_is_the_rate_a_minute() -> None:
