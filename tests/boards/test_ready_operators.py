@@ -75,7 +75,7 @@ def test_values_are_counted_up_to_bounds() -> None:
             histogram(*bounds)
 
 
-def test_annotations_are_counted_by_values_that_are_no_text_too() -> None:
+def test_annotations_are_counted_by_their_values_as_text() -> None:
     values: list[Json] = ["", None, 5, False, ["a"]]
     given = [*[Annotation("rating", value) for value in values], Annotation("other", 1)]
     records = [Record(n, "run-1", 1, 1, float(n), each.custom) for n, each in enumerate(given, 1)]
