@@ -86,7 +86,7 @@ async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(ope
         assert [title_of_session(each) for each in await list_sessions(log)] == ["Second question", "A [bold]trip"]
         model = ScriptedModel(["Two."])
         async with open_app(Worker(model, log=log), size=(100, 30)) as person:
-            await person.say("/resume ", sees="A [bold]trip")
+            await person.say("/resume", sees="A [bold]trip")  # chosen from the menu, or before it has followed
             await person.press(*"trip", "enter")
             await person.until(lambda: len(person.lanes) == 2)
             await person.ask("Go on")
