@@ -245,7 +245,8 @@ class _LogRecords(StoredFirst):
         hour, total = clock.time() - RECENT, len(found)
         board.note_progress(0, total)
         recent = [each for each in found if each.updated >= hour]
-        if hour > (selection.since or 0.0) and 2 * len(recent) <= total:
+        is_longer = (selection.since or 0.0) < hour < board.fold.until
+        if is_longer and recent and 2 * len(recent) <= total:
             fold = board.recent(hour)
             await Reader(log, recent, fold.take, fold).read()
             board.show_recent(fold.at(clock.time()), hour)

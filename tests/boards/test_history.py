@@ -28,7 +28,7 @@ from rxworker.panels import COST, FLEET, RUNS, USAGE, count, label_of, run_of
 from tests.boards.test_reads import OWN
 from tests.boards.test_ready_panels import RECORDS
 
-HOUR = 3600.0
+HOUR, DAY = 3600.0, 86400.0
 START = RunStart(Conversation((Message.user("Hi"),)), labels={"tenant": "acme"})
 LOOK = ToolStart(ToolCall("c", "look", {}))
 SPAN: list[Event] = [TextDelta(0, text) for text in ("An ", "old ", "pond, ", "a ", "frog.")]
@@ -189,3 +189,22 @@ async def test_a_board_that_is_opened_shows_the_last_hour_and_then_everything(
         assert sorted(reads.runs) == sorted([*ended, *late])
         assert followed == []
         shown.dispose()
+
+
+async def test_a_day_of_a_month_reads_the_runs_of_that_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    async with MemoryLog(clock=lambda: clock.now) as log:
+        records = await store(log, clock, stories(9, 30 * DAY, 1e8))
+        day = Selection(since=1e8 - 12 * DAY, until=1e8 - 10 * DAY)
+        reads, some = Reads(monkeypatch), replace(USAGE, selection=day)
+        assert await fold_log(some, log) == some.at(records)
+        begun = {each.run_id: each.time for each in records if each.seq == 1}
+        read = asyncio.Event()
+        shown = some.show(all_records(log, None, some.selection, read.set))
+        async with asyncio.timeout(30):
+            await read.wait()
+        assert shown.error is None
+        assert as_shown(shown.states) == as_shown(some.at(records))
+        shown.dispose()
+        assert 0 < len(reads.runs) < 20
+        assert all(1e8 - 12 * DAY - HOUR < begun[run] < 1e8 - 10 * DAY for run in reads.runs)
