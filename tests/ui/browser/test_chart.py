@@ -166,6 +166,8 @@ async def test_a_limit_is_in_words_before_and_after_it_is_crossed(page: Page) ->
         await board.draw("cost", {"acme": 0.01, "globex": 0.2}, alerts={"globex": BEGIN})
         await expect(line).to_contain_text("Alert: above 0.05 USD for 60 s, since ")
         await expect(line).to_contain_text(": globex")
+        await board.draw("cost", {"acme": 0.2, "globex": 0.02}, alerts={"acme": BEGIN})
+        await expect(line).to_contain_text(": acme")
         await expect(cost.get_by_role("img", name="beyond the limit")).to_have_count(1)
         await expect(line.get_by_role("status")).to_have_count(1)
 

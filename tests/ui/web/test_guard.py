@@ -127,7 +127,7 @@ OTHERS = [
     "", "fleet", "api/fleet", "api/runs/run-1/worker", "api/runs/run-1/requeue", "api/runs/run-1/requests/1",
     "api/runs/run-1/annotate", "api/conversations/x/delete",
     "api/conversations/api%2Fruns/delete", "api/conversations/x%2Fv1%2Fy/delete", "api/fleet?x=/static/a/v1/",
-    "api/chat", "metrics",
+    "api/chat", "api/time-marks", "metrics",
 ]  # fmt: skip
 
 

@@ -103,9 +103,9 @@ class PanelView {
 
   drawLimit(alerts) {
     const { alert, unit } = this.panel, groups = Object.entries(alerts), first = Math.min(...Object.values(alerts)), names = groups.filter(([name]) => name), what = limitOf(alert, unit);
-    const text = groups.length === 0 ? what : fill(words.board.firing, { what, time: moment(first) }), { makers } = this.options;
-    if (text === this.limited && groups.length === this.beyond) return;
-    Object.assign(this, { limited: text, beyond: groups.length });
+    const text = groups.length === 0 ? what : fill(words.board.firing, { what, time: moment(first) }), { makers } = this.options, key = JSON.stringify([text, groups]);
+    if (key === this.limited) return;
+    this.limited = key;
     const link = ([name, time], shown) => (makers ? el("button", { class: "board-group", type: "button", "data-group": name, "data-time": time, text: shown, title: fill(words.board.runsOf, { what: name || this.panel.title }) }) : shown);
     const listed = names.slice(0, 3).flatMap(([name, time], n) => [n > 0 ? ", " : ": ", link([name, time], name)]), rest = names.length > 3 ? [` ${fill(words.board.more, { n: names.length - 3 })}`] : [];
     this.limitText.replaceChildren(...(groups.length > 0 && names.length === 0 ? [link(groups[0], text)] : [text, ...listed, ...rest]));
