@@ -33,6 +33,9 @@ _LOCKS: dict[type[object], Callable[[], object]] = {
 }
 _NUMBERS = infinite.__code__
 
+MAX_SIZE = 16_000_000
+"""The maximum number of bytes of a copy, before they are compressed."""
+
 
 class Copy:
     """A copy of a fold, from which any number of folds are made that go on from there.
@@ -55,7 +58,7 @@ class Copy:
     """
 
     def __init__(self, fold: Fold) -> None:
-        file = io.BytesIO()
+        file = _Bounded()
         copier = _Copier(file)
         copier.dump(fold)
         self._data, self._kept = zlib.compress(file.getvalue(), 1), copier.kept
@@ -68,6 +71,16 @@ class Copy:
     def fold(self) -> Fold:
         """A fold that is where the other one was."""
         return cast("Fold", _Maker(zlib.decompress(self._data), self._kept).load())
+
+
+class _Bounded(io.BytesIO):
+    """A copy in the making, which has a bound: an operator may refer to a table or a model of the program."""
+
+    def write(self, data: Any, /) -> int:
+        """Add bytes; raises an exception where there are too many."""
+        if self.tell() + len(data) > MAX_SIZE:
+            raise MemoryError(f"a copy would have more than {MAX_SIZE} bytes")
+        return super().write(data)
 
 
 class _Copier(pickle.Pickler):

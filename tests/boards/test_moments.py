@@ -150,6 +150,15 @@ def from_an_object(records: Observable[Record]) -> Observable[int]:
     return reactivex.defer(lambda _: records.pipe(ops.map(Forgetful().step)))
 
 
+def with_a_table(records: Observable[Record]) -> Observable[int]:
+    table = bytearray(20_000_000)
+
+    def step(number: int, _: Record) -> int:
+        return number + 1 + table[0]
+
+    return records.pipe(ops.scan(step, 0))
+
+
 def from_a_generator(records: Observable[Record]) -> Observable[int]:
     def counted(_: Any) -> Observable[int]:
         each = numbers()
@@ -158,7 +167,7 @@ def from_a_generator(records: Observable[Record]) -> Observable[int]:
     return reactivex.defer(counted)
 
 
-@pytest.mark.parametrize("operator", [from_a_generator, from_an_object])
+@pytest.mark.parametrize("operator", [from_a_generator, from_an_object, with_a_table])
 async def test_what_cannot_be_copied_is_folded_from_the_begin(
     operator: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
