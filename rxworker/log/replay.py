@@ -17,7 +17,7 @@ from typing import Protocol
 from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import Record
+from rxworker.events import Custom, Record, RunAbort, RunPause, RunStop
 from rxworker.hub.history import expand
 from rxworker.log.format import Entry, records_of
 from rxworker.operators.kernel import Scheduler, SerialDisposable, Stage
@@ -51,9 +51,9 @@ def replay(
         a--b-c|
 
     A run that is still running is followed: what is appended, by any process, is emitted when it is due, which is at
-    once where the replay has caught up. The observable completes after the last record of a run that has ended or is
-    paused, or when the log is closed. It is cold: each subscription reads the run anew, on the event loop that is
-    running, and disposing it stops the reading.
+    once where the replay has caught up. Annotations follow the end at once. The observable completes after the last
+    record of a run that has ended or is paused, or when the log is closed. It is cold: each subscription reads the run
+    anew, on the event loop that is running, and disposing it stops the reading.
 
     Args:
         log: The log of the run.
@@ -99,12 +99,16 @@ class _Pace:
         self.clock = clock
         self._speed = speed
         self._began: tuple[datetime, float] | None = None
+        self._has_ended = False
 
-    def wait(self, time: float) -> float:
-        """Seconds until a record of this time is due."""
+    def wait(self, record: Record) -> float:
+        """Seconds until a record is due. An annotation follows the end of the run at once, whenever it was made."""
+        if self._has_ended and isinstance(record.event, Custom):
+            return 0.0
+        self._has_ended = not record.path and isinstance(record.event, RunStop | RunAbort | RunPause)
         now = self.clock.now
-        began, first = self._began = self._began or (now, time)
-        return (time - first) / self._speed - (now - began).total_seconds()
+        began, first = self._began = self._began or (now, record.time)
+        return (record.time - first) / self._speed - (now - began).total_seconds()
 
 
 class _Replay(abc.DisposableBase):
@@ -168,7 +172,7 @@ class _Replay(abc.DisposableBase):
                 if record is None:
                     self._page.set_result(None)
                     return
-                if self._pace is not None and (wait := self._pace.wait(record.time)) > STEP:
+                if self._pace is not None and (wait := self._pace.wait(record)) > STEP:
                     self._next = record
                     self._timer.put(self._pace.clock.schedule_relative(wait, self._emit))
                     return

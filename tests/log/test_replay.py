@@ -17,7 +17,7 @@ from reactivex.scheduler import HistoricalScheduler
 
 from rxworker import Worker, tool
 from rxworker.errors import LocalProtocolError, LogError
-from rxworker.events import Event, Record, RunStop, TextDelta, ToolStop, TurnStart, TurnStop
+from rxworker.events import Annotation, Event, Record, RunStop, TextDelta, ToolStop, TurnStart, TurnStop
 from rxworker.log import Claim, EventLog, MemoryLog, base, replay
 from rxworker.log.format import entries_of
 from rxworker.log.values import RunRow, StoredStatus
@@ -29,6 +29,7 @@ from rxworker.testing.marbles import parse
 from tests.log.conftest import OpenLog, until
 
 RUN = "run-1"
+RATED = Annotation("rating", 5).custom
 
 
 def made(times: Sequence[float], first: int = 1, event: Event | None = None) -> list[Record]:
@@ -64,12 +65,12 @@ async def all_of(records: Observable[Record]) -> list[Record]:
 @pytest.mark.parametrize(
     ("speed", "after", "drawn"),
     [
-        (1.0, 0, "a---b-------c---(d,|)"),
-        (2.0, 0, "a-b---c-(d,|)"),
-        (0.5, 0, "a-------b---------------c-------(d,|)"),
-        (0, 0, "(a,b,c,d,|)"),
-        (1.0, 1, "b-------c---(d,|)"),
-        (1.0, 4, "|"),
+        (1.0, 0, "a---b-------c---(d,e,|)"),
+        (2.0, 0, "a-b---c-(d,e,|)"),
+        (0.5, 0, "a-------b---------------c-------(d,e,|)"),
+        (0, 0, "(a,b,c,d,e,|)"),
+        (1.0, 1, "b-------c---(d,e,|)"),
+        (1.0, 5, "|"),
     ],
 )
 async def test_each_record_is_emitted_at_its_original_distance(
@@ -77,7 +78,8 @@ async def test_each_record_is_emitted_at_its_original_distance(
 ) -> None:
     monkeypatch.setattr(base, "PAGE", 2)
     async with MemoryLog() as log:
-        records = made([100.0, 104.0, 112.0, 116.0])
+        end = [Record(seq, RUN, 1, 1, time, event) for seq, time, event in ((4, 116.0, RunStop()), (5, 9000.0, RATED))]
+        records = made([100.0, 104.0, 112.0]) + end
         await stored(log, records)
         test = Marbles()
         seen = test.scheduler.create_observer()
@@ -85,7 +87,7 @@ async def test_each_record_is_emitted_at_its_original_distance(
         for tick in range(1, 50):
             await settle()
             test.scheduler.advance_to(float(tick))
-        assert seen.messages == parse(drawn, dict(zip("abcd", records, strict=True)), 0)
+        assert seen.messages == parse(drawn, dict(zip("abcde", records, strict=True)), 0)
 
 
 async def test_a_page_is_read_when_the_one_before_was_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
