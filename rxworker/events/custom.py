@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events.turn import Custom
@@ -67,15 +67,20 @@ class CustomEvent(Struct, frozen=True):
             raise LogError(f"an event {event.name} does not fit {cls.__name__}: {error}") from error
 
 
+ShortText: TypeAlias = Annotated[str, Meta(max_length=100)]
+LongText: TypeAlias = Annotated[str, Meta(max_length=10_000)]
+
+
 class Annotation(CustomEvent, frozen=True, tag="rxworker.annotation", omit_defaults=True):
     """A judgement of a run by a person or a program, such as a rating or a correction; see `EventLog.annotate`.
 
     Panels, searches and pages read it as any event of the application: ``only(Annotation)``.
 
     Attributes:
-        name: What is judged, such as ``rating`` or ``correct``; the same name for the same question.
+        name: What is judged, such as ``rating`` or ``correct``; the same name for the same question. 1 to 100
+            characters.
         value: The judgement: a text, a number, a truth value or other JSON.
-        comment: Why, in words: shown to users; not interpreted.
+        comment: Why, in words, up to 10,000 characters: shown to users; not interpreted.
         by: The person or the program; empty if it is not known.
         seq: The number of the record that it is about; 0 for the whole run.
 
@@ -83,9 +88,9 @@ class Annotation(CustomEvent, frozen=True, tag="rxworker.annotation", omit_defau
     {'name': 'correct', 'value': False, 'comment': 'Kyoto has no sea.', 'by': 'anna'}
     """
 
-    name: str
+    name: Annotated[ShortText, Meta(min_length=1)]
     value: Json
-    comment: str = ""
+    comment: LongText = ""
     by: str = ""
     seq: int = 0
 

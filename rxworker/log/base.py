@@ -258,7 +258,7 @@ class EventLog(Store):
             events: What is recorded: an `Annotation`, or an event of a class of your own. Without one, nothing is.
 
         Raises:
-            ConfigurationError: An event has no JSON form, or names a record that the run does not have.
+            ConfigurationError: An event has no JSON form, too long a text, or a record that the run does not have.
             RunStatusError: It has not ended, or is nested in another run.
             LogError: There is no such run, or the log cannot be read or written.
 

@@ -151,6 +151,9 @@ async def test_a_run_that_goes_on_is_nested_or_unknown_is_not_annotated() -> Non
         for seq in (-1, last + 1):
             with pytest.raises(ConfigurationError, match=f"records 1 to {last}, not"):
                 await log.annotate(run, Annotation("rating", 1, seq=seq))
+        for given in (Annotation("", 1), Annotation("x" * 101, 1), Annotation("x", 1, "x" * 10_001)):
+            with pytest.raises(ConfigurationError, match="length"):
+                await log.annotate(run, given)
         with pytest.raises(ConfigurationError, match="JSON"):
             await log.annotate(run, Annotation("rating", object()))  # pyright: ignore[reportArgumentType]
         assert (await log.existing(run)).last_seq == last

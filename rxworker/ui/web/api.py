@@ -18,6 +18,7 @@ from rxworker.boards import Dashboard
 from rxworker.decisions import read_resume
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Annotation
+from rxworker.events.custom import LongText, ShortText
 from rxworker.log.time_marks import MAX_BY, MAX_TEXT, MAX_TIME, mark_time, time_marks
 from rxworker.log.values import is_storable, to_sent
 from rxworker.messages import Document, Image, Json, Message, Text
@@ -229,10 +230,10 @@ class RequeueBody(Struct, frozen=True, forbid_unknown_fields=True):
 class AnnotateBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of a request that annotates a run; the fields are those of an `Annotation`."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    name: Annotated[ShortText, Meta(min_length=1)]
     value: Json
-    comment: Annotated[str, Meta(max_length=10_000)] = ""
-    by: Annotated[str, Meta(max_length=100)] = ""
+    comment: LongText = ""
+    by: ShortText = ""
     seq: int = 0
 
     @property
