@@ -972,11 +972,12 @@ class _Line(Decoder[Record, RunLine]):
 
     def feed(self, data: Record) -> Sequence[RunLine]:
         line, event = self._line, data.event
+        if event.__class__ is Custom:  # it may be all that is selected of a run that was annotated after its end
+            return ()
         if self._began is None:
             self._began = data.time
             line = replace(line, run=data.run_id)
-        if event.__class__ is not Custom:  # an annotation after the end makes no run longer
-            self._line = line = replace(line, seconds=data.time - self._began)
+        self._line = line = replace(line, seconds=data.time - self._began)
         if not is_block_event(event):
             self._line = line = self._stepped(line, data)
         return (line,)

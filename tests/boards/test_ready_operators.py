@@ -13,6 +13,7 @@ from reactivex.scheduler import HistoricalScheduler
 
 from rxworker.boards import Dashboard, above, panel
 from rxworker.boards.panel import Partial
+from rxworker.boards.selection import Selection
 from rxworker.errors import ConfigurationError
 from rxworker.events import Annotation, Event, Record, RunAbort, RunStart, RunStop, TextDelta, ToolStart, ToolStop
 from rxworker.messages import Json, ToolCall, ToolResult
@@ -27,6 +28,8 @@ from rxworker.panels import (
     high,
     histogram,
     ratio,
+    run_line,
+    run_of,
     share,
     top,
     total,
@@ -81,6 +84,16 @@ def test_annotations_are_counted_by_their_values_as_text() -> None:
     records = [Record(n, "run-1", 1, 1, float(n), each.custom) for n, each in enumerate(given, 1)]
     [state] = Dashboard([panel("Ratings", annotated("rating"), view="bar")]).at(records)
     assert state.value == {'""': 1, "null": 1, "5": 1, "false": 1, '["a"]': 1}
+
+
+def test_a_run_that_was_annotated_in_the_time_alone_has_no_line() -> None:
+    rated = Annotation("rating", 5).custom
+    given = [(1.0, TextDelta(0, "a")), (2.0, RunStop()), (9.0, rated)]
+    records = [Record(seq, "run-1", 1, 1, time, event) for seq, (time, event) in enumerate(given, 1)]
+    for since, lines in ((None, [1.0]), (5.0, None)):
+        board = Dashboard([panel("Runs", run_line(), view="table", group=run_of)], selection=Selection(since=since))
+        rows: Any = board.at(records)[0].value
+        assert (rows and [each["seconds"] for each in rows]) == lines
 
 
 def test_the_sum_of_the_last_minute_is_the_rate_a_minute() -> None:
