@@ -30,8 +30,8 @@ from rxworker.ui.web import Settings
 from rxworker.ui.web.http.responses import ApiError, error_response
 from rxworker.ui.web.runs.store import RunStore
 from rxworker.ui.web.server import AiohttpRequest, add_security_headers
-from rxworker.ui.web.streams.durable import JSON, answer_stream
-from rxworker.ui.web.streams.stored import LogStream
+from rxworker.ui.web.streams.durable import answer_stream
+from rxworker.ui.web.streams.stored import JSON, LogStream
 from rxworker.ui.web.streams.streams import Streams
 
 MAX = 2**53 - 1
@@ -152,7 +152,10 @@ class WritableStreams:
         stream = await self._find(request.path)
         if request.method != "HEAD":
             stream.touched = time.time()
-        source = LogStream(self._log, stream.claim.run_id, fold=lambda: message_of, name=stream.path)
+        source = LogStream(
+            self._log, stream.claim.run_id, fold=lambda: message_of, name=stream.path,
+            content_type=stream.config.content_type,
+        )  # fmt: skip
         given = AiohttpRequest(request)
         sent = await answer_stream(given, source, self._sending)
         response = sent or given.sent

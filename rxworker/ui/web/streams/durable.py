@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
-from collections.abc import AsyncGenerator
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from rxworker.protocols import SSE_HEADERS, sse_frame
+from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.native import encode_json
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.responses import ApiError, read_query
-from rxworker.ui.web.streams.stored import START, MessageStream, StreamPage
+from rxworker.ui.web.streams.stored import JSON, START, MessageStream, StreamPage
 from rxworker.ui.web.streams.streams import Streams
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -31,9 +33,8 @@ CURSOR = "Stream-Cursor"
 OFFSET = Meta(
     pattern=r"\A(-1|now|[0-9]{16}_[0-9]{16})\Z", examples=["-1", "now", "a Stream-Next-Offset of this stream"]
 )
-JSON = "application/json"
-EVENTS_HEADERS = SSE_HEADERS | {"Content-Type": "text/event-stream"}
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 LONG_POLL = 20.0
@@ -62,7 +63,7 @@ async def answer_stream(request: WebRequest, source: MessageStream, streams: Str
     page = await (source.tail() if query.offset == "now" else source.read(query.start))
     if query.live == "sse":
         events = stream_events(source, page, query.cursor)
-        await streams.send(request, events, EVENTS_HEADERS)
+        await streams.send(request, events, events_headers(source))
         return None
     if query.live == "long-poll":
         if not page.messages and not page.is_closed:
@@ -106,7 +107,7 @@ def read_stream_query(request: WebRequest) -> StreamQuery:
 
 def head_response(source: MessageStream, page: StreamPage) -> web.Response:
     """The metadata of a stream, from the page of its end."""
-    headers = {**_place_headers(page), "Content-Type": JSON}
+    headers = {**_place_headers(page), "Content-Type": source.content_type}
     headers["ETag"] = _etag(source, "-1", page)
     return web.Response(headers=headers)
 
@@ -130,7 +131,7 @@ def page_response(
         headers[UP_TO_DATE] = "true"
     if cursor is not None and not page.messages:
         return web.Response(status=204, headers=headers)
-    headers["Content-Type"] = JSON
+    headers["Content-Type"] = source.content_type
     if query.offset != "now":
         # More may follow on the last page of an open stream, so that a client revalidates it each time.
         is_whole = page.is_closed or not page.is_up_to_date
@@ -138,7 +139,7 @@ def page_response(
         etag = headers["ETag"] = _etag(source, query.offset or "-1", page)
         if etag in map(str.strip, request.headers.get("If-None-Match", "").split(",")):
             return web.Response(status=304, headers=headers)
-    return web.Response(body=_body(page), headers=headers)
+    return web.Response(body=_body(source, page.messages), headers=headers)
 
 
 def _place_headers(page: StreamPage) -> dict[str, str]:
@@ -149,6 +150,18 @@ def _place_headers(page: StreamPage) -> dict[str, str]:
 def _etag(source: MessageStream, start: str, page: StreamPage) -> str:
     end = f"{page.next}:c" if page.is_closed else page.next
     return f'"{quote(source.name, safe="/")}:{start}:{end}"'
+
+
+def _is_json(source: MessageStream) -> bool:
+    return _media_type(source) == JSON
+
+
+def _media_type(source: MessageStream) -> str:
+    return source.content_type.partition(";")[0].strip().lower()
+
+
+def _body(source: MessageStream, messages: Sequence[bytes]) -> bytes:
+    return b"[%b]" % b",".join(messages) if _is_json(source) else b"".join(messages)
 
 
 async def next_page(source: MessageStream, offset: str, seconds: float) -> StreamPage | None:
@@ -181,6 +194,12 @@ class _Control(Struct, rename="camel", omit_defaults=True):
     stream_closed: bool = False
 
 
+def events_headers(source: MessageStream) -> dict[str, str]:
+    """The headers of server-sent events."""
+    encoding = {"Stream-SSE-Data-Encoding": "base64"} if _is_binary(source) else {}
+    return {**SSE_HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-cache", **encoding}
+
+
 async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "") -> AsyncGenerator[bytes, None]:
     """The server-sent events of a stream: an event with the data of each page, and a control event after it.
 
@@ -194,7 +213,7 @@ async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "
     first_cursor = int(next_cursor(cursor))
     while True:
         now = str(max(first_cursor, current_cursor()))
-        yield page_events(page, now)
+        yield page_events(source, page, now)
         left = deadline - loop.time()
         if page.is_closed or left <= 0:
             return
@@ -210,28 +229,40 @@ async def stream_events(source: MessageStream, page: StreamPage, cursor: str = "
             return  # the client reconnects, and gets the error
 
 
-def page_events(page: StreamPage, cursor: str) -> bytes:
+def page_events(source: MessageStream, page: StreamPage, cursor: str) -> bytes:
     r"""The events of a page.
 
+    >>> from rxworker.log import MemoryLog
+    >>> from rxworker.ui.web.streams.stored import LogStream
+    >>> source = LogStream(MemoryLog(), "run-1")
     >>> page = StreamPage([b"1", b"2"], START, is_closed=True)
-    >>> print(page_events(page, "7").decode().strip())
+    >>> print(page_events(source, page, "7").decode().strip())
     event: data
-    data: [1,2]
+    data:[1,2]
     <BLANKLINE>
     event: control
-    data: {"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}
+    data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}
     """
     control = _Control(page.next)
     if page.is_closed:
         control.stream_closed = True
     else:
         control.stream_cursor, control.up_to_date = cursor, page.is_up_to_date
-    data = sse_frame(_body(page), event="data") if page.messages else b""
-    return data + sse_frame(encode_json(control), event="control")
+    events = _event(b"control", encode_json(control))
+    if not page.messages:
+        return events
+    body = _body(source, page.messages)
+    return _event(b"data", b64encode(body) if _is_binary(source) else body) + events
 
 
-def _body(page: StreamPage) -> bytes:
-    return b"[%b]" % b",".join(page.messages)
+def _event(kind: bytes, data: bytes) -> bytes:
+    # Not splitlines: a line break at the end is part of the data. The first space of a line is not.
+    lines = [b"data: " + line if line[:1] == b" " else b"data:" + line for line in _LINE_END.split(data)]
+    return b"event: %b\n%b\n\n" % (kind, b"\n".join(lines))
+
+
+def _is_binary(source: MessageStream) -> bool:
+    return not _is_json(source) and not _media_type(source).startswith("text/")
 
 
 CURSOR_SECONDS = 20

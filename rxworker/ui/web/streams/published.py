@@ -31,7 +31,7 @@ from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
-from rxworker.ui.web.streams.stored import PAGE_BYTES, START, StreamPage, read_offset, write_offset
+from rxworker.ui.web.streams.stored import JSON, PAGE_BYTES, START, StreamPage, read_offset, write_offset
 from rxworker.ui.web.streams.streams import DELIVERIES, Followed
 
 CURSOR = re.compile(r"([0-9]{1,15})-([0-9]{1,15})", re.ASCII)
@@ -188,10 +188,12 @@ class DurableItems:
 
     Attributes:
         name: Identifies the stream.
+        content_type: The media type of the messages.
     """
 
     def __init__(self, entry: StreamEntry) -> None:
         self.name = f"streams/{entry.published.name}"
+        self.content_type = JSON
         self._entry = entry
 
     async def read(self, offset: str) -> StreamPage:

@@ -28,6 +28,8 @@ from rxworker.ui.web.http.responses import ApiError
 START = f"{0:016d}_{0:016d}"
 """The offset of the beginning of a stream."""
 
+JSON = "application/json"
+
 PAGE_BYTES = 1 << 20
 """A response has no further message after so many bytes."""
 
@@ -41,7 +43,7 @@ class StreamPage(Struct, frozen=True):
     """Messages of a stream.
 
     Attributes:
-        messages: The messages, each a JSON value.
+        messages: The messages; of a JSON stream, each is a JSON value.
         next: The offset after them.
         is_up_to_date: Whether the stream has no more messages at present.
         is_closed: Whether it will never have more.
@@ -58,9 +60,11 @@ class MessageStream(Protocol):
 
     Attributes:
         name: Identifies the stream.
+        content_type: The media type of the messages.
     """
 
     name: str
+    content_type: str
 
     async def read(self, offset: str) -> StreamPage:
         """The messages after an offset.
@@ -94,6 +98,7 @@ class LogStream:
             message, as `encode_record` makes it.
         name: Identifies the stream; by default the run's id.
         redact: Removes secrets from a message.
+        content_type: The media type of the messages.
     """
 
     log: EventLog
@@ -102,6 +107,7 @@ class LogStream:
     fold: Callable[[], EncodeParts] | None = None
     name: str = ""
     redact: Callable[[bytes], bytes] | None = None
+    content_type: str = JSON
 
     def __post_init__(self) -> None:
         self.name = self.name or self.run_id
