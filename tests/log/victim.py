@@ -24,7 +24,7 @@ import reactivex
 from reactivex import Observable
 
 from rxworker import Answer, Approve, Finished, Paused, Worker, tool
-from rxworker.errors import LeaseHeldError
+from rxworker.errors import CommandConflictError, LeaseHeldError
 from rxworker.events import Event, ResponseEvent
 from rxworker.events.pause import RECOVERY
 from rxworker.log import EventLog, open_log
@@ -137,13 +137,21 @@ async def recovered(worker: Worker, run_id: str) -> Run[object]:
 
 
 async def resumed(folder: Path, places: Places, log: EventLog, paused: Any) -> Any:
-    """Resume a paused run, when the lease of a process that has tried it is over."""
-    decisions = decide(paused, folder)
+    """Resume a paused run, when the lease of a process that has tried it is over.
+
+    Where a process has stored the decision before it was killed, that one is carried out.
+    """
+    decisions, is_decided = decide(paused, folder), False
     while True:
+        worker = make_worker(folder, places, log)
         try:
-            return await make_worker(folder, places, log).resume(paused, decisions=decisions)
+            if is_decided:
+                return await worker.recover(paused.run_id)
+            return await worker.resume(paused, decisions=decisions)
         except LeaseHeldError as error:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
+        except CommandConflictError:
+            is_decided = True
 
 
 async def life(folder: Path, address: str, places: Places, *, is_first: bool) -> str:

@@ -89,11 +89,9 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
         page = await desk.open(f"#{run.id}", url=server.url)
         await desk.status(page, "finished")
         await desk.answers(page, "Nothing is there.")
-        slider = page.locator("#time-slider")
-        # Behind the result of the tool.
-        await slider.evaluate(
-            "(n) => { n.value = n.max * 0.5; n.dispatchEvent(new Event('input', { bubbles: true })); }"
-        )
+        async with SQLiteLog(file) as log:
+            [after_the_tool] = [entry.last async for entry in log.read(run.id) if entry.kind == "tool_stop"]
+        await page.goto(f"{server.url}#{run.id}@{after_the_tool}")
         await desk.answers(page)
         await page.locator("#time-fork").click()
         await desk.answers(page, "It is a secret.")
