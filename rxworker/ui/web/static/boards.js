@@ -101,7 +101,7 @@ class BoardKeys extends Keys {
 
 // The runs that made a value, of which one is opened at the moment at which it did.
 async function showMakers(panel, group, at = null) {
-  const time = at ?? range.range.time, what = group || panel.title;
+  const time = at === null ? range.range.time : at + 1e-6, what = group || panel.title; // the times of points are rounded to microseconds
   let found;
   try {
     found = await api.makersOf(name, { ...queryOf(range.range), time, panel: panel.name, group });
