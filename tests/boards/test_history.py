@@ -27,6 +27,7 @@ from rxworker.operators import records_of
 from rxworker.panels import COST, FLEET, RUNS, USAGE, count, label_of, run_of
 from tests.boards.test_reads import OWN
 from tests.boards.test_ready_panels import RECORDS
+from tests.whole import IS_WHOLE
 
 HOUR, DAY = 3600.0, 86400.0
 START = RunStart(Conversation((Message.user("Hi"),)), labels={"tenant": "acme"})
@@ -107,7 +108,7 @@ FEW = Dashboard(
 """Panels of which no one reads texts at first, and one that subscribes to its tools at a timer."""
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if IS_WHOLE else 1))
 async def test_a_moment_is_what_all_records_until_then_show_though_few_are_decoded(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
