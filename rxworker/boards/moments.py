@@ -21,7 +21,7 @@ from reactivex.internal import noop
 from rxworker.boards.copies import Copy
 from rxworker.boards.dashboard import Dashboard, Fold, Progress
 from rxworker.boards.panel import PanelState
-from rxworker.boards.stored import Begun, Listed, Place, Reader
+from rxworker.boards.reader import Begun, Listed, Place, Reader
 from rxworker.events import Record
 from rxworker.log import EventLog
 

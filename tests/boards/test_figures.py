@@ -923,7 +923,7 @@ def test_one_value_is_not_drawn_as_a_course() -> None:
 
 
 async def test_a_board_that_is_still_reading_shows_how_far_on_every_screen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.boards.stored.TURN", 0.0)  # others have a turn after each record
+    monkeypatch.setattr("rxworker.boards.reader.TURN", 0.0)  # others have a turn after each record
     async with MemoryLog() as log:
         for _ in range(30):
             await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")

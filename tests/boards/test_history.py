@@ -119,7 +119,7 @@ async def test_a_moment_is_what_all_records_until_then_show_though_few_are_decod
         decoded += 1
         return record_of(entry, run_id)
 
-    monkeypatch.setattr("rxworker.boards.stored.record_of", counted)
+    monkeypatch.setattr("rxworker.boards.reader.record_of", counted)
     async with MemoryLog(clock=lambda: clock.now) as log:
         records = await store(log, clock, stories(seed, 600.0, 1e6))
         first, last = min(each.time for each in records), max(each.time for each in records)
@@ -158,7 +158,7 @@ class Reads:
 async def test_a_board_that_is_opened_shows_the_last_hour_and_then_everything(
     board: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rxworker.boards.stored.TURN", 0.0)
+    monkeypatch.setattr("rxworker.boards.reader.TURN", 0.0)
     clock, now = Clock(), time.time()
     async with MemoryLog(clock=lambda: clock.now) as log:
         records = await store(log, clock, stories(7, 6 * HOUR, now - 60))

@@ -32,7 +32,7 @@ BOARDS = {"usage": USAGE, "runs": RUNS, "fleet": FLEET, "cost": COST, "after": A
 
 def often(patch: pytest.MonkeyPatch) -> None:
     """A turn after each record, a copy in nearly each turn, and the first one tried at once."""
-    patch.setattr("rxworker.boards.stored.TURN", 0.0)
+    patch.setattr("rxworker.boards.reader.TURN", 0.0)
     patch.setattr("rxworker.boards.moments.EVERY", 0.0)
     patch.setattr("rxworker.boards.moments.SHARE", 0.0)
     patch.setattr("rxworker.boards.moments.TRIED", 5)

@@ -197,7 +197,7 @@ async def test_a_run_that_cannot_be_read_is_left_out_and_a_log_of_no_other_is_re
 
 
 async def test_a_long_history_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.boards.stored.TURN", 0.0)
+    monkeypatch.setattr("rxworker.boards.reader.TURN", 0.0)
     async with MemoryLog() as log:
         for _ in range(30):
             await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
