@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rxworker.errors import ConfigurationError
 from rxworker.log.kept import change_kept, load_kept
 from rxworker.log.store import LogReader
+from rxworker.messages.settings import check_type
 
 KEY = "rxworker/time-marks"
 MAX_MARKS = 1000
@@ -64,6 +65,7 @@ async def mark_time(log: LogReader, text: str, *, time: float | None = None, by:
         >>> asyncio.run(main())
         [TimeMark(time=60.0, text='deploy 12', by='')]
     """
+    check_type("text", text, str, "mark_time(log, 'deploy 12')")
     if not text.strip() or len(text) > MAX_TEXT:
         raise ConfigurationError(f"a text of {len(text)} characters: give 1 to {MAX_TEXT} of them")
     if len(by) > MAX_BY:

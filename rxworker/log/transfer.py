@@ -121,7 +121,7 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
         status = fold_run(records).status
     except Exception as error:  # of whatever record is in a place where it cannot be
         raise LogError(f"the records of the exported run {head.run_id} make no run: {describe(error)}") from error
-    if head.row.status in OPEN and status in ("finished", "paused", "aborted"):
+    if head.row.status in OPEN and status in ENDED:
         raise LogError(
             f"the exported run {head.run_id} is {status} by its records, and {head.row.status} by its head: export it "
             "again"

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from reactivex import Observable, abc
 
@@ -37,6 +37,8 @@ from rxworker.ui.web.streams.streams import Streams
 from rxworker.worker import QueuedWorker, recover_all, session_of
 from rxworker.worker.callbacks import Callback
 from rxworker.worker.worker import Worker
+
+A = TypeVar("A")
 
 
 class ServerOptions(TypedDict, total=False):
@@ -158,9 +160,7 @@ class ServerState:
         Raises:
             ApiError: The server has no log, or it has users.
         """
-        self.shared_log  # noqa: B018 - its errors are those of this
-        assert self._fleet is not None  # there is a log
-        return self._fleet
+        return self._of_all(self._fleet)
 
     @property
     def shared_log(self) -> EventLog:
@@ -169,7 +169,11 @@ class ServerState:
         Raises:
             ApiError: The server has no log, or it has users.
         """
-        if self.store.log is None:
+        return self._of_all(self.store.log)
+
+    def _of_all(self, found: A | None) -> A:
+        """What shows the runs of all users, which a server with users does not."""
+        if found is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
         if self.has_users:
             message = (
@@ -177,7 +181,7 @@ class ServerState:
                 "user="
             )
             raise ApiError(403, "has_users", message)
-        return self.store.log
+        return found
 
     def add(
         self,

@@ -276,6 +276,8 @@ async def test_moments_are_noted_for_the_charts(stack: AsyncExitStack, monkeypat
     assert (marks[1], marks[2]["by"]) == ({"time": 60.0, "text": "deploy 2"}, "ci")
     marks = json.loads((await client.get("api/time-marks", since="40", until="100"))[1])["marks"]
     assert [mark["text"] for mark in marks] == ["deploy 2"]
+    with pytest.raises(ConfigurationError, match="text"):
+        await mark_time(client.log, 5)  # pyright: ignore[reportArgumentType] - what it refuses
     for at in (float("nan"), 1.8e12):  # the latter is in milliseconds
         with pytest.raises(ConfigurationError, match="not a time"):
             await mark_time(client.log, "deploy 4", time=at)

@@ -127,11 +127,8 @@ const range = new RangeBar(byId("range"), (asked) => {
 }, () => workers);
 const views = new SavedViews(byId("board-views"), byId("board-save"), name);
 range.read();
-setInterval(() => {
-  if (document.hidden) return;
-  noted();
-  compare();
-}, 60_000);
+setInterval(() => document.hidden || compare(), 60_000);
+document.addEventListener("visibilitychange", () => document.hidden || noted());
 for (const type of ["range", "pick"]) byId("board").addEventListener(type, ({ detail: { since, until } }) => range.narrow(since, until));
 const share = new ShareDialog(), keys = new BoardKeys(BOARDS_COMMANDS);
 byId("commands").addEventListener("click", () => keys.palette.open());

@@ -19,6 +19,7 @@ from rxworker.events import Record
 from rxworker.hub.history import expand, merged
 from rxworker.log import EventLog, RunInfo
 from rxworker.log.format import record_of
+from rxworker.log.values import ENDED
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
@@ -35,8 +36,6 @@ PAGE_BYTES = 1 << 20
 
 EncodeParts: TypeAlias = Callable[[Record], Sequence[bytes]]
 """Encodes the next record of a run, which may give no parts."""
-
-ENDED = frozenset({"finished", "aborted", "paused"})
 
 
 class StreamPage(Struct, frozen=True):
