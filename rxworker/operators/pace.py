@@ -179,7 +179,7 @@ def throttle(
     def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of("throttle(...)", scheduler, default)
         push = observer.on_next
-        timer, upstream = SerialDisposable(), SerialDisposable()
+        timer = SerialDisposable()
         held: list[A] = []
         is_waiting = False
 
@@ -211,7 +211,6 @@ def throttle(
                 try:
                     held[0] = combine(held[0], item)
                 except Exception as error:
-                    upstream.dispose()
                     ending.on_error(error)
             else:
                 held[:] = (item,)
@@ -224,7 +223,6 @@ def throttle(
             let_out()
             ending.on_completed()
 
-        upstream.put(connect(source, Sink(on_next, on_error, on_completed), default))
-        return Both(timer, upstream)
+        return Both(timer, connect(source, Sink(on_next, on_error, on_completed), default))
 
     return operator(subscribe, "throttle(...)", *filter(None, (seconds, combine)))

@@ -26,9 +26,10 @@ from rxworker.operators.expect import (
     refusal,
     scheduler_of,
 )
-from rxworker.operators.kernel import Call, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
+from rxworker.operators.kernel import Both, Call, Ending, Operator, Scheduler, SerialDisposable, Sink, connect, many
 
 A = TypeVar("A")
+B = TypeVar("B")
 
 
 def retry_before_first(
@@ -156,7 +157,6 @@ def time_out(
 
     def subscribe(source: Observable[A], observer: abc.ObserverBase[A], default: Scheduler) -> abc.DisposableBase:
         clock = scheduler_of("time_out(...)", scheduler, default)
-        push, push_many = observer.on_next, many(observer)
         upstream, timer = SerialDisposable(), SerialDisposable()
         ending = Ending(observer, timer.dispose)
         started = marked = False
@@ -186,24 +186,18 @@ def time_out(
                 timer.put(None)
                 arm()
 
-        def on_next(item: A) -> None:
-            if not ending.is_over:
-                mark()
-                push(item)
+        def marking(push: Callable[[B], None]) -> Callable[[B], None]:
+            def on_next(item: B) -> None:
+                if not ending.is_over:
+                    mark()
+                    push(item)
 
-        def on_many(parts: Parts[A]) -> None:
-            if not ending.is_over:
-                mark()
-                push_many(parts)
-
-        def dispose() -> None:
-            ending.end()
-            upstream.dispose()
+            return on_next
 
         arm()
-        sink = Sink(on_next, ending.on_error, ending.on_completed, on_many)
+        sink = Sink(marking(observer.on_next), ending.on_error, ending.on_completed, marking(many(observer)))
         upstream.put(connect(source, sink, default))
-        return Call(dispose)
+        return Both(Call(ending.end), upstream)
 
     return operator(subscribe, "time_out(...)")
 

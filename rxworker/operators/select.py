@@ -6,6 +6,7 @@ the rest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
@@ -298,6 +299,37 @@ def _customs(types: tuple[type[object], ...]) -> dict[str, type[CustomEvent]]:
     return {event_name(kind): kind for kind in types if issubclass(kind, CustomEvent)}
 
 
+def _choose_customs(
+    observer: abc.ObserverBase[Any],
+    customs: dict[str, type[CustomEvent]],
+    ending: Ending,
+    otherwise: Callable[[object], None],
+    *,
+    passes: bool,
+) -> Callable[[object], None]:
+    """Pass on, of the events of the application, those of the classes with their types, or all others.
+
+    Other items go to ``otherwise``.
+    """
+
+    def on_next(item: object) -> None:
+        if not isinstance(item, Custom):
+            otherwise(item)
+        elif not ending.is_over:
+            kind = customs.get(item.name)
+            if kind is None and not passes:
+                observer.on_next(item)
+            elif kind is not None and passes:
+                try:
+                    typed = kind.of(item)
+                except LogError as error:
+                    ending.on_error(error)
+                else:
+                    observer.on_next(typed)
+
+    return on_next
+
+
 def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Operator[Any, Any]:
     """Pass on the items of the types, or all others."""
     if not types or not all(isinstance(kind, type) for kind in types):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
@@ -344,23 +376,8 @@ def _choose(name: str, types: tuple[type[object], ...], *, passes: bool) -> Oper
             if chooses:
                 push(item)
 
-        def on_next_typed(item: object) -> None:
-            """Of the events of the application those of the classes, with their types, or all others."""
-            nonlocal push
-            if not isinstance(item, Custom) or has_all:
-                on_next(item)
-            elif (kind := customs.get(item.name)) is None:
-                if not passes:
-                    push(item)
-            elif passes and not ending.is_over:
-                try:
-                    typed = kind.of(item)
-                except LogError as error:
-                    ending.on_error(error)
-                else:
-                    push(typed)
-
-        sink = Sink(on_next_typed if customs else on_next, ending.on_error, ending.on_completed)
+        typed = _choose_customs(observer, customs, ending, on_next, passes=passes) if customs and not has_all else None
+        sink = Sink(typed or on_next, ending.on_error, ending.on_completed)
         if takes_events and passes:
             sink.kinds = frozenset(types)
         return sink

@@ -53,20 +53,6 @@ def apply_operators(
             upstream.dispose()
             on_error(as_exception(error))
 
-        def guarded(before: Observable[Any]) -> Observable[Any]:
-            """The source of an operator. It catches the exceptions that the operator raises."""
-
-            def subscribe(first: abc.ObserverBase[Any], clock: Scheduler = None) -> abc.DisposableBase:
-                return before.subscribe(
-                    caught(first.on_next, fail),
-                    caught(first.on_error, fail),
-                    caught(first.on_completed, fail),
-                    # The model has a clock of its own.
-                    scheduler=None if before is source else clock,
-                )
-
-            return Observable(subscribe)
-
         def on_next(item: B) -> None:
             if item.__class__ in kinds:
                 thread.run(lambda: observer.on_next(item))
@@ -90,11 +76,27 @@ def apply_operators(
         clock = _Clock(asyncio.get_running_loop(), fail)
         result: Observable[Any] = source
         for operator in operators:
-            result = expect_observable(operator, operator(guarded(result)))
+            # The model has a clock of its own.
+            guarded = _guarded(result, fail, passes_clock=result is not source)
+            result = expect_observable(operator, operator(guarded))
         upstream.disposable = result.subscribe(
             on_next, on_error, on_completed, scheduler=clock if isinstance(scheduler, LoopClock) else scheduler
         )
         return upstream
+
+    return Observable(subscribe)
+
+
+def _guarded(source: Observable[Any], fail: Callable[[BaseException], None], *, passes_clock: bool) -> Observable[Any]:
+    """The source of an operator. It catches the exceptions that the operator raises."""
+
+    def subscribe(observer: abc.ObserverBase[Any], clock: Scheduler = None) -> abc.DisposableBase:
+        return source.subscribe(
+            caught(observer.on_next, fail),
+            caught(observer.on_error, fail),
+            caught(observer.on_completed, fail),
+            scheduler=clock if passes_clock else None,
+        )
 
     return Observable(subscribe)
 

@@ -289,10 +289,7 @@ async def recovered(
         after = ending_of(stored, sent, progress)
         if after is not None or will_be_cancelled(stored, sent):
             await end_nested(log, run_id)  # no call continues them any more
-        if after is None and not session._performs:
-            after = Continuation([])  # the process that takes it has the tools
-        elif after is None:
-            after = await _continuation(session, log, claim, info, stored, taken_up)
+        after = after or await _continuation(session, log, claim, info, stored, taken_up)
     except BaseException:
         await release_shielded(log, claim)
         raise
@@ -315,6 +312,8 @@ async def _continuation(
     session: SessionBase, log: EventLog, claim: Claim, info: RunInfo, stored: LoadedRun, taken_up: OpenResponse | None
 ) -> Continuation:
     """How this process goes on with a stored run that it has claimed."""
+    if not session._performs:
+        return Continuation([])  # the process that takes it has the tools
     session._check_matchers()
     worker, run_id = session.worker, info.run_id
     try:

@@ -89,9 +89,7 @@ class Definition(RunSettings):
         map_input: Callable[[Message], Message] | None = None,
     ) -> None:
         self.model = as_model(model)
-        if error_formatter is None and isinstance(tools, Toolbox):
-            error_formatter = tools.error_formatter
-        several = expect_several("tools", tools, "tools=[get_weather]")
+        several = tools if isinstance(tools, Toolbox) else expect_several("tools", tools, "tools=[get_weather]")
         self.tools = Toolbox(several, error_formatter=error_formatter)
         self.hooks = Hooks(() if hooks == () else expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = SETTINGS if options is None else expect("options", options, Options, "options=Options(...)")
