@@ -26,9 +26,9 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.boards import Dashboard, Panel, panel
-from rxworker.boards.cell import MAX_GROUPS, OTHERS
 from rxworker.boards.clock import LATEST
 from rxworker.boards.panel import UNNAMED, Group, LabelGroup, ModelGroup, Partial, RunGroup, View, WorkerGroup
+from rxworker.boards.values import MAX_GROUPS, OTHERS
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
     Annotation,

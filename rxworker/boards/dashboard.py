@@ -593,8 +593,8 @@ class Board:
         self._is_reading = reading is not None
         self._move_to(now)
         for name, cell in self._cells.items():
-            if cell.version != self._shown[name] or was_reading or self._is_reading:
-                self._shown[name] = cell.version
+            if cell.values.version != self._shown[name] or was_reading or self._is_reading:
+                self._shown[name] = cell.values.version
                 self._push(self.changes, self._shown_of(cell, reading))
         due = self._fold.due
         dues = [] if due is None else [due]

@@ -53,7 +53,7 @@ class Makers:
         self._is_whole = False  # the group has values of its own, not only as a part of others
         self._runs: dict[str, MadeBy] = {}
         for cell in fold.cells.values():
-            cell.on_made = self._note
+            cell.values.on_made = self._note
 
     def newest(self, most: int = MAX_RUNS) -> list[MadeBy]:
         """The runs, those first that made a value last."""

@@ -13,9 +13,10 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.boards import AlertChange, Dashboard, Panel, PanelState, above, below, panel
-from rxworker.boards.cell import MAX_GROUPS, MAX_KEPT
+from rxworker.boards.cell import MAX_KEPT
 from rxworker.boards.clock import AS_DUE
 from rxworker.boards.dashboard import Fold
+from rxworker.boards.values import MAX_GROUPS
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record, TextDelta, ToolStop, Usage
 from rxworker.operators import Span, rate, spans
@@ -146,7 +147,7 @@ def test_of_rows_by_group_those_with_the_last_records_are_shown_and_a_few_more_a
     value = cell.state.value
     assert isinstance(value, list)
     assert [row["run"] for row in value] == ["run-350", *[f"run-{n}" for n in range(501, 600)]]
-    assert len(cell._lanes) == len(cell._values) == len(cell._subscriptions) == MAX_KEPT
+    assert len(cell._lanes) == len(cell.values._values) == len(cell._subscriptions) == MAX_KEPT
 
 
 @pytest.mark.parametrize("view", ["bar", "line"])
@@ -234,7 +235,7 @@ def test_the_grid_of_timers_depends_on_the_records_and_the_moment_alone() -> Non
 
 
 def test_a_pipeline_that_emits_without_end_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.boards.cell.MAX_EMITTED", 1000)
+    monkeypatch.setattr("rxworker.boards.values.MAX_EMITTED", 1000)
 
     def endless(_: Observable[Record]) -> Observable[int]:
         return reactivex.from_iterable(repeat(1))

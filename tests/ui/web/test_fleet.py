@@ -18,7 +18,7 @@ from yarl import URL
 
 from rxworker import Worker, tool
 from rxworker.boards import Dashboard, panel
-from rxworker.boards.cell import MAX_GROUPS
+from rxworker.boards.values import MAX_GROUPS
 from rxworker.errors import ConfigurationError
 from rxworker.events import Record, RunStart
 from rxworker.log import Claim, EventLog, MemoryLog, mark_time

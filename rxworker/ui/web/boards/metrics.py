@@ -20,8 +20,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from rxworker.boards import PanelState
-from rxworker.boards.cell import MAX_GROUPS
 from rxworker.boards.panel import NUMBERS
+from rxworker.boards.values import MAX_GROUPS
 from rxworker.log import Fleet
 from rxworker.log.fleet import Totals
 from rxworker.state.run_state import TOOL_BOUNDS
