@@ -124,25 +124,28 @@ def test_variables_are_set_and_got_by_name() -> None:
     assert context.variables == {"user": "Ada"}
 
 
-def test_a_message_is_added_by_its_text_and_role() -> None:
+def test_a_message_is_added_by_its_text_and_role_under_the_name_of_the_hook() -> None:
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = end_context("bye", received=heard)
+    context.enter("teller")
     context.add_message("note this", "system")
     assert context.message_history[-1] == Message.system("note this")
-    assert heard == [MessageAdd((Message.system("note this"),), "")]
+    assert heard == [MessageAdd((Message.system("note this"),), "teller")]
 
 
-def test_the_older_names_of_messages_to_the_watchers_are_the_same_methods() -> None:
+def test_messages_to_the_watchers_have_the_name_of_the_hook_also_by_their_older_methods() -> None:
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = send_context("hi", received=heard)
-    context.stream_message("m")
-    context.stream_system_message("s")
-    context.stream_debug("d", {"n": 1})
-    assert [(m.level, m.content) for m in heard if isinstance(m, HookMessage)] == [
-        ("message", "m"),
-        ("system", "s"),
-        ("debug", "d"),
-    ]
+    context.enter("teller")
+    for message, system, debug in (
+        (context.send_message, context.send_system, context.send_debug),
+        (context.stream_message, context.stream_system_message, context.stream_debug),
+    ):
+        message("m")
+        system("s")
+        debug("d", {"n": 1})
+    told = [HookMessage("teller", "message", "m"), HookMessage("teller", "system", "s")]
+    assert heard == [*told, HookMessage("teller", "debug", "d", {"n": 1})] * 2
 
 
 def test_tools_are_listed_and_found_by_name() -> None:

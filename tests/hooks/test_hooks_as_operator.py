@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reactivex import operators as ops
 
 from rxworker import Answer, Worker, before_tool_call, on_abort, on_turn_end, tool
-from rxworker.errors import ConfigurationError, RunAbortedError, RxWorkerError
+from rxworker.errors import RunAbortedError, RxWorkerError
 from rxworker.events import HookVerdict
 from rxworker.hooks import (
     Abort,
@@ -139,11 +139,6 @@ async def test_a_hook_that_nothing_waits_for_any_more_is_cancelled() -> None:
     subscription.dispose()
     await asyncio.sleep(0)
     assert told == ["begin", "end"]
-
-
-def test_hooks_of_no_point_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="before_tool"):
-        Hooks().operator("before_tool")
 
 
 async def test_the_context_has_the_name_of_the_hook_that_gave_the_verdict() -> None:

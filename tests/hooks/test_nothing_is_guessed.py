@@ -111,6 +111,10 @@ ODD: list[tuple[Any, Any, str]] = [
     (before_tool_call, "skip", "answered 'skip'"),
     (before_tool_call, Skip, "answered <class"),
     (before_tool_call, (), "answered ()"),
+    (before_tool_call, Cancel("no"), "answered Cancel"),
+    (on_message_send, Skip(), "answered Skip"),
+    (after_tool_call, Pause(), "answered Pause"),
+    (on_turn_end, Abort("no"), "answered Abort"),
     (before_tool_call, Skip(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
     (before_tool_call, Skip(5), "the reason 5, which is not a string"),  # pyright: ignore[reportArgumentType]
     (before_tool_call, Abort(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]

@@ -121,13 +121,16 @@ async def test_anything_else_is_an_error(made: Callable[[Operator], Any], items:
         await ask("before_tool_call", made(emitting(*items)), name="gate", on_failure="continue")
 
 
-@pytest.mark.parametrize("reason", ["Not here.", None])
-async def test_what_is_dropped_gives_the_reason(reason: str | None) -> None:
-    def never(context: ToolCallContext) -> bool:
-        return False
-
-    refuse = from_operator(ops.filter(never), reason=reason)
-    assert await ask("before_tool_call", refuse) == Skip(reason or "This call was not allowed.")
+@pytest.mark.parametrize(
+    ("point", "reason", "verdict"),
+    [
+        ("before_tool_call", "Not here.", Skip("Not here.")),
+        ("before_tool_call", None, Skip("This call was not allowed.")),
+        ("on_message_send", None, Cancel("the request was held back")),
+    ],
+)
+async def test_what_is_dropped_gives_the_reason(point: str, reason: str | None, verdict: Verdict) -> None:
+    assert await ask(point, from_operator(emitting(), reason=reason)) == verdict
 
 
 async def test_another_context_is_an_error() -> None:

@@ -9,12 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from rxworker import Worker, before_tool_call, on_message_send, on_turn_end, tool
-from rxworker.errors import ConfigurationError, HookError, LocalProtocolError, RunAbortedError
+from rxworker.errors import ConfigurationError, LocalProtocolError, RunAbortedError
 from rxworker.events import ConversationReplace, Record
 from rxworker.hooks import (
     Cancel,
     ContinueWithMessages,
-    Hook,
     HookContext,
     Hooks,
     MessageSendContext,
@@ -35,7 +34,6 @@ from rxworker.messages import (
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, abort_context, call, call_context, result_context, send_context
 from rxworker.views import Tracker
-from tests.hooks.asking import verdict_of
 
 
 @tool
@@ -303,16 +301,6 @@ def test_a_name_may_be_a_property() -> None:
         def before_tool_call(self, context: ToolCallContext) -> None: ...
 
     assert Hooks([Named()]).list() == [("gate", "before_tool_call")]
-
-
-async def test_the_error_for_a_wrong_verdict_has_a_public_type() -> None:
-    def true(_: ToolCallContext) -> Any:
-        return True
-
-    wrong = Hook[Any](true, "before_tool_call", name="gate")
-    with pytest.raises(HookError) as caught:
-        await verdict_of(Hooks([wrong]), wrong.point, call_context("read"), print)
-    assert type(caught.value) is HookError
 
 
 async def test_clients_of_the_ui_protocols_keep_what_they_have_shown() -> None:

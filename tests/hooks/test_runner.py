@@ -369,13 +369,14 @@ async def test_what_is_not_an_exception_is_a_failure_with_its_cause(
     assert results == ["text"]
 
 
-async def test_a_condition_that_exits_is_a_failure_too() -> None:
-    def exits(context: HookContext) -> bool:
-        raise SystemExit(1)
+@pytest.mark.parametrize("error", [SystemExit(1), KeyError("x")], ids=repr)
+async def test_a_condition_that_raises_is_a_failure_of_its_hook(error: BaseException) -> None:
+    def raises(context: HookContext) -> bool:
+        raise error
 
     context = call_context("read")
-    with pytest.raises(HookError, match="SystemExit: 1"):
-        await ask(context, stub(context, when=exits))
+    with pytest.raises(HookError, match=f"hook 'stub' failed at before_tool_call: {type(error).__name__}"):
+        await ask(context, stub(context, when=raises))
 
 
 async def test_a_chain_and_on_abort_take_it_as_a_failure_too() -> None:
