@@ -114,7 +114,9 @@ ODD: list[tuple[Any, Any, str]] = [
     (before_tool_call, Cancel("no"), "answered Cancel"),
     (on_message_send, Skip(), "answered Skip"),
     (after_tool_call, Pause(), "answered Pause"),
+    (after_tool_call, Answer("x"), "answered Answer"),
     (on_turn_end, Abort("no"), "answered Abort"),
+    (on_turn_end, Answer("x"), "answered Answer"),
     (before_tool_call, Skip(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]
     (before_tool_call, Skip(5), "the reason 5, which is not a string"),  # pyright: ignore[reportArgumentType]
     (before_tool_call, Abort(None), "the reason None, which is not a string"),  # pyright: ignore[reportArgumentType]

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from rxworker import tool
 from rxworker.tools.signature import parse_docstring
 
 GOOGLE = """Look the weather up.
@@ -128,28 +125,3 @@ def test_a_docstring_has_a_description_and_parameters(name: str) -> None:
 def test_what_only_resembles_a_section_stays_in_the_description(text: str) -> None:
     read = parse_docstring(text)
     assert (read.description, read.parameters) == (text, {})
-
-
-def test_a_tool_shows_what_a_numpy_docstring_contains() -> None:
-    @tool
-    def forecast(city: str, days: int = 1) -> str:
-        """Look the weather up.
-
-        Parameters
-        ----------
-        city : str
-            Where to look.
-        days : int, default 1
-            How far ahead.
-
-        Returns
-        -------
-        str
-            The weather.
-        """
-        return f"{city} {days}"
-
-    properties: Any = forecast.meta.input_schema["properties"]
-    assert forecast.meta.description == "Look the weather up."
-    assert properties["city"]["description"] == "Where to look."
-    assert properties["days"]["description"] == "How far ahead."

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from rxworker import tool
-from rxworker.errors import ConfigurationError
 from rxworker.events import PausedCall, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools import Toolbox, ToolContext
@@ -181,8 +180,3 @@ async def test_a_call_that_has_ended_is_discarded_without_another_end() -> None:
     known = len(heard)
     early.discard(heard.append)
     assert len(heard) == known
-
-
-async def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="limit=0"):
-        RunningCalls(Toolbox(), limit=0)

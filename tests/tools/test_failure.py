@@ -44,9 +44,12 @@ async def test_a_worker_takes_over_that_of_a_toolbox() -> None:
     assert worker.tools.error_formatter is in_french
 
 
-async def test_a_formatter_that_fails_leaves_the_usual_text(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("failure", [ValueError("formatter"), SystemExit(1)], ids=repr)
+async def test_a_formatter_that_fails_leaves_the_usual_text(
+    failure: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(error: ToolError) -> str:
-        raise ValueError("formatter")
+        raise failure
 
     with caplog.at_level(logging.WARNING, "rxworker.tools"):
         result = await run_call(Toolbox([look], error_formatter=broken), ToolCall("1", "look", {"at": 1}))

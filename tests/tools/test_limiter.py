@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from rxworker import tool
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
-from rxworker.tools import Toolbox
-from rxworker.tools.run import Limiter
+from rxworker.tools import Toolbox, run_tools
+from rxworker.tools.run import Limiter, RunningCalls
 from tests.tools.row import run_calls
 
 
@@ -109,6 +110,7 @@ async def test_who_is_let_in_and_cancelled_at_once_gives_the_place_back() -> Non
         assert second.cancelled()
 
 
-def test_a_limit_of_zero_is_refused() -> None:
+@pytest.mark.parametrize("make", [Limiter, partial(run_tools, Toolbox()), partial(RunningCalls, Toolbox())])
+async def test_a_limit_of_zero_is_refused(make: Callable[..., object]) -> None:
     with pytest.raises(ConfigurationError, match="limit=0"):
-        Limiter(0)
+        make(limit=0)

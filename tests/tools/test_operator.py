@@ -7,7 +7,7 @@ import reactivex
 from reactivex import Observable, Subject, operators
 
 from rxworker import tool
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import LocalProtocolError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.operators import only
@@ -157,14 +157,6 @@ async def test_an_error_of_the_source_cancels_what_runs() -> None:
     assert stage.cancelled == ["a"]
 
 
-async def test_a_call_that_fails_is_a_result() -> None:
-    results = reactivex.of(ToolCall("1", "none", {}), ToolCall("2", "none", {})).pipe(
-        run_tools(Toolbox()), only(FinishedCall), operators.to_list()
-    )
-    found = await results
-    assert [(done.result.tool_use_id, done.result.is_error) for done in found] == [("1", True), ("2", True)]
-
-
 async def test_an_empty_source_is_empty() -> None:
     stage = Stage()
     stage.watch(reactivex.empty().pipe(run_tools(Toolbox())))
@@ -234,23 +226,6 @@ async def test_tools_share_the_variables_of_their_scope() -> None:
     assert await counted(CallScope()) == ["1", "1"]
 
 
-def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="limit=0"):
-        run_tools(Toolbox(), 0)
-
-
 def test_it_needs_a_running_loop() -> None:
     with pytest.raises(LocalProtocolError, match="outside an event loop"):
         reactivex.just(ToolCall("1", "none", {})).pipe(run_tools(Toolbox())).subscribe()
-
-
-async def test_many_calls_cost_in_proportion() -> None:
-    @tool
-    async def same(number: int) -> int:
-        return number
-
-    calls = [ToolCall(str(n), "same", {"number": n}) for n in range(2000)]
-    found = await reactivex.from_iterable(calls).pipe(
-        run_tools(Toolbox([same])), only(FinishedCall), operators.to_list()
-    )
-    assert [done.result.text for done in found] == [str(n) for n in range(2000)]

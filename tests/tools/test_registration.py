@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, tool
+from rxworker import Worker
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolMeta
 from rxworker.testing import ScriptedModel
@@ -64,24 +64,3 @@ def test_a_schema_that_is_too_deep_for_json_is_refused() -> None:
 )
 def test_what_providers_take_is_taken(schema: Any) -> None:
     assert Toolbox([Plain(schema)]).names == ("plain",)
-
-
-def test_two_tools_of_one_name_are_refused_and_none_is_taken() -> None:
-    @tool(name="plain")
-    def other() -> None: ...
-
-    toolbox = Toolbox()
-    with pytest.raises(ConfigurationError, match=r"two tools are called 'plain': .*Plain and .*other"):
-        toolbox.add(Plain({}), other)
-    assert len(toolbox) == 0
-
-
-def test_a_function_without_types_and_a_lambda_name_the_remedy() -> None:
-    def untyped(city): ...  # pyright: ignore
-
-    with pytest.raises(ConfigurationError, match="'city': it has no type; annotate it"):
-        tool(untyped)  # pyright: ignore
-    with pytest.raises(ConfigurationError, match="a lambda cannot be a tool"):
-        tool(lambda: None)
-    with pytest.raises(ConfigurationError, match="decorate it with @tool"):
-        Toolbox([untyped])  # pyright: ignore

@@ -67,11 +67,6 @@ async def test_a_tool_is_looked_up_when_it_is_called() -> None:
     assert not (await run_call(toolbox, call("echo", text="a"))).is_error
 
 
-async def test_json_text_is_as_good_as_an_object() -> None:
-    result = await run_call(Toolbox([echo]), ToolCall("1", "echo", '{"text": "hi"}'))
-    assert result.text == "hi"
-
-
 async def test_wrong_arguments_are_an_error_that_names_the_path() -> None:
     result = await run_call(Toolbox([echo]), call("echo", text=1))
     assert result.is_error
@@ -93,13 +88,6 @@ async def test_what_a_tool_raises_is_an_error_with_type_and_message_alone() -> N
     assert (await run(fail_later)).text == "The tool failed: ValueError: not today"
 
 
-async def test_a_tool_error_of_the_tool_itself_is_reported_in_its_words() -> None:
-    async def fail() -> None:
-        raise ExecutionFailedError("the station is closed", tool="fail")
-
-    assert (await run(fail)).text == "The tool failed: the station is closed"
-
-
 async def test_stop_iteration_is_an_error_like_others() -> None:
     def in_thread() -> None:
         raise StopIteration
@@ -117,15 +105,6 @@ def test_an_exception_without_a_text_is_named_by_its_type() -> None:
             raise RuntimeError
 
     assert describe(MuteError()).endswith("MuteError")
-
-
-async def test_a_result_without_json_form_is_an_error_that_names_the_type() -> None:
-    def go() -> object:
-        return threading.Lock()
-
-    result = await run(go)
-    assert result.is_error
-    assert "returned a lock, which has no JSON form" in result.text
 
 
 async def test_the_logger_receives_the_cause(caplog: pytest.LogCaptureFixture) -> None:
@@ -318,37 +297,6 @@ async def test_the_context_of_a_call_has_all_that_a_context_has() -> None:
     assert attributes[0] >= set(ToolContext.__slots__) - {"_key"}
 
 
-async def test_calls_that_wait_are_waited_for_one_after_the_other() -> None:
-    @tool
-    async def nap(turns: int) -> int:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        return turns
-
-    calls = [call("nap", str(n), turns=n) for n in (3, 0, 5, 1)]
-    finished = await run_calls(Toolbox([nap]), calls)
-    assert [f.result.text for f in finished] == ["3", "0", "5", "1"]
-
-
-async def test_a_cancellation_passes_and_the_tool_cleans_up() -> None:
-    started, cleaned = asyncio.Event(), asyncio.Event()
-
-    @tool
-    async def wait() -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cleaned.set()
-
-    task = asyncio.create_task(run_call(Toolbox([wait]), call("wait")))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert cleaned.is_set()
-
-
 async def test_what_is_cancelled_inside_a_tool_is_a_failure_of_the_tool() -> None:
     async def wait() -> None:
         inner = asyncio.ensure_future(asyncio.Event().wait())
@@ -358,40 +306,7 @@ async def test_what_is_cancelled_inside_a_tool_is_a_failure_of_the_tool() -> Non
     assert (await run(wait)).text == "The tool failed: what it waited for was cancelled"
 
 
-def test_an_interrupt_passes_among_several_calls() -> None:
-    @tool
-    async def leave() -> None:
-        raise KeyboardInterrupt
-
-    calls = [call("echo", "a", text="a"), call("leave", "b")]
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(run_calls(Toolbox([echo, leave]), calls))
-
-
-@pytest.mark.parametrize("seconds", [None, 5.0])
-@pytest.mark.parametrize("thread", [True, False])
-async def test_a_tool_that_exits_has_failed(thread: bool, seconds: float | None) -> None:
-    """An argument parser that is given the model's text does that."""
-
-    def leave() -> None:
-        raise SystemExit(2)
-
-    async def leave_on_loop() -> None:
-        await asyncio.sleep(0)
-        raise SystemExit(2)
-
-    made = tool(timeout=seconds)(leave if thread else leave_on_loop)
-    calls = [call("echo", "a", text="a"), call(made.meta.name, "b")]
-    finished = await run_calls(Toolbox([echo, made]), calls)
-    assert [f.result.is_error for f in finished] == [False, True]
-    assert finished[1].result.text == "The tool failed: SystemExit: 2"
-
-
 # Several calls at once.
-
-
-async def test_no_calls_have_no_results() -> None:
-    assert await run_calls(Toolbox(), []) == []
 
 
 async def test_starts_are_reported_when_a_call_gets_its_turn() -> None:
@@ -430,17 +345,6 @@ async def test_progress_from_a_thread_arrives_in_order_on_the_loop() -> None:
     assert heard == [(True, number) for number in range(100)]
 
 
-async def test_calls_of_a_response_share_their_variables() -> None:
-    @tool
-    async def count(context: ToolContext) -> int:
-        context.variables["n"] = context.variables.get("n", 0) + 1
-        return context.variables["n"]
-
-    calls = [call("count", "a"), call("count", "b")]
-    finished = await run_calls(Toolbox([count]), calls, scope=CallScope(variables={}))
-    assert [f.result.text for f in finished] == ["1", "2"]
-
-
 async def test_a_cancellation_reaches_every_call_once_and_waits_for_them() -> None:
     started: list[int] = []
     cleaned: list[int] = []
@@ -466,13 +370,6 @@ async def test_a_cancellation_reaches_every_call_once_and_waits_for_them() -> No
         await task
     assert started == [1, 2]
     assert cleaned == [1, 2]
-
-
-async def test_progress_without_json_form_is_a_failure_of_the_tool() -> None:
-    async def go(context: ToolContext) -> None:
-        context.progress(object())
-
-    assert "progress of type object has no JSON form" in (await run(go)).text
 
 
 async def test_progress_is_a_copy() -> None:

@@ -96,13 +96,6 @@ def test_what_is_not_a_tool_is_refused_with_a_hint(thing: Any, message: str) -> 
         Toolbox([thing])
 
 
-def test_a_name_that_providers_refuse_is_refused() -> None:
-    echo: Any = Echo()
-    echo.meta = ToolMeta("echo this", "", {})
-    with pytest.raises(ConfigurationError, match="cannot be the name of a tool"):
-        Toolbox([echo])
-
-
 async def test_a_hook_cannot_edit_the_schema_that_the_model_is_sent() -> None:
     class Shelf:
         @tool

@@ -196,7 +196,8 @@ async def test_a_request_that_is_cut_short_counts_as_far_as_it_came() -> None:
     assert run.state.usage.is_partial
 
 
-async def test_hooks_at_an_abort_count_too() -> None:
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_hooks_at_an_abort_count_too(has_begun: bool) -> None:
     model = judge()
 
     @on_abort
@@ -205,19 +206,7 @@ async def test_hooks_at_an_abort_count_too() -> None:
 
     run = Worker(ScriptedModel(["Fine."]), hooks=[explain], limits=Limits(max_turns=0)).run("Go.")
     with suppress(LimitExceededError):
-        await run
-    assert run.state.usage.total_tokens == ASKED.total_tokens
-
-
-async def test_hooks_at_the_abort_of_a_run_that_has_not_begun_count_too() -> None:
-    model = judge()
-
-    @on_abort
-    async def explain(_: AbortContext) -> None:
-        await model.stream(NOTHING)
-
-    run = Worker(ScriptedModel(["Fine."]), hooks=[explain]).run("Go.")
-    await run.cancel()
+        await (run if has_begun else run.cancel())
     assert run.state.usage.total_tokens == ASKED.total_tokens
 
 

@@ -25,37 +25,6 @@ def look() -> str:
     return "seen"
 
 
-@before_tool_call
-def permit(context: ToolCallContext) -> None:
-    return None
-
-
-@pytest.mark.parametrize(
-    ("given", "hint"),
-    [
-        ({"limits": {"max_turns": 1}}, "limits=Limits"),
-        ({"options": {"temperature": 1}}, "options=Options"),
-        ({"system": 5}, "system='Be brief.'"),
-        ({"tools": look}, "tools=\\[get_weather\\]"),
-        ({"hooks": permit}, "hooks=\\[permit\\]"),
-        ({"operators": [3]}, "is not an operator"),
-        ({"parallel": 0}, "parallel=0: give a whole number from 1 up"),
-        ({"parallel": "8"}, "give a whole number from 1 up"),
-        ({"response_retry": 2}, "response_retry=Retry"),
-        ({"conversation": ["hi"]}, "conversation=Conversation"),
-    ],
-)
-def test_a_wrong_argument_is_refused_at_once_and_shown_how(given: dict[str, Any], hint: str) -> None:
-    with pytest.raises(ConfigurationError, match=hint):
-        Worker(ScriptedModel([]), **given)
-
-
-@pytest.mark.parametrize("value", ["3", -1, True, [1]])
-def test_what_is_not_a_limit_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match="from 0 up, or None"):
-        Limits(max_turns=value)
-
-
 @pytest.mark.parametrize("empty", ["", "  \n", [""], []])
 async def test_an_empty_input_is_refused(empty: Any) -> None:
     worker = Worker(ScriptedModel(["fine"]))

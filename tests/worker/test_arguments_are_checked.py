@@ -19,7 +19,7 @@ from msgspec import Struct
 from reactivex import operators as ops
 from reactivex.scheduler import HistoricalScheduler
 
-from rxworker import Limits, Worker, operators
+from rxworker import Limits, Worker, on_abort, operators
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, DropOldest, Latest, Reliable
@@ -143,7 +143,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a price as text": (of(Prices, input=1, output="1"), "a number"),
     "a price of a cache": (of(Prices, input=1, output=1, cache_read=-1), "or None"),
     "a currency": (of(Prices, input=1, output=1, currency=3), "currency='EUR'"),
-    "a limit": (of(Limits, max_turns=-1), "from 0 up"),
+    "a limit": (of(Limits, max_turns=-1), "from 0 up, or None"),
+    "a limit as text": (of(Limits, max_turns="3"), "from 0 up, or None"),
+    "true as a limit": (of(Limits, max_turns=True), "from 0 up, or None"),
     "half a turn": (of(Limits, max_turns=1.5), "whole number"),
     "a limit that is not a number": (of(Limits, max_seconds=NAN), "from 0 up"),
     "a number as prices": (of(Limits, prices=3), "prices=Prices"),
@@ -166,6 +168,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a file": (lambda: SQLiteLog(3), "path"),  # pyright: ignore
     # workers
     "a folder": (of(worker, workspace="/nope"), "is not a folder"),
+    "a system text": (of(worker, system=5), "system='Be brief.'"),
+    "one tool": (of(worker, tools=add), r"tools=\[get_weather\]"),
+    "one hook": (of(worker, hooks=on_abort(add)), r"hooks=\[permit\]"),
+    "a text as a number of tools": (of(worker, parallel="8"), "give a whole number from 1 up"),
+    "no tools at once": (of(worker, parallel=0), "parallel=0: give a whole number from 1 up"),
+    "a text as a conversation": (of(worker, conversation=["hi"]), "conversation=Conversation"),
     "a number as a folder": (of(worker, workspace=3), "workspace="),
     "a worker's name": (of(worker, name=3), "name="),
     "a label": (of(worker, labels={"tenant": 3}), "labels="),

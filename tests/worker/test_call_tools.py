@@ -412,16 +412,6 @@ async def test_decisions_leave_out_the_paused_call_only_if_there_are_none() -> N
     assert isinstance(paused, Finished)
 
 
-async def test_a_pause_that_is_at_no_call_takes_decisions_about_any() -> None:
-    calls = call("pay", euros=1) + call("pay", euros=2)
-    worker = Worker(ScriptedModel([calls, "Done."]), tools=[pay])
-    run = worker.run("go")
-    run.pause()
-    await run
-    assert isinstance(await worker.resume(decisions={"call_1_2": Deny()}), Finished)
-    assert [euros for euros, _ in PAID] == [1]
-
-
 def a_little_later(source: Observable[Event]) -> Observable[Event]:
     """The calls are made in a task of their own, which begins later."""
     return source.pipe(ops.map(lambda event: event))

@@ -9,7 +9,7 @@ import pytest
 from rxworker import Answer, Approve, Finished, Worker, after_tool_call, before_tool_call, on_turn_end, tool
 from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict, RunStop, ToolOutput, ToolStart, ToolStop
-from rxworker.hooks import Abort, Finish, Hook, Pause, Skip, ToolCallContext, ToolResultContext, chain
+from rxworker.hooks import Abort, Finish, Hook, Pause, ToolCallContext, ToolResultContext, chain
 from rxworker.log import MemoryLog
 from rxworker.messages import Image, Message, ToolMeta, validate
 from rxworker.testing import Reply, ScriptedModel, call, lint, say
@@ -186,14 +186,6 @@ async def test_messages_that_were_sent_meanwhile_are_answered_as_at_any_end() ->
     assert model.requests[1].conversation.messages[-1] == Message.user("And this?")
 
 
-async def test_the_next_run_continues_with_the_conversation() -> None:
-    model = ScriptedModel([CALLS, "Hello."])
-    worker = Worker(model, tools=[note], hooks=[finish_at("b")])
-    await worker.run("Go.")
-    assert (await worker.run("Hi.")).text == "Hello."
-    assert validate(model.requests[1].conversation) == []
-
-
 @pytest.mark.parametrize("point", [before_tool_call, after_tool_call])
 async def test_a_run_that_a_hook_has_finished_stays_finished_wherever_its_process_ends(point: Any) -> None:
     log = MemoryLog()
@@ -281,15 +273,6 @@ async def test_an_answer_needs_no_approval_and_no_client() -> None:
     assert (results(result), RAN) == (["known pay", "known page"], [])
 
 
-async def test_a_guard_before_a_cache_decides() -> None:
-    @before_tool_call(name="guard")
-    def guard(context: ToolCallContext) -> Skip:
-        return Skip("no")
-
-    result, _, _ = await run_with(guard, finish_at("b", verdict=Answer("cached")))
-    assert results(result) == ["no"] * 3
-
-
 async def test_a_result_is_cached_and_found_again() -> None:
     """The use that the verdict was made for."""
 
@@ -308,13 +291,3 @@ async def test_a_result_is_cached_and_found_again() -> None:
     model = ScriptedModel([call("note", text="a"), call("note", text="a"), "Done."])
     result = await Worker(model, tools=[note], hooks=[Cache()]).run("Go.")
     assert (results(result), RAN) == (["noted a"] * 2, ["a"])
-
-
-async def test_an_answer_is_not_a_verdict_elsewhere() -> None:
-    for point in (after_tool_call, on_turn_end):
-
-        def odd(context: Any) -> Any:
-            return Answer("x")
-
-        with pytest.raises(HookError, match="where it may answer"):
-            await run_with(point(odd))

@@ -384,30 +384,6 @@ async def test_an_answer_is_kept_over_another_pause() -> None:
 # --- other ways past a hook
 
 
-@pytest.mark.parametrize("name", ["danger", ""])
-async def test_a_hook_cannot_make_another_tools_call_of_a_call(name: str) -> None:
-    from msgspec.structs import replace
-
-    @before_tool_call(matcher="safe")
-    def rename(context: ToolCallContext) -> None:
-        context.call = replace(context.call, name=name)
-
-    @tool
-    async def safe() -> str:
-        """Do nothing."""
-        return "safe"
-
-    @tool(requires_approval=True)
-    async def danger() -> None:
-        """Do harm."""
-        RAN.append("danger")
-
-    worker = Worker(ScriptedModel([call("safe"), "Done."]), tools=[safe, danger], hooks=[rename])
-    with pytest.raises(HookError, match=r"instead of 'safe'"):
-        await worker.run("go")
-    assert RAN == []
-
-
 async def test_a_tool_that_comes_after_the_hooks_have_run_is_not_run() -> None:
     """No hook and nobody has been asked about a call of a tool that was not there."""
 
@@ -537,20 +513,6 @@ async def test_a_call_that_a_hook_has_broken_is_seen_before_the_next_hook(
     with pytest.raises(HookError, match="after hook 'spoil' the call is"):
         await worker.run("Clean up.")
     assert RAN == []
-
-
-async def test_a_hook_cannot_pass_over_the_mask_of_a_tool_by_renaming_its_call() -> None:
-    @after_tool_call
-    def rename(context: ToolResultContext) -> None:
-        context.call = replace(context.call, name="harmless")  # pyright: ignore - checked below
-
-    @after_tool_call(matcher="shell")
-    def mask(context: ToolResultContext) -> None:
-        context.set_content("***")
-
-    worker = guarded(LS, "Done.", hooks=(rename, mask))
-    with pytest.raises(HookError, match="'call' of a ToolResultContext cannot be assigned"):
-        await worker.run("Clean up.")
 
 
 async def test_hooks_do_not_run_again_for_a_call_whose_tool_had_a_question() -> None:

@@ -14,7 +14,7 @@ from rxworker import Limits, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError, ToolError
 from rxworker.events import LimitReached, Record, TurnStop, Usage
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.messages import Prices
+from rxworker.messages import Prices, validate
 from rxworker.providers import Anthropic, ModelInfo, OpenAIChat, Provider
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.transport import Model, fallback
@@ -33,6 +33,7 @@ async def limit_of(worker: Worker) -> str:
     run = worker.run("go")
     with pytest.raises(LimitExceededError) as caught:
         await run
+    assert validate(worker.session.conversation) == []
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
     assert lint(records) == []
@@ -44,6 +45,9 @@ async def limit_of(worker: Worker) -> str:
 @pytest.mark.parametrize(
     ("limits", "limit", "requests"),
     [
+        (Limits(max_turns=2), "max_turns", 2),
+        (Limits(max_tool_calls=2), "max_tool_calls", 2),
+        (Limits(max_seconds=0.0), "max_seconds", 1),
         (Limits(max_tokens=30), "max_tokens", 2),
         (Limits(max_cost=25.0, prices=PRICES), "max_cost", 3),
         (Limits(prices=PRICES, max_repeats=None), "max_cost", 5),  # the usual one

@@ -10,21 +10,9 @@ from typing import Any
 
 import pytest
 
-from rxworker import Limits, Run, Worker, before_tool_call, tool, worker_tool
+from rxworker import Limits, Run, Worker, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError, RunCancelledError
-from rxworker.events import (
-    LimitReached,
-    Record,
-    RunAbort,
-    RunStart,
-    RunStop,
-    TextDelta,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
-    Usage,
-)
-from rxworker.hooks import Pause, ToolCallContext
+from rxworker.events import LimitReached, Record, RunAbort, RunStart, RunStop, TextDelta, ToolStart, ToolStop, Usage
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
 from rxworker.log.format import entries_of
@@ -178,45 +166,29 @@ async def test_the_outer_runs_time_holds_for_both() -> None:
     assert lint(records_of(run)) == []
 
 
-async def test_a_failure_is_an_error_result() -> None:
-    worker, _ = outer(fail("the station is closed"))
-    run = worker.run("go")
+@tool(requires_approval=True)
+async def wipe() -> str:
+    """Wipe everything."""
+    return "gone"
+
+
+FAILING: dict[str, Callable[[], Worker]] = {
+    "the station is closed": lambda: Worker(ScriptedModel([fail("the station is closed")]), response_retry=ONCE),
+    "max_turns=2": lambda: Worker(ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None)),
+    "a decision: wipe requires approval": lambda: Worker(ScriptedModel([call("wipe")]), tools=[wipe]),
+}
+
+
+@pytest.mark.parametrize("reason", FAILING)
+async def test_a_failure_a_limit_and_a_pause_inside_are_error_results(reason: str) -> None:
+    asked = worker_tool(FAILING[reason](), name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
     assert (await run).text == "So."
     (result,) = results_of(run)
     assert result.is_error
-    assert "the station is closed" in result.text
+    assert reason in result.text
     assert lint(records_of(run)) == []
-
-
-async def test_its_own_limits_are_its_own() -> None:
-    inner = Worker(ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None))
-    asked = worker_tool(inner, name="ask", description="")
-    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
-    await run
-    (result,) = results_of(run)
-    assert result.is_error
-    assert "max_turns=2" in result.text
     assert run.state.turns == 2
-
-
-async def test_a_pause_inside_is_an_error_result_that_reports_it() -> None:
-    @tool
-    async def wipe() -> str:
-        """Wipe everything."""
-        return "gone"
-
-    @before_tool_call
-    def permit(context: ToolCallContext) -> Pause:
-        return Pause("may it?")
-
-    inner = Worker(ScriptedModel([call("wipe")]), tools=[wipe], hooks=[permit])
-    asked = worker_tool(inner, name="ask", description="")
-    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
-    await run
-    (result,) = results_of(run)
-    assert result.is_error
-    assert "paused" in result.text
-    assert "may it?" in result.text
 
 
 async def test_each_call_of_one_worker_begins_with_the_same_conversation() -> None:
@@ -278,21 +250,6 @@ async def test_wrong_arguments_and_what_is_not_a_worker_are_error_results(
     assert says in results_of(run)[0].text
 
 
-async def test_progress_inside_stays_inside() -> None:
-    @tool
-    async def step(context: ToolContext) -> str:
-        """Take a step."""
-        context.progress(1)
-        return "done"
-
-    inner = Worker(ScriptedModel([call("step"), "Because."]), tools=[step])
-    asked = worker_tool(inner, name="ask", description="")
-    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
-    await run
-    paths = [r.path for r in records_of(run) if isinstance(r.event, ToolProgress)]
-    assert paths == [("call_1_1",)]
-
-
 async def test_without_a_run_around_it_it_is_a_tool_all_the_same() -> None:
     asked = worker_tool(Worker(ScriptedModel(["Because."])), name="ask", description="")
     assert await asked.execute('{"task": "Why?"}', ToolContext()) == "Because."
@@ -348,22 +305,14 @@ async def test_the_outer_runs_limits_hold_for_the_runs_inside(limits: Limits, li
     assert [e.limit for e in inside if isinstance(e, LimitReached)] == [limit]
 
 
-async def test_a_budget_counts_each_token_once_however_deep() -> None:
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_a_budget_of_the_outer_run_counts_each_token_once(is_shared: bool) -> None:
     budget = Budget()
-    poet = Worker(ScriptedModel(["An old pond."]), budget=budget)
+    poet = Worker(ScriptedModel(["An old pond."]), budget=budget if is_shared else None)
     write = worker_tool(poet, name="write", description="Write.")
     model = ScriptedModel([call("write", task="a verse"), "done"])
     result = await Worker(model, tools=[write], budget=budget).run("go")
     assert budget.spent.total_tokens == result.usage.total_tokens == 45
-
-
-async def test_a_budget_of_the_outer_run_counts_the_runs_inside() -> None:
-    budget = Budget()
-    poet = Worker(ScriptedModel(["An old pond."]))
-    write = worker_tool(poet, name="write", description="Write.")
-    model = ScriptedModel([call("write", task="a verse"), "done"])
-    await Worker(model, tools=[write], budget=budget).run("go")
-    assert budget.spent.total_tokens == 45
 
 
 async def test_runs_inside_runs_go_only_so_deep() -> None:
@@ -380,17 +329,6 @@ async def test_runs_inside_runs_go_only_so_deep() -> None:
     records = [record async for record in run]
     assert max(len(record.path) for record in records) == 4
     assert [r.event.limit for r in records if isinstance(r.event, LimitReached)] == ["max_depth"]
-
-
-async def test_a_worker_that_a_tool_begins_by_itself_is_not_an_inner_run() -> None:
-    @tool
-    async def ask() -> str:
-        """Ask another worker."""
-        return (await Worker(ScriptedModel(lambda _: "fine")).run("hi")).text
-
-    worker = Worker(ScriptedModel([call("ask"), "done"]), tools=[ask], limits=Limits(max_tokens=16))
-    result = await worker.run("go")
-    assert (result.text, result.usage.total_tokens) == ("done", 30)
 
 
 def asks(task: str, id: str = "same") -> Reply:  # noqa: A002

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any, assert_type
+from typing import assert_type
 
 import pytest
 from msgspec import Struct
@@ -13,19 +12,8 @@ from rxworker import Limits, Run, RunResult, Worker, on_turn_end
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import HookVerdict
 from rxworker.hooks import TurnEndContext
-from rxworker.messages import Conversation, Json, Message, OutputFormat, StopKind
-from rxworker.providers import (
-    PROVIDERS,
-    Anthropic,
-    Bedrock,
-    Gemini,
-    GeminiInteractions,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    Provider,
-)
+from rxworker.messages import Json, StopKind
+from rxworker.providers import Options
 from rxworker.testing import Reply, ScriptedModel, say
 from rxworker.turn.result import Output
 
@@ -148,36 +136,6 @@ async def test_a_type_without_a_schema_is_refused_before_any_request() -> None:
     with pytest.raises(ConfigurationError, match="cannot be the output of a run"):
         Worker(model).run("?", output=Opaque)
     assert model.requests == []
-
-
-SCHEMA: OutputFormat = Output(Forecast).format
-ASKED = Conversation((Message.user("weather?"),))
-
-
-def body_of(provider: Provider) -> dict[str, Any]:
-    request = provider.request(ASKED, (), Options(output=SCHEMA))
-    return json.loads(request.body)
-
-
-WAYS: list[tuple[Provider, list[str], object]] = [
-    (Anthropic("m", api_key="k"), ["output_config", "format", "type"], "json_schema"),
-    (OpenAIChat("m", api_key="k"), ["response_format", "json_schema", "name"], "Forecast"),
-    (OpenAIChat("m", api_key="k"), ["response_format", "json_schema", "strict"], True),
-    (OpenAIResponses("m", api_key="k"), ["text", "format", "type"], "json_schema"),
-    (Gemini("m", api_key="k"), ["generationConfig", "responseMimeType"], "application/json"),
-    (Ollama("m"), ["format", "type"], "object"),
-    (GeminiInteractions("m", api_key="k"), ["response_format", "mime_type"], "application/json"),
-    (Bedrock("m", api_key="k"), ["outputConfig", "textFormat", "type"], "json_schema"),
-]
-
-
-@pytest.mark.parametrize(("provider", "path", "value"), WAYS)
-def test_each_provider_receives_it_in_its_own_way(provider: Provider, path: list[str], value: object) -> None:
-    found: Any = body_of(provider)
-    for name in path:
-        found = found[name]
-    assert found == value
-    assert {way[0].name for way in WAYS} == set(PROVIDERS)
 
 
 def test_a_reply_may_be_a_value_without_text() -> None:

@@ -75,9 +75,12 @@ async def test_requested_within_a_response_it_pauses_before_the_tools() -> None:
     assert len(model.requests) == 1
 
 
-async def test_paused_before_the_tools_it_continues_with_them_once() -> None:
+@pytest.mark.parametrize("kind", [BlockStart, ToolStop])
+async def test_paused_before_or_behind_the_tools_the_model_receives_their_results_and_they_run_once(
+    kind: type[Event],
+) -> None:
     worker, model = worker_that_notes()
-    await paused_at(worker, BlockStart)
+    await paused_at(worker, kind)
     result = await worker.resume()
     assert isinstance(result, Finished)
     assert RAN == ["a"]
@@ -92,16 +95,6 @@ async def test_requested_while_a_tool_runs_it_pauses_when_all_have_run() -> None
     assert RAN == ["a"]
     assert results_of(result) == ["noted a"]
     assert len(model.requests) == 1
-
-
-async def test_paused_behind_the_tools_the_model_receives_them_and_they_do_not_run_again() -> None:
-    worker, model = worker_that_notes()
-    await paused_at(worker, ToolStop)
-    result = await worker.resume()
-    assert isinstance(result, Finished)
-    assert RAN == ["a"]
-    assert result.text == "Noted."
-    assert [r.text for r in model.requests[1].conversation.messages[-1].tool_results] == ["noted a"]
 
 
 @pytest.mark.parametrize("kind", [TurnStart, TextDelta, TurnStop])
@@ -207,16 +200,6 @@ async def test_what_waits_may_be_decided_about() -> None:
     assert results_of(finished) == ["No.", "noted B", "noted c"]
 
 
-async def test_it_can_be_saved_and_continue_elsewhere() -> None:
-    worker, _ = worker_that_notes()
-    paused = await paused_at(worker, TextDelta)
-    data = save_paused(paused, key=b"k")
-    elsewhere = Worker(ScriptedModel(["Noted there."]), tools=[note])
-    result = await elsewhere.resume(load_paused(data, key=b"k"))
-    assert isinstance(result, Finished)
-    assert (result.text, RAN) == ("Noted there.", ["a"])
-
-
 async def test_paused_between_two_turns_it_can_be_saved_too() -> None:
     worker, _ = worker_that_notes()
     data = save_paused(await paused_at(worker, ToolStart))
@@ -246,15 +229,6 @@ async def test_after_turn_and_a_pause_in_one_turn_pause() -> None:
     run.cancel("after_turn")
     assert isinstance(await run, Paused)
     assert RAN == []
-
-
-async def test_a_pause_for_one_run_is_not_for_the_next() -> None:
-    worker = Worker(ScriptedModel([say("Once") + stall(), "Again."]))
-    run = worker.run("Go.")
-    pause_at(run, TextDelta)
-    await reached(run, TextDelta)
-    await run.cancel()
-    assert isinstance(await worker.run("Again?"), Finished)
 
 
 async def test_what_has_ended_cannot_be_paused() -> None:

@@ -10,14 +10,13 @@ from reactivex import operators as ops
 
 from rxworker import Finished, Run, Worker, on_abort, on_message_send, tool
 from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError
-from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolProgress, ToolStart, ToolStop, Usage
+from rxworker.events import BlockStart, MessageAdd, Record, RunStart, RunStop, ToolStop, Usage
 from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Message
 from rxworker.operators import events, text_deltas
 from rxworker.run.driver import Phase
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
-from rxworker.tools import ToolContext
 
 
 @tool
@@ -132,37 +131,6 @@ async def test_a_hundred_turns_keep_the_stack_flat() -> None:
     calls = [call("get_weather", city=str(n)) for n in range(45)]
     worker = Worker(ScriptedModel([*calls, say("done")]), tools=[get_weather])
     assert (await worker.run("go")).turns == 46
-
-
-async def test_no_more_tools_run_at_once_than_allowed() -> None:
-    running = most = 0
-
-    @tool
-    async def work() -> str:
-        """Work."""
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        await asyncio.sleep(0)
-        running -= 1
-        return "ok"
-
-    calls = call("work") + call("work") + call("work") + call("work")
-    await Worker(ScriptedModel([calls, "ok"]), tools=[work], parallel=2).run("go")
-    assert most == 2
-
-
-async def test_progress_of_a_tool_reaches_the_watchers() -> None:
-    @tool
-    async def copy(context: ToolContext) -> str:
-        """Copy."""
-        context.progress({"files": 3})
-        return "copied"
-
-    run = Worker(ScriptedModel([call("copy"), "ok"]), tools=[copy]).run("go")
-    events = [record.event async for record in run]
-    kinds = [type(e) for e in events if isinstance(e, ToolStart | ToolProgress | ToolStop)]
-    assert kinds == [ToolStart, ToolProgress, ToolStop]
 
 
 async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:

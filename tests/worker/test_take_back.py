@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -137,20 +137,6 @@ async def test_what_was_sent_into_a_later_turn_is_retracted_and_the_rest_stays()
     assert texts(worker)[0] == "Hi."
 
 
-async def test_a_cancel_in_a_later_turn_keeps_what_went_out_and_what_tools_did() -> None:
-    @on_message_send
-    def second(context: MessageSendContext) -> Cancel | None:
-        return Cancel("enough") if context.turn == 2 else None
-
-    model = ScriptedModel([call("read")])
-    worker = Worker(model, tools=[read], hooks=[second])
-    run = worker.run("Hi.")
-    with pytest.raises(RunAbortedError, match="enough"):
-        await run
-    assert [m.role for m in worker.session.conversation.messages] == ["user", "assistant", "user"]
-    assert worker.session.conversation.messages[2].tool_results[0].text == "the result"
-
-
 async def test_what_sends_an_answer_back_is_retracted_when_it_is_held_back() -> None:
     @on_turn_end
     def again(context: TurnEndContext) -> ContinueWithMessages:
@@ -216,13 +202,3 @@ async def test_a_run_that_is_cancelled_while_a_hook_decides_keeps_its_input() ->
     await asyncio.sleep(0)
     await run.cancel()
     assert texts(worker) == ["Hi."]
-
-
-def test_a_script_may_request_again() -> None:
-    model = ScriptedModel(["Again."])
-    worker = Worker(model, hooks=[cancel])
-    ask: Callable[[str], Any] = worker.run_sync
-    with pytest.raises(RunAbortedError):
-        ask(SECRET)
-    ask("Hi.")
-    assert texts(worker) == ["Hi.", "Again."]

@@ -6,7 +6,6 @@ from types import FrameType
 from typing import Any
 
 from rxworker import Worker, after_tool_call, before_tool_call, tool
-from rxworker.events import TextDelta
 from rxworker.hooks import ToolCallContext, ToolResultContext
 from rxworker.testing import ScriptedModel, call
 
@@ -41,15 +40,6 @@ async def test_who_reads_the_response_may_pause_before_its_tools_run() -> None:
             break
     result = await run
     assert [pending.name for pending in getattr(result, "pending", ())] == ["look"]
-
-
-async def test_a_reader_of_the_answer_may_send_a_message_to_it() -> None:
-    run = Worker(ScriptedModel(["first", "second"])).run("go")
-    async for record in run:
-        if isinstance(record.event, TextDelta):
-            run.send("and then?")
-            break
-    assert (await run).text == "second"
 
 
 async def test_a_default_run_executes_the_public_operators() -> None:
