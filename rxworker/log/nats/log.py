@@ -57,6 +57,7 @@ from rxworker.log.nats.format import (
 )
 from rxworker.log.nats.owned import OwnedRuns
 from rxworker.log.nats.session import Renewer, ServerClock, Session, lease_end
+from rxworker.log.nats.streams import create, prepare
 from rxworker.log.store import ALL_RUNS, CALLS, Append, Codec, StoredRow
 from rxworker.log.values import Claim, StoredStatus
 
@@ -261,7 +262,7 @@ class NatsLog(EventLog):
         )
         session = OwnedRuns(connection, self._address.name, self._clock, self.owner, self._watch_subject)
         try:
-            await session.prepare(self._address, self._wanted, self._replicas)
+            await prepare(session, self._address, self._wanted, self._replicas)
         except BaseException:
             await connection.close()
             raise
@@ -383,10 +384,22 @@ class NatsLog(EventLog):
         return self._index
 
     async def _load_fold(self, key: str) -> tuple[int, bytes] | None:
-        return await (await self._open()).fold(key)
+        session = await self._open()
+        subject = f"{session.name}.fold.{subject_token(key)}"
+        found = await session.connection.last(f"{session.name}-folds", subject)
+        return None if found is None else (found.seq, found.data)
 
     async def _save_fold(self, key: str, expected: int, data: bytes) -> int:
-        return await (await self._open()).keep_fold(key, expected, data, self._replicas)
+        session = await self._open()
+        connection, name = session.connection, session.name
+        if not expected:  # logs of earlier versions have no such stream
+            most: dict[str, object] = {"max_msgs_per_subject": 1}
+            await create(connection, f"{name}-folds", [f"{name}.fold.*"], self._replicas, most)
+        subject = f"{name}.fold.{subject_token(key)}"
+        try:
+            return await connection.publish(subject, data, {EXPECTED: str(expected)}, uuid.uuid4().hex)
+        except SequenceError:
+            return 0
 
     # Readers
 

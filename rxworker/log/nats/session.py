@@ -19,19 +19,16 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
+from rxworker.errors import LeaseHeldError, LogError
 from rxworker.log.base import no_run
 from rxworker.log.format import Entry
 from rxworker.log.leases import Offset
-from rxworker.log.nats.connection import EXPECTED, NOT_FOUND, TAKEN, ApiError, Connection, SequenceError, Stored
+from rxworker.log.nats.connection import EXPECTED, Connection, SequenceError, Stored
 from rxworker.log.nats.format import (
-    FORMAT,
     NOTHING,
-    STREAMS,
     Address,
     Assembler,
     Beat,
-    Config,
     Head,
     Listed,
     Owner,
@@ -180,8 +177,6 @@ class Renewer:
             self._loop = self._thread = self._connection = None
 
 
-CONSUMERS = 100_000
-"""How many consumers a stream may have: one for each process and run. The default is 1,000."""
 POSITIONS = 1000
 """Readers whose place in a stream is remembered."""
 
@@ -225,7 +220,7 @@ class Session:
 
     Attributes:
         connection: The connection.
-        streams: The number of streams; set by ``prepare``.
+        streams: The number of streams; set when they are known.
     """
 
     def __init__(self, connection: Connection, name: str, clock: ServerClock) -> None:
@@ -250,91 +245,6 @@ class Session:
             return answer.state.last_seq
 
         return await self.connection.persist(work)
-
-    # The log
-
-    async def prepare(self, address: Address, wanted: int | None, replicas: int) -> None:
-        """Make the streams of a new log, and check those of another.
-
-        Raises:
-            LogError: The log has another number of streams, or is of a newer version; or they cannot be made.
-        """
-        try:
-            await self.read_time()
-        except LogError as error:
-            if not isinstance(error.__cause__, ApiError) or error.__cause__.code != NOT_FOUND:
-                raise
-            subjects = [f"{self.name}.config", f"{self.name}.row.*", f"{self.name}.beat.*"]
-            rows: dict[str, object] = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
-            await self._create(self._rows, subjects, replicas, rows)
-            await self.read_time()
-        subject = f"{self.name}.config"
-        while (found := await self.connection.last(self._rows, subject)) is None:
-            first = encode(Config(FORMAT, wanted or STREAMS))
-            try:
-                await self.connection.publish(subject, first, {EXPECTED: "0"}, uuid.uuid4().hex)
-            except SequenceError:
-                continue
-            for number in range(wanted or STREAMS):
-                await self._create_runs(number, replicas)
-        config = decode(found.data, Config, self.name)
-        if config.v > FORMAT:
-            raise LogError(
-                f"{address!r} is a log of version {config.v}, and this rxworker knows versions up to {FORMAT}: use a "
-                "newer rxworker"
-            )
-        if wanted is not None and wanted != config.streams:
-            raise ConfigurationError(
-                f"{address!r} has {config.streams} streams, and streams={wanted} was given: leave it out, since the "
-                "number decides in which stream a run is"
-            )
-        self.streams = config.streams
-        # The process that has made it may have ended before the last of them.
-        last = f"STREAM.INFO.{self.name}-{config.streams - 1}"
-        if await self.connection.request(last, unless=NOT_FOUND) is None:
-            for number in range(config.streams):
-                await self._create_runs(number, replicas)
-
-    async def _create_runs(self, number: int, replicas: int) -> None:
-        await self._create(
-            f"{self.name}-{number}",
-            [f"{self.name}.{number}.>"],
-            replicas,
-            {"allow_atomic": True, "max_consumers": CONSUMERS},
-        )
-
-    async def _create(self, stream: str, subjects: list[str], replicas: int, more: dict[str, object]) -> None:
-        config = {
-            "name": stream,
-            "subjects": subjects,
-            "storage": "file",
-            "retention": "limits",
-            "num_replicas": replicas,
-            "allow_direct": True,
-            **more,
-        }
-
-        # Another process may have made it, with other replicas.
-        await self.connection.request(f"STREAM.CREATE.{stream}", config, unless=TAKEN)
-
-    # Folds
-
-    async def fold(self, key: str) -> tuple[int, bytes] | None:
-        """What was kept last under a key, with its sequence number."""
-        subject = f"{self.name}.fold.{subject_token(key)}"
-        found = await self.connection.last(f"{self.name}-folds", subject)
-        return None if found is None else (found.seq, found.data)
-
-    async def keep_fold(self, key: str, expected: int, data: bytes, replicas: int) -> int:
-        """Keep data under a key. Returns its sequence number; 0 if the last one is not the expected one."""
-        if not expected:  # logs of earlier versions have no such stream
-            subjects = [f"{self.name}.fold.*"]
-            await self._create(f"{self.name}-folds", subjects, replicas, {"max_msgs_per_subject": 1})
-        subject = f"{self.name}.fold.{subject_token(key)}"
-        try:
-            return await self.connection.publish(subject, data, {EXPECTED: str(expected)}, uuid.uuid4().hex)
-        except SequenceError:
-            return 0
 
     # Owners
 
