@@ -12,7 +12,10 @@ from __future__ import annotations
 import os
 import re
 import traceback
+from collections.abc import Callable
 from logging import LogRecord, getLogger
+
+import msgspec
 
 HIDDEN = "***"
 """Stands in every text for what is not shown."""
@@ -55,12 +58,43 @@ def without_secrets(text: str) -> str:
     'not ***'
     >>> del os.environ["DOORS_API_KEY"]
     """
-    for value in sent_secrets():
+    for value in _sent_secrets():
         text = text.replace(value, HIDDEN)
     return text
 
 
-def sent_secrets() -> list[str]:
+def format_error(error: BaseException) -> str:
+    """Return the error with its traceback, redacted, for a log.
+
+    >>> os.environ["DOORS_API_KEY"] = "open sesame"
+    >>> format_error(RuntimeError("the key is open sesame"))
+    'RuntimeError: the key is ***'
+    >>> del os.environ["DOORS_API_KEY"]
+    """
+    return redact("".join(traceback.format_exception(error)).rstrip())
+
+
+def json_redactor() -> Callable[[bytes], bytes]:
+    """Return a function that removes secrets from JSON. It uses the environment at the time of this call.
+
+    >>> os.environ["DOORS_API_KEY"] = "sk-0123456789abcdef"
+    >>> json_redactor()(b'{"reason":"not sk-0123456789abcdef"}')
+    b'{"reason":"not ***"}'
+    >>> del os.environ["DOORS_API_KEY"]
+    """
+    found = _sent_secrets()
+    if not found:
+        return bytes  # unchanged
+    pattern = re.compile(b"|".join(re.escape(msgspec.json.encode(v)[1:-1]) for v in found))
+    hidden = HIDDEN.encode()
+
+    def redact_json(data: bytes) -> bytes:
+        return pattern.sub(hidden, data)
+
+    return redact_json
+
+
+def _sent_secrets() -> list[str]:
     """The secrets that are hidden in records and in data that is sent, longest first."""
     return [value for value in _secrets(SHORTEST_SENT) if _is_mixed(value)]
 

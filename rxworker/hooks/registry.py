@@ -17,7 +17,7 @@ import heapq
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
@@ -62,6 +62,8 @@ INSTEAD = {
     "'Conversation'": "use context.add_message(message) or context.rewrite_conversation(change)",
 }
 """What a hook does in place of changing a value that is immutable, by the end of the error."""
+
+NO_HOOKS: Mapping[HookPoint, tuple[AnyHook, ...]] = dict.fromkeys(HookPoint, ())
 
 GRACE = 2.0
 """Seconds in which a hook may clean up after its time-out, before it is abandoned."""
@@ -422,7 +424,7 @@ async def _decide(hooks: Hooks, point: HookPoint, report: Report, context: HookC
     if point is ON_ABORT:
         return await _notify(hooks, report, context)
     try:
-        verdict = await run_hooks(hooks.at(point), context, report)
+        verdict = await run_hooks(hooks.orders[point], context, report)
     except EndRun as ended:
         raise RunAbortedError(ended.reason, hook=ended.hook) from None
     if verdict is not None and not isinstance(verdict, Continue):
@@ -436,7 +438,7 @@ async def _decide(hooks: Hooks, point: HookPoint, report: Report, context: HookC
 async def _notify(hooks: Hooks, report: Report, context: HookContext) -> HookContext:
     """Run each hook of a run that is ending, and raise an interrupt or a cancellation of one at the end."""
     raised: BaseException | None = None
-    for number, hook in enumerate(hooks.at(ON_ABORT)):
+    for number, hook in enumerate(hooks.orders[ON_ABORT]):
         try:
             # Each has a context of its own: one that is abandoned after its time-out may still use it.
             await run_hooks((hook,), copy(context) if number else context, report)
@@ -460,6 +462,9 @@ class Hooks:
     Raises:
         ConfigurationError: Something is neither, or their order goes round in a circle.
 
+    Attributes:
+        orders: The hooks of each point, in the order in which they run.
+
     >>> class Audit:
     ...     def on_abort(self, context: HookContext) -> None: ...
     >>> Hooks([Audit()]).list()
@@ -468,7 +473,7 @@ class Hooks:
 
     def __init__(self, hooks: Iterable[HookLike] = ()) -> None:
         self._hooks: tuple[AnyHook, ...] = ()
-        self._orders: dict[HookPoint, tuple[AnyHook, ...]] = {}
+        self.orders = NO_HOOKS
         self.has_matchers = False
         self._checked: tuple[str, ...] | None = None  # the tools that all matchers match
         self._warned: set[str] = set()  # names of hooks
@@ -525,9 +530,7 @@ class Hooks:
 
     def at(self, point: HookPoint | str) -> Sequence[AnyHook]:
         """The hooks of a point, in the order in which they run."""
-        known = point if isinstance(point, HookPoint) else point_of(point)
-        # Most have none, and a member of an enumeration is dear to look up.
-        return self._orders.get(known, ()) if self._orders else ()
+        return self.orders[point_of(point)]
 
     def check_matchers(self, tools: Iterable[str]) -> None:
         """Check that each matcher matches a tool: a hook with a misspelt one never runs.
@@ -615,9 +618,8 @@ class Hooks:
         return one_by_one(partial(_decide, self, at, report))
 
     def _take(self, hooks: tuple[AnyHook, ...]) -> None:
-        points = dict.fromkeys(hook.point for hook in hooks)
-        orders = {point: in_order([hook for hook in hooks if hook.point is point]) for point in points}
-        self._hooks, self._orders = hooks, orders
+        orders = {point: in_order([hook for hook in hooks if hook.point is point]) for point in HookPoint}
+        self._hooks, self.orders = hooks, orders
         self.has_matchers = any(map(_has_matcher, hooks))
         self._checked = None
 

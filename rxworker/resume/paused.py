@@ -350,7 +350,7 @@ def _spared(pause: PauseState, hooks: Hooks) -> tuple[SparedHooks, SparedHooks]:
     if not reached or reached[-1][0] != pause.hook:  # no hook has paused it
         return reached, ()
     point = HookPoint.BEFORE_TOOL_CALL if pause.calls else HookPoint.ON_TURN_END
-    is_here = reached[-1] in numbered(names_in(hooks.at(point)))
+    is_here = reached[-1] in numbered(names_in(hooks.orders[point]))
     return (reached, reached[-1:]) if is_here else ((), ())
 
 

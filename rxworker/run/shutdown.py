@@ -153,7 +153,7 @@ async def _notify_hooks(context: RunContext, cause: Cause, reason: str, error: E
         An interrupt or a cancellation that a hook raised.
     """
     hooks = context.worker.hooks
-    if not hooks.at(HookPoint.ON_ABORT):
+    if not hooks.orders[HookPoint.ON_ABORT]:
         return None
     given = AbortContext(cause=cause, reason=reason, error=error, **context.hook_input(context.variables))
     try:

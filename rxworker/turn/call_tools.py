@@ -143,7 +143,7 @@ def _stored(context: RunContext, emit: Emit, approved: Collection[int] = ()) -> 
         if not isinstance(event, ToolStart):
             emit(event)
             return
-        hooks, is_approved = context.worker.hooks.at(BEFORE), event.place in approved
+        hooks, is_approved = context.worker.hooks.orders[BEFORE], event.place in approved
         if hooks or is_approved:
             writer.keep_agreement(event.place, names_in(hooks), approved=is_approved)
         before = history.last_seq
@@ -184,7 +184,7 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     """Whether no hook runs for the call, its arguments are decoded, and the limits allow another call."""
     if isinstance(call.input, str):
         return False
-    hooks = context.worker.hooks.at(BEFORE)
+    hooks = context.worker.hooks.orders[BEFORE]
     if any(hook.matches(call.name) for hook in hooks):
         return False
     most = context.worker.limits.max_tool_calls

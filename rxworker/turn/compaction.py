@@ -83,7 +83,7 @@ async def compacted(
         emit(ConversationCompact(begin, stay, policy.by, tokens))
     else:
         asked = Conversation((*cut, Message.user(policy.prompt)), whole.system)
-        if context.worker.hooks.at(HookPoint.ON_MESSAGE_SEND):
+        if context.worker.hooks.orders[HookPoint.ON_MESSAGE_SEND]:
             asked, _ = await hooked(asked)
         now = context.journal.state.conversation
         if now.messages[:begin] != whole.messages[:begin]:

@@ -176,7 +176,7 @@ class _WithHooks(Following[A, CallItem], Generic[A, C]):
 
     async def _revise(self, done: FinishedCall, ask: ContextOperator[HookContext]) -> None:
         """Emit the call with its result after the hooks, and the result, unless the end of the call already had it."""
-        result, call, several = done.result, done.paused.call, self._hooks.at(AFTER)
+        result, call, several = done.result, done.paused.call, self._hooks.orders[AFTER]
         left, hook, is_finished = result, "", False
         tool = self._toolbox.get(call.name) or done.tool
         is_held = done.place in self._held or any(hook.matches(result.name) for hook in several)
@@ -232,7 +232,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
         hooks, toolbox, calls = self._hooks, self._toolbox, self._taken
         if self._scope.hook_input is None:
             hooks.check_matchers(toolbox.names)  # a run has checked them
-        if hooks.at(BEFORE) or self._apart or toolbox.wants_approval([each.call for each in calls]):
+        if hooks.orders[BEFORE] or self._apart or toolbox.wants_approval([each.call for each in calls]):
             return self._ask()
         self._end(calls)
         return None
@@ -247,7 +247,7 @@ class _Permit(_WithHooks[ToolCall | CallItem, PausedCall]):
         """Emit at once the results that are known, and at the end what is found for the other calls."""
         toolbox, scope, calls = self._toolbox, self._scope, self._taken
         allowed: list[PausedCall] = []
-        ask = self._hooks.operator(BEFORE, self._emit) if self._hooks.at(BEFORE) else None
+        ask = self._hooks.operator(BEFORE, self._emit) if self._hooks.orders[BEFORE] else None
         for number, each in enumerate(calls):
             tool = toolbox.get(each.call.name)
             if tool is None and scope.early is not None and scope.early.has_begun(each):
@@ -339,7 +339,7 @@ def refused(calls: Sequence[PausedCall], hook: str, early: RunningCalls | None) 
 
 def _spared(hooks: Hooks, each: PendingCall) -> PendingCall:
     """A call that the hooks have agreed to, and which waits: none of them runs for it again."""
-    spared = tuple(numbered(names_in(hooks.at(BEFORE))))
+    spared = tuple(numbered(names_in(hooks.orders[BEFORE])))
     return replace(each, paused=replace(each.paused, spared=spared, is_approved=True))
 
 
@@ -419,7 +419,7 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
                 return
             self._apart.add(item.paused.place)
         elif type(item) is ToolStop:
-            if self._hooks.at(AFTER) and item.place not in self._apart:
+            if self._hooks.orders[AFTER] and item.place not in self._apart:
                 event = shown(self._hooks, item, self._scope.hold)
                 if event is not item:
                     self._held.add(event.place)
@@ -433,7 +433,7 @@ class _Revise(_WithHooks[CallItem, FinishedCall]):
         if self._taken:
             self._taken.sort(key=attrgetter("paused.place"))
             self._held.update(self._scope.held())
-            if self._hooks.at(AFTER) or self._held:
+            if self._hooks.orders[AFTER] or self._held:
                 return self._revise_all()
         for each in self._taken:
             self._emit(each)
@@ -453,7 +453,7 @@ def shown(hooks: Hooks, event: ToolStop, hold: Callable[[int, ToolResult], None]
         event: The end.
         hold: Stores the result until then.
     """
-    several, result = hooks.at(AFTER), event.result
+    several, result = hooks.orders[AFTER], event.result
     # No hook runs for a call that was discarded.
     if not several or result is None or result.content == DISCARDED_EARLY:
         return event

@@ -226,7 +226,7 @@ def _expect_whole(context: RunContext, scope: TurnScope, name: StageName, marks:
         lost = [needed.__name__]
     if name == "call_tools":
         end_calls(context, scope, told)
-    if name == "prepare" and not context.worker.hooks.at(MESSAGE_SEND):
+    if name == "prepare" and not context.worker.hooks.orders[MESSAGE_SEND]:
         scope.request = None  # it is made of what is recorded, also where an operator has waited
     if lost:
         text = (
@@ -298,7 +298,7 @@ async def _prepare(context: RunContext, scope: TurnScope, emitter: Emitter[Event
             await admit(context, emit)
         state = journal.state
     conversation, edits = state.conversation.sent, ()
-    if context.worker.hooks.at(MESSAGE_SEND):
+    if context.worker.hooks.orders[MESSAGE_SEND]:
         conversation, edits = await hooked()
         check_spent(context, emit)  # they may have sent requests, too
         if conversation != journal.state.conversation.sent:
@@ -393,7 +393,7 @@ async def _decide(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         emit(TurnStop())
         return
     verdict, hook, reached = None, "", ()
-    if context.worker.hooks.at(TURN_END):
+    if context.worker.hooks.orders[TURN_END]:
         hook_context = TurnEndContext(
             since=context.since,
             called=tuple(context.called),

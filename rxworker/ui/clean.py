@@ -1,21 +1,11 @@
-"""Removes from text what must not be displayed: control characters, and secrets of the environment.
+"""Removes from text what must not be displayed: control characters.
 
-`clean` is for terminals: text of a model or a tool must not move the cursor, change colours, set titles or reorder
+Text of a model or a tool must not move the cursor, change colours, set titles or reorder
 text. The function ``readable`` in the page's format.js does the same in the browser, and a test checks that the two
 agree.
-
-Secrets are those of `rxworker.redact`.
 """
 
 from __future__ import annotations
-
-import re
-import traceback
-from collections.abc import Callable
-
-import msgspec
-
-from rxworker.redact import HIDDEN, redact, sent_secrets
 
 # Control characters become their pictures, such as ␛; line ends and tabs stay. A carriage return would
 # let a line be overwritten, so it is dropped. A lone surrogate cannot be encoded. Characters that change the direction
@@ -59,36 +49,3 @@ def one_line(text: str, most: int | None = None) -> str:
     # Cut first: to show eighty characters, a tool result of a megabyte need not be read.
     line = clean(" ".join((text if most is None else text[: 4 * most + 64]).split()))
     return line if most is None or len(line) <= most else line[: max(0, most - 3)] + "..."
-
-
-def format_error(error: BaseException) -> str:
-    """Return the error with its traceback, redacted, for a log.
-
-    >>> import os
-    >>> os.environ["DOORS_API_KEY"] = "open sesame"
-    >>> format_error(RuntimeError("the key is open sesame"))
-    'RuntimeError: the key is ***'
-    >>> del os.environ["DOORS_API_KEY"]
-    """
-    return redact("".join(traceback.format_exception(error)).rstrip())
-
-
-def json_redactor() -> Callable[[bytes], bytes]:
-    """Return a function that removes secrets from JSON. It uses the environment at the time of this call.
-
-    >>> import os
-    >>> os.environ["DOORS_API_KEY"] = "sk-0123456789abcdef"
-    >>> json_redactor()(b'{"reason":"not sk-0123456789abcdef"}')
-    b'{"reason":"not ***"}'
-    >>> del os.environ["DOORS_API_KEY"]
-    """
-    found = sent_secrets()
-    if not found:
-        return bytes  # unchanged
-    pattern = re.compile(b"|".join(re.escape(msgspec.json.encode(v)[1:-1]) for v in found))
-    hidden = HIDDEN.encode()
-
-    def redact_json(data: bytes) -> bytes:
-        return pattern.sub(hidden, data)
-
-    return redact_json

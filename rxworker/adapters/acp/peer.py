@@ -18,8 +18,7 @@ from rxworker.decisions import check_members
 from rxworker.errors import DecisionError, LocalProtocolError, RxWorkerError
 from rxworker.messages import Json
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.redact import redact
-from rxworker.ui.clean import format_error, json_redactor
+from rxworker.redact import format_error, json_redactor, redact
 
 A = TypeVar("A")
 

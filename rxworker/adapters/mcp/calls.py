@@ -37,11 +37,11 @@ from rxworker.hub import Coalesce
 from rxworker.messages import Json, JsonObject, Message
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.messages.settings import check_plain
-from rxworker.redact import redact
+from rxworker.redact import format_error, redact
 from rxworker.state import RunState
 from rxworker.tools.base import check_name
 from rxworker.turn.result import Output, answer_of
-from rxworker.ui.clean import clean, format_error, one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry

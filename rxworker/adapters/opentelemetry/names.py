@@ -44,7 +44,7 @@ from rxworker.messages.content import Content, ResultContent
 from rxworker.messages.lenient_json import whole
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.usage import Usage
-from rxworker.ui.clean import json_redactor
+from rxworker.redact import json_redactor
 
 Semconv: TypeAlias = Literal["1.37", "1.41", "latest"]
 """A version of the conventions.

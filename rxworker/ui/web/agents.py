@@ -140,7 +140,7 @@ async def post_request(state: ServerState, protocol: UiProtocol, name: str, requ
 
 async def get_run_again(state: ServerState, name: str, request: WebRequest) -> None:
     """Watch a run from its first record."""
-    entry = await state.runs_of(request).find(request.params["id"])
+    entry = await state.runs.of(request).find(request.params["id"])
     await _send_again(state, request, entry, name)
 
 
@@ -148,7 +148,7 @@ async def _send_again(state: ServerState, request: WebRequest, entry: RunEntry, 
     """Send a run from its first record, after the runs whose message it continues."""
     protocol = UI_PROTOCOLS[name]
     async with state.streams.connected(request, entry):
-        run = _watched(request, entry, name, _continued_runs(state.runs_of(request), entry))
+        run = _watched(request, entry, name, _continued_runs(state.runs.of(request), entry))
         await _send(state, request, entry, protocol.stream(run), protocol)
 
 
@@ -160,7 +160,7 @@ async def get_chat(state: ServerState, request: WebRequest) -> web.Response | No
     name = request.params["id"]
     if len(name) <= MAX_ID:
         state.store.note_resuming(name, request.owner)
-    entry = state.runs_of(request).current(name)
+    entry = state.runs.of(request).current(name)
     if entry is None:
         return web.Response(status=204)
     await entry.open()
@@ -178,7 +178,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
 
     The answer of a running run is left out: `get_chat` streams all of it.
     """
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     entry = runs.current(request.params["id"])
     if entry is None:
         return json_response([])
@@ -198,7 +198,7 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
 
 async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Response:
     """Stop the run of a chat. For clients that resume, because for these a closed connection does not stop the run."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     entry = runs.current(request.params["id"])
     if entry is not None and entry.status == "running":
         await runs.cancel(entry, STOPPED)
@@ -244,7 +244,7 @@ def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:
 
 async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> RunEntry:
     """Start the run that a client requests."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     name = given.conversation_id
     if not given.replies and not given.messages and not given.results:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")

@@ -27,8 +27,8 @@ from rxworker.protocols.common import check_content
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, DeliveryName, Marks, RunSummary
 from rxworker.providers.models import currency_of
+from rxworker.redact import json_redactor
 from rxworker.resume.stored import TITLE
-from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import get_chat, get_chat_messages, post_chat_stop, protocol_routes
 from rxworker.ui.web.boards.boards import BoardFeed, BoardQuery, encode_state
 from rxworker.ui.web.boards.fleet import FleetFeed, RunFilter
@@ -145,7 +145,7 @@ async def get_socket(state: ServerState, request: WebRequest) -> web.Response | 
             raise ApiError(400, "no_websocket", "this address takes a WebSocket")
         connection = Connection(
             socket,
-            state.runs_of(request),
+            state.runs.of(request),
             state.streams,
             state.published,
             instance=state.instance,
@@ -254,7 +254,7 @@ def _verb(
     """
 
     async def handle(state: ServerState, request: WebRequest) -> web.Response:
-        runs = state.runs_of(request)
+        runs = state.runs.of(request)
         entry = await runs.find(request.params["id"])
         body = await read_json(request, kind)
         latest = await runs.latest(entry.id) if what else entry
@@ -333,7 +333,7 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
     """Return the runs that are kept, newest first; with parameters, those that match, also of the log."""
-    query, runs = read_query(request, RunQuery), state.runs_of(request)
+    query, runs = read_query(request, RunQuery), state.runs.of(request)
     if query == RunQuery():
         listed = [msgspec.Raw(entry.encoded()) for entry in runs]
         return json_response({"instance": state.instance, "runs": listed})
@@ -350,20 +350,20 @@ async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_run(state: ServerState, request: WebRequest) -> web.Response:
     """Return one run."""
-    entry = await state.runs_of(request).find(request.params["id"])
+    entry = await state.runs.of(request).find(request.params["id"])
     return bytes_response(entry.encoded())
 
 
 async def get_worker(state: ServerState, request: WebRequest) -> web.Response:
     """Return the worker of a run, which the program may have added: then the list of workers does not contain it."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     worker = runs.describe_worker(await runs.find(request.params["id"]))
     return bytes_response(json_redactor()(encode_json({"worker": worker})))
 
 
 async def post_run(state: ServerState, request: WebRequest) -> web.Response:
     """Start a run."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     body = await read_json(request, StartBody)
     message = _user_message(body.input, "input")
     if body.edits is not None:
@@ -379,7 +379,7 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     """Resume a paused run as a new run."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     body = await read_json_bytes(request)
     waiting = await runs.find_paused(request.params["id"])
     entry = await runs.resume(waiting, read_resume(body))
@@ -389,7 +389,7 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
 
 async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:
     """Pause again for a tool that was always allowed."""
-    runs, conversation = state.runs_of(request), request.params["id"]
+    runs, conversation = state.runs.of(request), request.params["id"]
     await runs.disallow(conversation, await read_json(request, AllowedTool))
     found = runs.conversation(conversation)
     return json_response({"allowed": () if found is None else found.allowed_tools})
@@ -422,7 +422,7 @@ async def post_mark(state: ServerState, request: WebRequest) -> web.Response:
         changes["tags"] = tuple(dict.fromkeys([tag for each in body.tags if (tag := _noted(each))]))
     if not isinstance(body.pinned, UnsetType):
         changes["pinned"] = body.pinned
-    marks = await state.runs_of(request).mark(request.params["id"], **changes)
+    marks = await state.runs.of(request).mark(request.params["id"], **changes)
     return bytes_response(json_redactor()(encode_json({"marks": marks})))
 
 
@@ -441,7 +441,7 @@ class DeleteBody(Struct, frozen=True, forbid_unknown_fields=True):
 async def post_delete(state: ServerState, request: WebRequest) -> web.Response:
     """Delete a conversation with all its runs."""
     await read_json(request, DeleteBody)
-    deleted = await state.runs_of(request).delete(request.params["id"])
+    deleted = await state.runs.of(request).delete(request.params["id"])
     return json_response({"deleted": deleted})
 
 
@@ -461,7 +461,7 @@ def _user_message(sent: UserInput, name: str) -> Message:
 
 async def get_request(state: ServerState, request: WebRequest) -> web.Response:
     """Return the request of an attempt, by the number of the record with which the attempt starts."""
-    runs, number = state.runs_of(request), request.params["seq"]
+    runs, number = state.runs.of(request), request.params["seq"]
     entry = await runs.find(request.params["id"])
     if not (number.isascii() and number.isdecimal() and len(number) < 16):
         raise ApiError(400, "no_record", "a record has a number, from 1")
@@ -472,7 +472,7 @@ async def get_request(state: ServerState, request: WebRequest) -> web.Response:
 
 async def get_events(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream the records of a run after the last one that the client has; 204 if there are none left."""
-    entry = await state.runs_of(request).find(request.params["id"])
+    entry = await state.runs.of(request).find(request.params["id"])
     given = request.headers.get("Last-Event-ID") or request.query.get("after")
     after = read_last_event_id(given)
     if entry.has_begun:
@@ -492,7 +492,7 @@ async def get_stream(state: ServerState, view: str, request: WebRequest) -> web.
     log = state.store.log
     if log is None:
         raise ApiError(404, "no_log", "runs are not stored: give the server a log")
-    entry = await state.runs_of(request).find(request.params["id"])
+    entry = await state.runs.of(request).find(request.params["id"])
     if entry.is_running_here:
         await entry.accepted()
     source = run_stream(log, entry.id, view, request.query, entry.redact)
@@ -592,7 +592,7 @@ async def get_board(state: ServerState, request: WebRequest) -> web.Response:
     dashboard = state.boards.find(request.params["name"], of_link=request.link is not None)
     query = read_query(request, BoardQuery)
     dashboard = query.narrow(dashboard, of_link=request.link is not None)
-    states = await state.boards.at(dashboard, state.runs_of(request), query)
+    states = await state.boards.at(dashboard, state.runs.of(request), query)
     return bytes_response(json_redactor()(b"[" + b",".join(map(encode_state, states)) + b"]"))
 
 
@@ -607,7 +607,7 @@ async def get_makers(state: ServerState, request: WebRequest) -> web.Response:
     panel, group = request.query.get("panel", ""), request.query.get("group", "")
     dashboard = state.boards.find_panel(request.params["name"], panel, explains=False)
     query = read_query(request, BoardQuery)
-    found = await state.boards.made_by(query.narrow(dashboard), state.runs_of(request), query, group)
+    found = await state.boards.made_by(query.narrow(dashboard), state.runs.of(request), query, group)
     return bytes_response(json_redactor()(encode_json({"runs": found})))
 
 
@@ -618,7 +618,7 @@ async def get_operators(state: ServerState, request: WebRequest) -> web.Response
     """
     dashboard = state.boards.find_panel(request.params["name"], request.query.get("panel", ""))
     query = read_query(request, BoardQuery)
-    found = await state.boards.explain(query.narrow(dashboard), state.runs_of(request), query)
+    found = await state.boards.explain(query.narrow(dashboard), state.runs.of(request), query)
     return bytes_response(b"[" + found + b"]")
 
 
@@ -634,7 +634,7 @@ async def _follow_board(
     dashboard: Dashboard,
     feed_of: Callable[[Dashboard, Runs, BoardQuery, Sequence[RunEntry]], AbstractContextManager[BoardFeed]],
 ) -> web.Response | None:
-    query, runs = read_query(request, BoardQuery), state.runs_of(request)
+    query, runs = read_query(request, BoardQuery), state.runs.of(request)
     if query.time is not None:
         raise ApiError(400, "bad_query", "a moment of the past does not change: leave out time, or leave out /events")
     dashboard = query.narrow(dashboard, of_link=request.link is not None)
@@ -653,7 +653,7 @@ async def get_link(state: ServerState, request: WebRequest) -> web.Response:
         raise ApiError(400, "no_link", "send the token of a link: Authorization: Bearer rxl_...")
     answer: dict[str, object] = {"title": state.settings.title, "link": link.info}
     if link.run and not link.board:
-        entry = await state.runs_of(request).find(link.run)
+        entry = await state.runs.of(request).find(link.run)
         answer["run"] = msgspec.Raw(entry.redact(encode_json(shared_summary(entry.summary()))))
         answer["currency"] = currency_of(state.settings.prices)
     return json_response(answer)

@@ -87,7 +87,7 @@ def _model(state: ServerState, name: str) -> JsonObject:
 async def post_completion(state: ServerState, request: WebRequest) -> web.Response | None:
     """Answer a request of Chat Completions."""
     given = decode_body(await read_json_bytes(request), read_completion_request)
-    entry = await _begin(state.runs_of(request), given)
+    entry = await _begin(state.runs.of(request), given)
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
     async with state.streams.connected(request, entry, begins=True):
@@ -110,7 +110,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
     """Answer a request of Responses."""
     data = await read_json_bytes(request)
     given = decode_body(data, read_response_request)
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     if given.references:
         items = await _items_of(runs, given.references)
         given = decode_body(data, partial(read_response_request, items=items))
@@ -134,7 +134,7 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
 
 async def get_response(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return a response as it is now; with ``stream=true`` its events after ``starting_after``."""
-    entry = await _found(state.runs_of(request), request.params["id"])
+    entry = await _found(state.runs.of(request), request.params["id"])
     with state.streams.take(entry):
         if request.query.get("stream") != "true":
             return _json(entry, await _response_of(entry))
@@ -166,7 +166,7 @@ async def _response_of(entry: RunEntry) -> JsonObject:
 
 async def post_cancel(state: ServerState, request: WebRequest) -> web.Response | None:
     """Cancel a response, and return it."""
-    runs = state.runs_of(request)
+    runs = state.runs.of(request)
     entry = await _found(runs, request.params["id"])
     if entry.resumed_as is None:
         await runs.cancel(entry, CANCELLED)

@@ -24,7 +24,7 @@ from rxworker.ui.web.boards.boards import Boards
 from rxworker.ui.web.boards.fleet import FleetFeed
 from rxworker.ui.web.boards.links import Links, NewLink
 from rxworker.ui.web.guard import Guard, User
-from rxworker.ui.web.http.request import Shown, WebRequest
+from rxworker.ui.web.http.request import Shown
 from rxworker.ui.web.http.responses import CLOSING, LOG_FAILED, STARTING, ApiError, Page, log_error, logger
 from rxworker.ui.web.http.settings import Settings
 from rxworker.ui.web.runs.entry import ConversationEntry, first_event
@@ -330,10 +330,6 @@ class ServerState:
         if conversation and runs.conversation(conversation) is None:
             raise ApiError(404, "no_conversation", "there is no such conversation")
         return await self.links.make(shown, owner=owner, until=until)
-
-    def runs_of(self, request: WebRequest) -> Runs:
-        """Return the runs that the client of this request may see and control."""
-        return Runs(self.store, self.workers, request.owner, request)
 
     async def start(self) -> None:
         """Begin the published streams, load the runs of the log, follow it, and recover runs whose process has ended.

@@ -339,7 +339,7 @@ async def test_a_client_that_is_behind_when_its_run_is_dropped_ends(when: str) -
     """It goes on with the records that it began with, and neither hangs nor follows the run anew."""
     async with scene_of() as scene, asyncio.timeout(SECONDS):
         run = scene.running["victim"]["id"]
-        entry = await scene.server.state.runs_of(cast("Any", _Ada())).find(run)
+        entry = await scene.server.state.runs.of(cast("Any", _Ada())).find(run)
         await entry.open()
         outlet = _Behind()
         followed = follow_run(entry, entry.frames, "slow")

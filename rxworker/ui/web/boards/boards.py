@@ -53,8 +53,8 @@ from rxworker.log import EventLog, Replica
 from rxworker.operators import Records, merge_runs
 from rxworker.operators.kernel import Sink, Stage, connect
 from rxworker.protocols.native import encode_json
+from rxworker.redact import json_redactor
 from rxworker.run.run import Run
-from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.responses import ApiError
 from rxworker.ui.web.runs.entry import RunEntry, without_labels
 from rxworker.ui.web.runs.of_user import Runs

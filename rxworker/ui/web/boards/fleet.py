@@ -23,7 +23,7 @@ from rxworker.log.values import END_WORDS, TENANT, RunRow, StoredStatus
 from rxworker.messages import Prices
 from rxworker.messages.settings import shared_fields
 from rxworker.protocols.native import encode_json
-from rxworker.ui.clean import json_redactor
+from rxworker.redact import json_redactor
 from rxworker.ui.web.http.responses import ApiError
 
 ROWS, MAX_ROWS = 50, 200

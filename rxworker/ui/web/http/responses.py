@@ -30,7 +30,7 @@ from msgspec import Struct
 from rxworker.errors import ConfigurationError, DecisionError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo
 from rxworker.protocols.native import encode_json
-from rxworker.ui.clean import format_error
+from rxworker.redact import format_error
 from rxworker.ui.web.http.request import Route, WebRequest, get
 
 A = TypeVar("A")

@@ -33,8 +33,8 @@ from rxworker.protocols import EncodedRecords, encode_record, end_frame, record_
 from rxworker.protocols.native import encode_json
 from rxworker.protocols.socket import AllowedTool, Branch, Marks, PauseSummary, RunSummary, pause_of, records_message
 from rxworker.providers.models import cost_of
+from rxworker.redact import json_redactor
 from rxworker.run.run import Run
-from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.http.request import WebRequest
 from rxworker.ui.web.http.settings import Settings
 from rxworker.worker.session import Session

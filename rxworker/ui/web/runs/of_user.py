@@ -55,6 +55,10 @@ class Runs:
     owner: str | None = None
     request: WebRequest | None = None
 
+    def of(self, request: WebRequest) -> Runs:
+        """Return the runs that the client of this request may see and control."""
+        return Runs(self.store, self.workers, request.owner, request)
+
     def __iter__(self) -> Iterator[RunEntry]:
         """Iterate over the runs, newest first."""
         return self.store.of(self.owner)

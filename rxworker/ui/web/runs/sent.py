@@ -86,7 +86,7 @@ def sent_request(entry: RunEntry, seq: int, worker: Definition | None) -> SentRe
         request, knows_hooks = Request(conversation, worker.tools.metas, worker.options), False
         doubts.append("process")
     if not knows_hooks:
-        hooks = names_in(worker.hooks.at(HookPoint.ON_MESSAGE_SEND))
+        hooks = names_in(worker.hooks.orders[HookPoint.ON_MESSAGE_SEND])
         if hooks:
             doubts.append("hooks")
     if (start_event.provider, start_event.model) != (worker.model.name, worker.model.model):

@@ -27,7 +27,7 @@ from rxworker.messages import JsonObject
 from rxworker.operators.kernel import Call
 from rxworker.protocols.native import encode_json, end_frame
 from rxworker.protocols.socket import DeliveryName, EndOfStream, StreamItems, socket_message
-from rxworker.ui.clean import json_redactor
+from rxworker.redact import json_redactor
 from rxworker.ui.web.http.responses import ApiError, log_error
 from rxworker.ui.web.runs.entry import OncePerBatch
 from rxworker.ui.web.runs.store import LOGGED
