@@ -152,6 +152,7 @@ class HookContext:
         hook: The name of the hook that is running; after the hooks, of the one that gave the verdict.
         workspace: The folder that the run works in.
         labels: The labels of the run, such as its tenant: ``context.labels.get("tenant")``.
+        conversation_id: The id of the conversation: the same for all runs of a session, and for those that continue it.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
         shared: The state that tools and hooks share with user interfaces; the methods below read and set it for you.
@@ -173,6 +174,7 @@ class HookContext:
     hook: str = ""
     workspace: Path = field(default_factory=Path)
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    conversation_id: str = ""
     toolbox: Toolbox | None = None
     call_tool: CallTool | None = None
     shared: SharedState | None = None

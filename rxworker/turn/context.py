@@ -37,7 +37,9 @@ from rxworker.events import (
 from rxworker.events.pause import NO_PAUSE
 from rxworker.hooks import Hooks
 from rxworker.hub.scheduler import FlushScheduler
+from rxworker.log.kept import conversation_of
 from rxworker.log.permissions import allowed_in
+from rxworker.log.values import CONVERSATION
 from rxworker.messages import Conversation, JsonObject, Message, Prices, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.messages.speech import is_blank
@@ -132,6 +134,7 @@ class HookInput(TypedDict):
     turn: NotRequired[int]
     workspace: NotRequired[Path]
     labels: NotRequired[Mapping[str, str]]
+    conversation_id: NotRequired[str]
     toolbox: Toolbox
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
     shared: SharedState
@@ -280,6 +283,7 @@ class RunContext(Struct, frozen=True, eq=False):
         commands: Reads the commands to a logged run.
         requests: The requests of its hooks, stages and tools that are not recorded yet.
         children: Cancel the runs that these have begun and that have not ended.
+        conversation: The id of its conversation, where the session has one.
     """
 
     worker: RunSettings
@@ -301,11 +305,19 @@ class RunContext(Struct, frozen=True, eq=False):
     commands: CommandReader | None = None
     requests: list[OwnRequest] = []
     children: set[Callable[[], Awaitable[None]]] = set()
+    conversation: str = ""
 
     @property
     def line(self) -> tuple[RunContext, ...]:
         """This run and its parents."""
         return (self, *self.parents)
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of its conversation: that of its row in a log, which a run that is resumed has from the run before."""
+        writer, run_id = self.journal.writer, self.journal.run_id
+        known = self.conversation if writer is None else writer.row().labels.get(CONVERSATION)
+        return known or conversation_of({}, run_id)
 
     async def allows(self, tool: str, hook: str) -> bool:
         """Whether a person always allows calls of a tool that a hook pauses for: in a log, in its conversation, now."""
@@ -326,6 +338,7 @@ class RunContext(Struct, frozen=True, eq=False):
             turn=state.turns,
             workspace=self.worker.workspace,
             labels={**state.labels},  # a copy, since those of the state are in the record of the start
+            conversation_id=self.conversation_id,
             toolbox=self.worker.tools,
             call_tool=partial(self._call_tool, variables),
             shared=self.shared,
@@ -434,6 +447,11 @@ class Turn:
     def labels(self) -> Mapping[str, str]:
         """The labels of the run, such as its tenant, without those by which a server finds its conversation."""
         return {**self.state.labels}
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of the conversation: the same for all runs of a session, and for those that continue it later."""
+        return self._context.conversation_id
 
     @property
     def number(self) -> int:

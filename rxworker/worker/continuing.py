@@ -182,8 +182,6 @@ async def _applied(
     pair = granted_by(pending, decide(pending, given.decisions))
     if pair is None:
         return resumed(session, paused, given, output, source=row, held=held)
-    if session.paused is not None and session.paused.run_id == paused.run_id:
-        session._name_conversation()
     # Nothing is granted where another process has resumed it without this decision.
     claim = held or await claim_or_release(log, resumed_id(paused.run_id), create=True)
     try:
@@ -204,7 +202,7 @@ async def forked(
         records = (await read_run(log, run_id)).records
         needed = tools_in([each for each in records if each.seq <= seq])
         check_tools(needed, session.worker.tools, run_id)
-    await fork_run(log, run_id, seq, name=new, labels=session.run_labels)
+    await fork_run(log, run_id, seq, name=new, labels={**session.worker.labels, **session.labels})
     return await recovered(session, log, new, reason or f"forked from {run_id}", None, output)
 
 

@@ -134,7 +134,7 @@ class SessionBase:
         self.timeline = worker.timeline.child()
         self._collected = Collected()
         self._current: Run[object] | None = None
-        self._last = ""
+        self._conversation = ""
         self.paused: Paused[object] | None = None
         self._paused_output: Output[object] | None = None
         self._resumed: set[str] = set()
@@ -156,8 +156,9 @@ class SessionBase:
 
     @property
     def run_labels(self) -> dict[str, str]:
-        """The labels of its runs: those of the worker, and its own."""
-        return {**self.worker.labels, **self.labels}
+        """The labels of its next run: those of the worker, its own, and which conversation the run continues."""
+        known = {CONVERSATION: self._conversation} if self._conversation else {}
+        return {**known, **self.worker.labels, **self.labels}
 
     def go_on_from(self, state: RunState, allowed: Iterable[tuple[str, str]] = ()) -> None:
         """Go on after a run that was not one of this session, such as a stored one.
@@ -170,6 +171,7 @@ class SessionBase:
         """
         self.conversation, self.shared_state = state.conversation, state.shared_state
         self.paused = self._paused_output = None
+        self._conversation = ""
         self.allowed[:] = allowed
 
     async def go_on_after(self, last: RunInfo, state: RunState) -> None:
@@ -184,7 +186,7 @@ class SessionBase:
             LogError: The log cannot be read.
         """
         self.go_on_from(state, await own_of(self._expect_log("go_on_after"), last.run_id, last.row))
-        self._last = last.run_id
+        self._conversation = conversation_of(last.row.labels, last.run_id)
 
     async def allowed_now(self) -> tuple[Pair, ...]:
         """What is always allowed in the conversation now, each tool with the hook that pauses no run for it.
@@ -198,7 +200,7 @@ class SessionBase:
         if self.log is None:
             return allowed
         row = RunRow(labels=self.run_labels, allowed=allowed)
-        return await allowed_in(self.log, self._anchor, row)
+        return await allowed_in(self.log, self._run_id, row)
 
     async def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
         """Always allow calls of a tool in this conversation.
@@ -229,6 +231,7 @@ class SessionBase:
 
         What is decided there holds here, where no log has it.
         """
+        self._conversation = before._conversation
         if self.log is None:
             self.allowed[:] = before.allowed
 
@@ -238,18 +241,14 @@ class SessionBase:
             for allowed in (self.allowed, *(() if run is None else (run.allowed,))):
                 allowed[:] = [each for each in allowed if each != pair] + [pair] * is_allowed
         else:
-            self._name_conversation()
-            await set_given(self.log, self.run_labels, pair, self._anchor, is_allowed=is_allowed)
+            if run is None and not self._conversation:  # what is allowed is looked up by it
+                self._conversation = conversation_of({}, new_id())
+            await set_given(self.log, self.run_labels, pair, self._run_id, is_allowed=is_allowed)
 
     @property
-    def _anchor(self) -> str:
-        """The id of its last run, by which a conversation without a label is known."""
-        return self._last if self._current is None else self._current.id
-
-    def _name_conversation(self) -> None:
-        """Note in the later runs which conversation they continue: what is allowed in it is looked up by that."""
-        if CONVERSATION not in self.run_labels:
-            self.labels[CONVERSATION] = conversation_of({}, self._anchor or new_id())
+    def _run_id(self) -> str:
+        """The id of the run that has not ended, by which a conversation without a label is known."""
+        return "" if self._current is None else self._current.id
 
     def _start(
         self,
@@ -349,6 +348,7 @@ class SessionBase:
             journal=Journal(run_id or new_id(), clock, loop),
             parents=() if outer is None else outer.line,
             budgets=_budgets(worker.budget, outer),
+            conversation=self.labels.get(CONVERSATION) or worker.labels.get(CONVERSATION) or self._conversation,
         )
         run = Run(self, context, begin, self._began, self._ended, loop)
         self._current = run  # while it is loaded, too
@@ -390,6 +390,7 @@ class SessionBase:
         self._collected.end()
         if state.status == "new":
             return  # it could not be loaded
+        self._conversation = context.conversation_id
         self.conversation, self.shared_state = state.conversation, state.shared_state
         writer = context.journal.writer
         if writer is not None and writer.error is None:

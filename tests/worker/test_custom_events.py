@@ -14,6 +14,8 @@ from reactivex import operators as ops
 
 from rxworker import Worker, before_tool_call, on_message_send, on_turn_end, tool
 from rxworker.boards import Dashboard, fold_log, panel
+from rxworker.decisions import Approve
+from rxworker.desk.conversation import conversation_id
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.events import Custom, CustomEvent, Record, RunStart, RunStop, TextDelta, ToolStart
 from rxworker.log import MemoryLog, SQLiteLog
@@ -23,6 +25,7 @@ from rxworker.operators import events, only, records_of, reject
 from rxworker.panels import count
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ToolContext
+from rxworker.turn.result import Paused
 from rxworker.worker import Turn, decide
 
 
@@ -221,6 +224,31 @@ async def test_hooks_and_stages_know_the_labels_of_their_run() -> None:
         fork = await fork_run(log, run.id, 2, labels={"tenant": "beta"})
         await make("gamma").recover(fork)
         assert seen == [{"tenant": "acme"}] * 2 + [{"tenant": "beta"}] * 2
+
+
+async def test_hooks_and_stages_know_the_conversation_of_their_run() -> None:
+    seen: list[str] = []
+
+    @tool(requires_approval=True)
+    def read() -> str:
+        return "a"
+
+    def noting(turn: Turn) -> Observable[Any]:
+        seen.append(turn.conversation_id)
+        return decide(turn)
+
+    note = on_message_send(lambda context: seen.append(context.conversation_id))
+    worker = Worker(ScriptedModel([call("read"), *["Hi."] * 4]), tools=[read], hooks=[note], stages={"decide": noting})
+    paused = await worker.run("Hi")
+    assert isinstance(paused, Paused)
+    await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
+    run = worker.run("Go on")
+    await run
+    assert (len(seen), set(seen)) == (6, {f"conversation-{paused.run_id.removeprefix('run-')}"})
+    if worker.log is not None:
+        assert {conversation_id(each) for each in await worker.log.list()} == set(seen)
+    await Worker(ScriptedModel(["Hi."]), hooks=[note], labels={"conversation": "c-1"}).run("Hi")
+    assert seen[6:] == ["c-1"]
 
 
 async def test_an_event_after_the_end_is_dropped_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
